@@ -49,10 +49,10 @@ class Converter:
     def __init__(self, option: str, target: Any, method: str) -> None:
         self.option = option
         self.name = getattr(target, "__name__", type(target).__name__)
-        found = getattr(target, method, None)
-        self.takes_headers = found is not None and _wants_headers(found)
-        self._call: Callable[..., Any] = found if found is not None else lambda topic, value: target(value)
-        self._close: Callable[[], Any] | None = getattr(target, "close", None) if found is not None else None
+        function = getattr(target, method, None)
+        self.takes_headers = function is not None and _wants_headers(function)
+        self._call: Callable[..., Any] = function if function is not None else lambda topic, value: target(value)
+        self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 
     def __call__(self, topic: str, value: Any, headers: Headers | None = None) -> Any:
         """The other side of a value. SerializationError names option, (de)serializer, topic and type."""
@@ -130,7 +130,7 @@ def to_bytes(value: Any, what: str) -> bytes | None:
 
 def checked_headers(headers: Iterable[Any]) -> Headers:
     """Headers as (text, bytes or None) each; SerializationError for anything else."""
-    found: Headers = []
+    checked: Headers = []
     for header in headers:
         try:
             name, value = header
@@ -138,5 +138,5 @@ def checked_headers(headers: Iterable[Any]) -> Headers:
             raise SerializationError(f"a header must be a pair of name and value, not {header!r}") from None
         if not isinstance(name, str) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
             raise SerializationError(f"header {name!r}: a text and bytes (or None) are wanted, not {value!r}")
-        found.append((name, value if value is None else bytes(value)))
-    return found
+        checked.append((name, value if value is None else bytes(value)))
+    return checked

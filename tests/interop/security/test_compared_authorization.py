@@ -15,7 +15,7 @@ from tests.unit.broker.allowing import AUTHORIZATION_CODES, codes
 from tests.unit.broker.test_group_rules import CODES, ROWS
 
 from ottla import ACL, ACLFilter, KafkaAdminClient, NewTopic, TopicPartition
-from ottla.client.core.handshake import introduce
+from ottla.client.core.handshake import negotiate
 from ottla.config.client import ClientConfig
 from ottla.net.client.channel import Channel
 from ottla.net.client.sasl_login import Login
@@ -88,7 +88,7 @@ async def ask(port: int, login: Login | None, request: Request[Any], version: in
     channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="me")
     await channel.connect()
     try:
-        connection = await introduce(channel, ClientConfig({"bootstrap.servers": f"127.0.0.1:{port}"}), login)
+        connection = await negotiate(channel, ClientConfig({"bootstrap.servers": f"127.0.0.1:{port}"}), login)
         low, high = connection.versions.get(request.API_KEY, (0, -1))
         return await channel.ask(request, version, SECONDS) if low <= version <= high else None
     finally:

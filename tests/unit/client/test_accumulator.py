@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.backoff import ExponentialBackoff
 from ottla.client.core.futures import RecordFuture
 from ottla.client.core.metadata import Cluster, PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
@@ -34,7 +35,7 @@ class Fixture:
             "codec": 0,
             "level": None,
             "linger": 5.0,
-            "back_off": (0.1, 1.0),
+            "backoff": ExponentialBackoff(0.1, 1.0),
         }
         self.accumulator = Accumulator(**{**settings, **options}, wake=self.wake, clock=self.clock)
         infos = tuple(PartitionInfo("t", i, 1, 0, (1,), (1,), ()) for i in range(partitions))
@@ -147,7 +148,7 @@ def sent(batch: ProducerBatch, now: float) -> ProducerBatch:
     return batch
 
 
-def test_a_batch_in_back_off_is_not_drained_and_pauses_double() -> None:
+def test_batch_in_backoff_is_not_drained_and_the_delay_doubles() -> None:
     f = Fixture()
     f.append(b"v")
     f.clock.now += 5
@@ -232,7 +233,7 @@ def test_a_split_batch_keeps_records_order_and_futures(codec: int) -> None:
         part.finish(transactional=False)
         assert part.data is not None
         assert [r.value for r in records(part.data)] == [b"%d" % (offset - 50 + i) for i in range(part.count)]
-        part.outcome.settle(offset, -1)
+        part.outcome.complete(offset, -1)
         offset += part.count
     assert [future.get(0).offset for future in futures] == [50, 51, 52, 53, 54]
 
@@ -243,9 +244,9 @@ def test_a_split_batch_fails_only_in_part() -> None:
     f.clock.now += 5
     (batch,) = f.drain()
     first, second = f.accumulator.split(sent(batch, f.clock.now))
-    first.outcome.settle(7, -1)
+    first.outcome.complete(7, -1)
     assert not futures[0].done(), "callbacks of all records run when all of it is settled"
-    second.outcome.settle(-1, -1, NetworkError())
+    second.outcome.complete(-1, -1, NetworkError())
     assert futures[0].get(0).offset == 7
     assert isinstance(futures[1].exception(0), NetworkError)
 

@@ -78,7 +78,7 @@ def test_who_leaves_the_line_lets_the_others_on() -> None:
     large = pool.wait(100, lambda: served.append("large"))
     assert pool.wait(50, lambda: served.append("small")) is not None
     assert large is not None
-    assert not pool.leave(large)
+    assert not pool.cancel(large)
     assert served == ["small"]
 
 
@@ -89,5 +89,5 @@ def test_who_leaves_too_late_has_the_memory() -> None:
     assert buffer is not None
     assert waiter is not None
     pool.release(buffer)
-    assert pool.leave(waiter)
+    assert pool.cancel(waiter)
     assert pool.available == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.core.connections import BackOff, Connections
+from ottla.client.core.connections import Connections
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,
@@ -51,8 +51,8 @@ def test_the_newest_version_of_both_sides_is_spoken() -> None:
         made = connections(broker)
 
         async def test() -> None:
-            await made.ask(7, HeartbeatRequest())
-            await made.ask(7, FetchRequest(), at_most=9)
+            await made.send(7, HeartbeatRequest())
+            await made.send(7, FetchRequest(), at_most=9)
 
         run(made, test)
         spoken = {r.NAME: h.api_version for r, h in zip(broker.requests, broker.headers, strict=True)}
@@ -66,7 +66,7 @@ def test_no_version_in_common_says_who_speaks_what() -> None:
 
         async def test() -> None:
             with pytest.raises(UnsupportedVersionError, match=r"Heartbeat, this client 0 to 4"):
-                await made.ask(7, HeartbeatRequest())
+                await made.send(7, HeartbeatRequest())
 
         run(made, test)
 
@@ -79,7 +79,7 @@ def test_a_broker_that_knows_no_api_versions_4_is_asked_again(broker: ScriptedBr
     made = connections(broker)
 
     async def test() -> None:
-        await made.ask(7, HeartbeatRequest())
+        await made.send(7, HeartbeatRequest())
 
     run(made, test)
     asked = [h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "ApiVersions"]
@@ -95,7 +95,7 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
     made = connections(broker)
 
     async def test() -> None:
-        await asyncio.gather(*(made.ask(7, HeartbeatRequest()) for _ in range(20)))
+        await asyncio.gather(*(made.send(7, HeartbeatRequest()) for _ in range(20)))
 
     run(made, test)
     assert broker.connections == 1
@@ -127,7 +127,7 @@ def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
 
     async def test() -> None:
         for _ in range(5):
-            assert (await made.ask_any(MetadataRequest(topics=None))).cluster_id == "scripted"
+            assert (await made.send_any(MetadataRequest(topics=None))).cluster_id == "scripted"
 
     run(made, test)
 
@@ -138,9 +138,9 @@ def test_nobody_there_is_told_with_the_address() -> None:
 
     async def test() -> None:
         with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.1:1"):
-            await made.ask_any(MetadataRequest())
+            await made.send_any(MetadataRequest())
         with pytest.raises(BrokerConnectionError, match="broker 9") as unknown:
-            await made.ask(9, MetadataRequest())
+            await made.send(9, MetadataRequest())
         assert unknown.value.retriable
 
     run(made, test)
@@ -156,7 +156,7 @@ def test_a_connection_that_nobody_waits_for_any_more_fails_in_silence() -> None:
             config = ClientConfig.from_keywords(bootstrap_servers=address, request_timeout_ms=100)
             made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(made.ask_any(MetadataRequest()), 0.02)
+                await asyncio.wait_for(made.send_any(MetadataRequest()), 0.02)
             (making,) = made._making.values()
             await asyncio.wait([making])
             assert not made._making
@@ -174,13 +174,13 @@ def test_idle_connections_are_closed(broker: ScriptedBroker) -> None:
     made = connections(broker, connections_max_idle_ms=50)
 
     async def test() -> None:
-        await made.ask(7, HeartbeatRequest())
+        await made.send(7, HeartbeatRequest())
         for _ in range(200):
             if made.ready(7) is None:
                 break
             await asyncio.sleep(0.01)
         assert made.ready(7) is None
-        await made.ask(7, HeartbeatRequest())
+        await made.send(7, HeartbeatRequest())
 
     run(made, test)
     assert broker.connections == 2
@@ -192,7 +192,7 @@ def test_a_closed_client_makes_no_connection(broker: ScriptedBroker) -> None:
     async def test() -> None:
         await made.close()
         with pytest.raises(IllegalStateError, match="closed"):
-            await made.ask(7, ListGroupsRequest())
+            await made.send(7, ListGroupsRequest())
 
     run(made, test)
 
@@ -207,7 +207,7 @@ def test_sasl_plain_tells_user_and_password_before_anything_else(broker: Scripte
     )
 
     async def test() -> None:
-        await made.ask(7, ListGroupsRequest())
+        await made.send(7, ListGroupsRequest())
 
     run(made, test)
     assert [r.NAME for r in broker.requests] == ["ApiVersions", "SaslHandshake", "SaslAuthenticate", "ListGroups"]
@@ -222,21 +222,18 @@ def test_a_refused_password_is_told_with_the_brokers_words(broker: ScriptedBroke
 
     async def test() -> None:
         with pytest.raises(SaslAuthenticationFailedError, match="wrong password"):
-            await made.ask_any(MetadataRequest())
+            await made.send_any(MetadataRequest())
 
     run(made, test)
 
 
-def test_pauses_double_up_to_a_limit() -> None:
-    back_off = BackOff(100, 1000)
-    pauses = []
-    for _ in range(6):
-        back_off.failed(0.0)
-        pauses.append(back_off.until)
-    for pause, expected in zip(pauses, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], strict=True):
-        assert expected * 0.8 <= pause <= expected * 1.2
-    back_off.succeeded()
-    assert back_off.until == 0
+def test_reconnect_backoff_doubles_up_to_the_maximum() -> None:
+    config = ClientConfig.from_keywords(
+        bootstrap_servers="h:1", reconnect_backoff_ms=100, reconnect_backoff_max_ms=1000
+    )
+    backoff = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))._backoff
+    for failures, expected in enumerate([0.1, 0.2, 0.4, 0.8, 1.0, 1.0]):
+        assert expected * 0.8 <= backoff.backoff(failures) <= min(expected * 1.2, 1.0)
 
 
 def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -253,11 +250,11 @@ def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest
             for _ in range(2):
                 for _ in range(3):
                     with pytest.raises(BrokerConnectionError):
-                        await made.ask_any(MetadataRequest())
+                        await made.send_any(MetadataRequest())
                 with ScriptedBroker() as broker:
                     made._nodes = lambda: {7: Node(7, broker.host, broker.port)}
-                    await made.ask_any(MetadataRequest())
-                    await made.ask_any(MetadataRequest())
+                    await made.send_any(MetadataRequest())
+                    await made.send_any(MetadataRequest())
                     made._nodes = dict
                     made.disconnect(7, "data")
 
@@ -279,6 +276,6 @@ def test_listener_of_another_protocol_is_named_as_likely_cause() -> None:
 
         async def test() -> None:
             with pytest.raises(NetworkError, match=r"without an answer; does security\.protocol fit"):
-                await made.ask(7, MetadataRequest())
+                await made.send(7, MetadataRequest())
 
         run(made, test)

@@ -43,7 +43,7 @@ class Asker:
         self.answers = list(answers)
         self.asked: list[MetadataRequest] = []
 
-    async def ask_any(self, request: MetadataRequest) -> MetadataResponse:
+    async def send_any(self, request: MetadataRequest) -> MetadataResponse:
         self.asked.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, KafkaError):

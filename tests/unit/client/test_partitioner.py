@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.client.producer.partitioner import (
-    Asked,
+    PartitionRequest,
     RoundRobin,
     StickyPartition,
     UserPartitioner,
@@ -67,8 +67,8 @@ def test_round_robin_takes_turns_per_topic() -> None:
     assert turns.partition("b", [3, 5]) == 3
 
 
-def asked(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> Asked:
-    return Asked("t", "key", b"key", "value", b"value", list(range(partitions)), list(available), "cluster")
+def asked(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> PartitionRequest:
+    return PartitionRequest("t", "key", b"key", "value", b"value", list(range(partitions)), list(available), "cluster")
 
 
 def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape() -> None:
@@ -113,6 +113,6 @@ def test_a_users_partitioner_is_told_options_new_batches_and_the_end() -> None:
 
     mine = UserPartitioner(Mine, {"acks": "all"})
     assert mine.partition(asked()) == 0
-    assert mine.again_for_new_batch(asked(), 0) == 1
+    assert mine.partition_for_new_batch(asked(), 0) == 1
     mine.close()
     assert seen == [{"acks": "all"}, ("t", "cluster", 0), "closed"]

@@ -167,21 +167,21 @@ def connections(**options: Any) -> Connections:
 def test_a_connection_gets_more_time_after_each_failure() -> None:
     made = connections(socket_connection_setup_timeout_ms=1000, socket_connection_setup_timeout_max_ms=3000)
     for failures, seconds in enumerate((1, 2, 3, 3)):
-        assert 0.8 * seconds <= made._setup_timeout(failures) <= 1.2 * seconds
+        assert 0.8 * seconds <= made._setup_timeout.backoff(failures) <= 1.2 * seconds
 
 
 @pytest.mark.option("reconnect.backoff.ms", "reconnect.backoff.max.ms")
 def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None:
-    made: list[float] = []
     with KafkaProducer(
         bootstrap_servers="127.0.0.1:1", reconnect_backoff_ms=40, reconnect_backoff_max_ms=60, max_block_ms=300
     ) as p:
         with pytest.raises(KafkaTimeoutError):
             p.send("t", b"v")
-        (back_off,) = p._core.connections._back_off.values()
-        made = [back_off.first, back_off.longest, back_off.failures]
-    assert made[:2] == [0.04, 0.06]
-    assert 2 <= made[2] <= 10
+        (state,) = p._core.connections._reconnects.values()
+        first, later = (p._core.connections._backoff.backoff(failures) for failures in (0, 9))
+        failures = state.failures
+    assert 0.032 <= first <= 0.048 <= later <= 0.06
+    assert 2 <= failures <= 10
 
 
 # Where the cluster is

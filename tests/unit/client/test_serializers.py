@@ -52,7 +52,7 @@ def test_serializer_found_by_name_calls_itself_by_kafkas_class_name(name: str, k
 def test_wrong_bytes_are_told() -> None:
     read = find("integer", "key_deserializer")
     assert read is not None
-    with pytest.raises(SerializationError, match="IntegerDeserializer .* expected 4 bytes, not 3"):
+    with pytest.raises(SerializationError, match="IntegerDeserializer .* expected 4 bytes, got 3"):
         read("t", b"abc")
 
 

@@ -184,7 +184,7 @@ def test_records_before_garbage_in_a_fetch_are_returned() -> None:
     zeros = bytearray(batch(10))
     zeros[8:LOG_OVERHEAD] = bytes(4)
     found = fetched(bytes(batch(0) + zeros))
-    assert [r.offset for r in found.take(100, None, None)] == list(range(10))
+    assert [r.offset for r in found.next_records(100, None, None)] == list(range(10))
     assert found.end_offset == found.position == 10  # from where the next fetch begins
     with pytest.raises(CorruptMessageError):
         fetched(bytes(zeros), 10)
@@ -195,7 +195,7 @@ def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
     bad = bytearray(message_set.from_batches(bytes(batch(10)), 1))
     bad[-1] ^= 1
     found = fetched(good + bad)
-    assert [r.offset for r in found.take(100, None, None)] == list(range(19))
+    assert [r.offset for r in found.next_records(100, None, None)] == list(range(19))
     assert found.end_offset == 19
     with pytest.raises(CorruptMessageError):
         fetched(bytes(bad[-len(bad) // 10 :]), 19)

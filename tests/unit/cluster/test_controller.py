@@ -619,7 +619,9 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
         await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(wanted))])
         ends, taken_back, elsewhere, goes_on = (TopicPartition("t", p) for p in range(4))
-        await one.until(lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(4)))
+        await one.until(
+            lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(4))
+        )
         await one.controller.reassignments.reassign(taken_back, None)
         await one.controller.reassignments.reassign(elsewhere, [3, 2])
         await one.controller.isr_updates.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
@@ -645,7 +647,9 @@ def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() 
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(2)]
         request = znodes.request_value(wanted)
         await cluster.tree.session().multi([Create(REASSIGN, request)])
-        await one.until(lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(2)))
+        await one.until(
+            lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(2))
+        )
         await one.member._znode_handlers.close()  # the broker dies before it looks again
         await one.controller.reassignments.reassign(T0, None)
         assert asked(cluster) == [1]

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.cli.perf.producer_report import Report
 from ottla.cli.perf.throughput_throttler import ThroughputThrottler
-from ottla.client.core.futures import Outcome, RecordFuture
+from ottla.client.core.futures import ProduceRequestResult, RecordFuture
 from ottla.client.producer.producer import KafkaProducer
 from ottla.clock import now_ms
 from ottla.errors import KafkaTimeoutError
@@ -29,7 +29,7 @@ class _Group:
 
     __slots__ = ("done", "ended", "futures", "reports")
 
-    def __init__(self, outcome: Outcome, reports: tuple[Report, ...], done: SimpleQueue[_Group]) -> None:
+    def __init__(self, outcome: ProduceRequestResult, reports: tuple[Report, ...], done: SimpleQueue[_Group]) -> None:
         self.futures: list[RecordFuture] = []
         """Only for the sending thread, which counts completed groups after it has added the last record to this one."""
         self.reports = reports
@@ -98,7 +98,7 @@ class Load:
         while not self._done.empty():
             self._count(self._done.get())
 
-    def _group(self, outcome: Outcome, reports: tuple[Report, ...]) -> _Group:
+    def _group(self, outcome: ProduceRequestResult, reports: tuple[Report, ...]) -> _Group:
         self._groups += 1
         return _Group(outcome, reports, self._done)
 

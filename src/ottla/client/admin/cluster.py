@@ -88,7 +88,7 @@ class ClusterAdmin(AdminDriver):
 
         async def attempt() -> ClusterDescription:
             try:
-                response = await self.connections.ask_any_of(DescribeClusterRequest, request)
+                response = await self.connections.send_any_of(DescribeClusterRequest, request)
             except UnsupportedVersionError:
                 if include_fenced_brokers:
                     raise

@@ -192,10 +192,10 @@ class AdminDriver:
         self, broker: int | None, request: AnyRequest, of: type[Request[Any]] | None, at_most: int | None
     ) -> Any:
         if broker is not None:
-            return await self.connections.ask(broker, request, of=of, at_most=at_most)
+            return await self.connections.send(broker, request, of=of, at_most=at_most)
         if of is None:
-            return await self.connections.ask_any(request)
-        return await self.connections.ask_any_of(of, request)
+            return await self.connections.send_any(request)
+        return await self.connections.send_any_of(of, request)
 
     # Retries
 
@@ -349,13 +349,13 @@ class AdminDriver:
 
         async def single(key: str) -> tuple[str, int | KafkaError]:
             request = FindCoordinatorRequest(key=key, key_type=kind)
-            response = await self.connections.ask_any_of(FindCoordinatorRequest, lambda _: request)
+            response = await self.connections.send_any_of(FindCoordinatorRequest, lambda _: request)
             return key, failure(response.error_code, key, response.error_message) or response.node_id
 
         if not keys:
             return []
         try:
-            coordinators = (await self.connections.ask_any_of(FindCoordinatorRequest, batch)).coordinators
+            coordinators = (await self.connections.send_any_of(FindCoordinatorRequest, batch)).coordinators
         except errors.UnsupportedVersionError:
             return [await single(key) for key in keys]
         return [(c.key, failure(c.error_code, c.key, c.error_message) or c.node_id) for c in coordinators]
@@ -418,9 +418,9 @@ class ControllerMetadata:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    async def ask_any(self, request: MetadataRequest) -> MetadataResponse:
+    async def send_any(self, request: MetadataRequest) -> MetadataResponse:
         """Return the controllers in the form of a Metadata response."""
-        response = await self._connections.ask_any(DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        response = await self._connections.send_any(DescribeClusterRequest(endpoint_type=CONTROLLERS))
         return MetadataResponse(
             error_code=response.error_code,
             cluster_id=response.cluster_id,

@@ -222,7 +222,7 @@ class TopicsAdmin(AdminDriver):
         return {info.name: info for info in described.values()}
 
     async def _topics(self, topics: list[MetadataRequestTopic] | None) -> list[MetadataResponseTopic]:
-        return list((await self.connections.ask_any(_metadata_request(topics))).topics)
+        return list((await self.connections.send_any(_metadata_request(topics))).topics)
 
 
 def _metadata_request(topics: list[MetadataRequestTopic] | None) -> MetadataRequest:

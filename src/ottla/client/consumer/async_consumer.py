@@ -111,21 +111,21 @@ class KafkaConsumer:
         """Records that are there; waits up to `timeout_ms` for the first. Does the group's work, too."""
         check_max_records(max_records)
         self._core.end_iteration()
-        return await self._poll(timeout_ms / 1000, lambda: self._take(max_records))
+        return await self._poll(timeout_ms / 1000, lambda: self._next_records(max_records))
 
-    def _take(self, at_most: int | None = None) -> Records:
-        return self._core.take(at_most or self.config.max_poll_records, self._core.fetcher.wake)
+    def _next_records(self, at_most: int | None = None) -> Records:
+        return self._core.next_records(at_most or self.config.max_poll_records, self._core.fetcher.wake)
 
-    async def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
+    async def _poll(self, timeout: float, next_records: Callable[[], Taken]) -> Taken:
         self._check_open()
         deadline = time.monotonic() + timeout
         self._core.poll_metrics.begin()
         try:
             while await self._core.prepare(max(0.0, deadline - time.monotonic())):
-                found = take()
-                if found or time.monotonic() >= deadline:
-                    return found
-            return take()
+                records = next_records()
+                if records or time.monotonic() >= deadline:
+                    return records
+            return next_records()
         finally:
             self._core.poll_metrics.end()
 
@@ -148,7 +148,7 @@ class KafkaConsumer:
         ends = until or {}
         self._core.end_iteration()
         return await self._poll(
-            timeout_ms / 1000, lambda: self._core.take_columns(self._core.fetcher.wake, headers, ends)
+            timeout_ms / 1000, lambda: self._core.next_columns(self._core.fetcher.wake, headers, ends)
         )
 
     def wakeup(self) -> None:
@@ -168,7 +168,7 @@ class KafkaConsumer:
             deadline = deadline or now + self.config.consumer_timeout_ms / 1000
             if now > deadline:
                 break
-            self._core.iteration.begin(await self._poll(min(1.0, deadline - now), self._take))
+            self._core.iteration.begin(await self._poll(min(1.0, deadline - now), self._next_records))
         raise StopAsyncIteration
 
     # Positions
@@ -195,8 +195,8 @@ class KafkaConsumer:
 
     async def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
         """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
-        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        await self._wait(self._core.seek_to_time(wanted, self._seconds(timeout_ms)))
+        by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until resume()."""
@@ -237,7 +237,7 @@ class KafkaConsumer:
     ) -> None:
         """Store positions in the background, in one try; `callback(offsets, error)` is called in a later poll()."""
         self._check_open()
-        self._core.commits.later(self._core.consumed(offsets), callback)
+        self._core.commits.commit_async(self._core.consumed(offsets), callback)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The consumer's place in its group, for a producer's send_offsets_to_transaction."""
@@ -256,8 +256,8 @@ class KafkaConsumer:
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of a topic's partitions; None when it does not exist."""
-        found = await self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
-        return {p.partition for p in found} or None
+        infos = await self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
+        return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
         """A topic's partitions with leaders and replicas."""
@@ -269,8 +269,8 @@ class KafkaConsumer:
 
     async def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics that this client may see, with their partitions."""
-        found = await self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
-        return {topic: list(partitions) for topic, partitions in found.items()}
+        infos = await self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
+        return {topic: list(partitions) for topic, partitions in infos.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -296,7 +296,7 @@ class KafkaConsumer:
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.told_metrics(raw)
+        return self._core.metric_values(raw)
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""

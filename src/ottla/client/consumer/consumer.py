@@ -116,9 +116,9 @@ class KafkaConsumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group decides, offsets can still be committed for one."""
-        wanted = list(partitions)
-        if wanted:
-            self._do(lambda: self._core.assign(wanted))
+        assigned = list(partitions)
+        if assigned:
+            self._do(lambda: self._core.assign(assigned))
         else:
             self.unsubscribe()
 
@@ -147,31 +147,31 @@ class KafkaConsumer:
         at_most = max_records or self.config.max_poll_records
         self._enter()
         try:
-            if self._core.iteration.has_rest:
+            if self._core.iteration.has_remaining:
                 self._do(self._core.end_iteration)
-            return self._poll(timeout_ms / 1000, lambda: self._core.take(at_most, self._wake))
+            return self._poll(timeout_ms / 1000, lambda: self._core.next_records(at_most, self._wake))
         finally:
             self._owner = None
 
-    def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
+    def _poll(self, timeout: float, next_records: Callable[[], Taken]) -> Taken:
         self._core.poll_metrics.begin()
         try:
-            return self._poll_until(time.monotonic() + timeout, take)
+            return self._poll_until(time.monotonic() + timeout, next_records)
         finally:
             self._core.poll_metrics.end()
 
-    def _poll_until(self, deadline: float, take: Callable[[], Taken]) -> Taken:
+    def _poll_until(self, deadline: float, next_records: Callable[[], Taken]) -> Taken:
         core = self._core
         if core.idle():
             core.membership.last_poll = time.monotonic()
-            found = take()
-            if found:
-                return found
+            records = next_records()
+            if records:
+                return records
         while self._io.run(core.prepare(max(0.0, deadline - time.monotonic()))):
-            found = take()
-            if found or time.monotonic() >= deadline:
-                return found
-        return take()
+            records = next_records()
+            if records or time.monotonic() >= deadline:
+                return records
+        return next_records()
 
     def _wake(self) -> None:
         self._io.call_soon(self._core.fetcher.wake)
@@ -188,9 +188,9 @@ class KafkaConsumer:
         ends = until or {}
         self._enter()
         try:
-            if self._core.iteration.has_rest:
+            if self._core.iteration.has_remaining:
                 self._do(self._core.end_iteration)
-            return self._poll(timeout_ms / 1000, lambda: self._core.take_columns(self._wake, headers, ends))
+            return self._poll(timeout_ms / 1000, lambda: self._core.next_columns(self._wake, headers, ends))
         finally:
             self._owner = None
 
@@ -217,7 +217,7 @@ class KafkaConsumer:
     def _next_records(self, timeout: float) -> Records:
         self._enter()
         try:
-            return self._poll(timeout, lambda: self._core.take(self.config.max_poll_records, self._wake))
+            return self._poll(timeout, lambda: self._core.next_records(self.config.max_poll_records, self._wake))
         finally:
             self._owner = None
 
@@ -250,8 +250,8 @@ class KafkaConsumer:
 
     def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
         """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
-        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        self._wait(self._core.seek_to_time(wanted, self._seconds(timeout_ms)))
+        by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until resume()."""
@@ -299,8 +299,8 @@ class KafkaConsumer:
 
         The error is a RetriableCommitFailedError when another commit may succeed.
         """
-        wanted = self._core.consumed(offsets)
-        self._do(lambda: self._core.commits.later(wanted, callback))
+        to_commit = self._core.consumed(offsets)
+        self._do(lambda: self._core.commits.commit_async(to_commit, callback))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The consumer's place in its group, for a producer's send_offsets_to_transaction (KIP-447)."""
@@ -337,8 +337,8 @@ class KafkaConsumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of a topic's partitions; None when it does not exist."""
-        found = self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
-        return {p.partition for p in found} or None
+        infos = self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
+        return {p.partition for p in infos} or None
 
     def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
         """A topic's partitions with leaders and replicas, as Java's partitionsFor."""
@@ -350,8 +350,8 @@ class KafkaConsumer:
 
     def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics that this client may see, with their partitions."""
-        found = self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
-        return {topic: list(partitions) for topic, partitions in found.items()}
+        infos = self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
+        return {topic: list(partitions) for topic, partitions in infos.items()}
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -382,7 +382,7 @@ class KafkaConsumer:
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.told_metrics(raw)
+        return self._core.metric_values(raw)
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""

@@ -16,7 +16,7 @@ from typing import Any
 from ottla.client.consumer.fetch.fetch_buffer import FetchBuffer, Records
 from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics
 from ottla.client.consumer.fetch.fetcher import Fetcher
-from ottla.client.consumer.fetch.record_iterator import Iteration
+from ottla.client.consumer.fetch.record_iterator import RecordIterator
 from ottla.client.consumer.fetch.topic_errors import TopicErrors
 from ottla.client.consumer.fetch.topic_metadata import TopicMetadataFetcher
 from ottla.client.consumer.group.classic_membership import ClassicMembership
@@ -24,17 +24,17 @@ from ottla.client.consumer.group.consumer_membership import ConsumerMembership
 from ottla.client.consumer.group.membership import LEAVE_SECONDS, GroupMembershipOperation, Membership
 from ottla.client.consumer.interceptors import ConsumerInterceptors
 from ottla.client.consumer.metrics import CoordinatorMetrics, PollMetrics
-from ottla.client.consumer.offsets.committed_offsets import GroupOffsets, Offsets
+from ottla.client.consumer.offsets.committed_offsets import CommittedOffsets, Offsets
 from ottla.client.consumer.offsets.leader_epochs import LeaderEpochs
 from ottla.client.consumer.offsets.list_offsets import OffsetLookup
-from ottla.client.consumer.offsets.offset_commits import CommitCallback, Commits
+from ottla.client.consumer.offsets.offset_commits import CommitCallback, OffsetCommits
 from ottla.client.consumer.offsets.positions import Positions
 from ottla.client.consumer.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
 from ottla.client.consumer.wakeup import WakeupTrigger
 from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.coordinator import Coordinator
-from ottla.client.core.interceptors import close_politely
+from ottla.client.core.interceptors import close_all
 from ottla.client.core.metadata import Cluster, Metadata, writable
 from ottla.client.core.telemetry import telemetry_of
 from ottla.client.serializers import find
@@ -61,16 +61,16 @@ class ConsumerCore:
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
-        self.client_id = config.client_id or made_up_id(config)
+        self.client_id = config.client_id or generated_client_id(config)
         self.subscription = Subscription()
         self.buffer = FetchBuffer(config.max_decompressed_batch_bytes)
         self.wakeups = WakeupTrigger()
-        self.iteration = Iteration(self.subscription)
+        self.iteration = RecordIterator(self.subscription)
         self._seen_version = 0
-        given = {**config.given, "client.id": self.client_id}
-        self.key_deserializer = find(config.key_deserializer, "key_deserializer", given)
-        self.value_deserializer = find(config.value_deserializer, "value_deserializer", given)
-        self.interceptors = ConsumerInterceptors(config.interceptor_classes, given)
+        configs = {**config.given, "client.id": self.client_id}
+        self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
+        self.value_deserializer = find(config.value_deserializer, "value_deserializer", configs)
+        self.interceptors = ConsumerInterceptors(config.interceptor_classes, configs)
         self.metrics = metrics_of(config, "consumer", self.client_id)
         try:
             self._connect()
@@ -125,7 +125,7 @@ class ConsumerCore:
             self.offsets,
             allow_auto_create=config.allow_auto_create_topics,
             retry_backoff=config.retry_backoff_ms / 1000,
-            done=self._forget_topics,
+            done=self._retain_topics,
         )
 
     def _join(self) -> None:
@@ -141,8 +141,8 @@ class ConsumerCore:
         kind = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
         metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
         self.membership: Membership = kind(config, coordinator, self.metadata, self.subscription, metrics)
-        self.group_offsets = GroupOffsets(coordinator, self.membership)
-        self.commits = Commits(config, self.group_offsets, self.subscription, self.interceptors)
+        self.group_offsets = CommittedOffsets(coordinator, self.membership)
+        self.commits = OffsetCommits(config, self.group_offsets, self.subscription, self.interceptors)
         self.positions = Positions(
             config,
             self.subscription,
@@ -180,8 +180,8 @@ class ConsumerCore:
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
             if auto_commit and self.commits.automatic:
-                await self.membership.hold_still(deadline - time.monotonic())
-            await self.commits.last(deadline, auto_commit)
+                await self.membership.finish_rebalance(deadline - time.monotonic())
+            await self.commits.commit_on_close(deadline, auto_commit)
             if self.in_group:
                 await self._leave(operation, deadline)
         finally:
@@ -189,7 +189,7 @@ class ConsumerCore:
 
     async def _leave(self, operation: GroupMembershipOperation, deadline: float) -> None:
         try:
-            await self.membership.give_back()
+            await self.membership.revoke_all()
         finally:
             try:
                 async with asyncio.timeout(max(LEAST_CLOSE_SECONDS, min(LEAVE_SECONDS, deadline - time.monotonic()))):
@@ -207,14 +207,14 @@ class ConsumerCore:
         await self.metadata.close()
         await self.connections.close()
         self.metrics.close()
-        close_politely(self.interceptors, self.key_deserializer, self.value_deserializer)
+        close_all(self.interceptors, self.key_deserializer, self.value_deserializer)
 
     # Metadata
 
     def _new_cluster(self, cluster: Cluster) -> None:
         if self.subscription.pattern is not None:
             self._match_pattern(cluster)
-        self.refusals.follow()
+        self.refusals.metadata_updated()
         if self.in_group:
             self.membership.metadata_changed()
         elif self.subscription.by_group:
@@ -223,13 +223,13 @@ class ConsumerCore:
 
     def _read_all(self, cluster: Cluster) -> None:
         """A subscription without a group: every partition of the topics."""
-        found = {
+        all_partitions = {
             TopicPartition(topic, p.partition)
             for topic in self.subscription.topics
             for p in cluster.partitions_of(topic)
         }
-        if found != set(self.subscription.partitions):
-            self.subscription.assign(sorted(found))
+        if all_partitions != set(self.subscription.partitions):
+            self.subscription.assign(sorted(all_partitions))
 
     def _match_pattern(self, cluster: Cluster) -> None:
         pattern = self.subscription.pattern
@@ -256,7 +256,7 @@ class ConsumerCore:
         else:
             self.subscription.subscribe(names)
         self.membership.listener = listener
-        self._follow_subscription()
+        self._update_metadata_topics()
 
     async def unsubscribe(self) -> None:
         """Leave the group and read nothing."""
@@ -266,17 +266,17 @@ class ConsumerCore:
         finally:
             self.subscription.unsubscribe()
             self.buffer.drop_stale()
-            self._forget_topics()
+            self._retain_topics()
 
     def assign(self, partitions: Iterable[Any]) -> None:
         """Read exactly these partitions."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        for tp in wanted:
+        assigned = [TopicPartition(*tp) for tp in partitions]
+        for tp in assigned:
             writable(tp.topic)
-        self.subscription.assign_manually(wanted)
-        self._follow_subscription()
+        self.subscription.assign_manually(assigned)
+        self._update_metadata_topics()
 
-    def _follow_subscription(self) -> None:
+    def _update_metadata_topics(self) -> None:
         """The subscription has changed: ask for the metadata of its topics."""
         self.metadata.all_topics = self.subscription.pattern is not None
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
@@ -286,7 +286,7 @@ class ConsumerCore:
         self.positions.unplaced = True
         self.buffer.drop_stale()
 
-    def _forget_topics(self) -> None:
+    def _retain_topics(self) -> None:
         """Only what is read, or what the group wants to know of, stays of interest."""
         read = {tp.topic for tp in self.subscription.partitions}
         self.metadata.set_topics(self.subscription.topics | self.membership.group_topics | read)
@@ -296,17 +296,17 @@ class ConsumerCore:
         if offset < 0:
             raise ValueError(f"offset {offset} is not valid")
         # The next poll fetches: at a place that is left again before, a fetch would only keep the next one waiting.
-        self.subscription.state(tp).jump(offset, epoch)
+        self.subscription.state(tp).seek(offset, epoch)
         self.buffer.drop_stale()
 
     async def seek_to_time(self, times: Mapping[TopicPartition, int], timeout: float) -> None:
         """Go on reading partitions at the first record of a time, or behind the last one."""
         for tp in times:
             self.subscription.state(tp)
-        found = await self.lookups.for_times(times, timeout)
-        late = [tp for tp, at in found.items() if at is None]
+        offsets = await self.lookups.for_times(times, timeout)
+        late = [tp for tp, at in offsets.items() if at is None]
         ends = await self.lookups.positions(late, LATEST_TIMESTAMP, timeout) if late else {}
-        for tp, at in found.items():
+        for tp, at in offsets.items():
             self.seek(tp, ends[tp] if at is None else at.offset)
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
@@ -358,13 +358,13 @@ class ConsumerCore:
             self._raise_errors()
             await self._describe(deadline)
             self.refusals.check()
-            joined = await self._settle(deadline)
+            joined = await self._join_group(deadline)
             if self.subscription.version != self._seen_version:
                 self._seen_version = self.subscription.version
-                self.fetch_metrics.follow_assignment(self.subscription.partitions.values())
+                self.fetch_metrics.update_assignment(self.subscription.partitions.values())
                 self.positions.unplaced = True
             self.commits.make_due()
-            self.positions.find()
+            self.positions.look_up()
             self.buffer.drop_stale()
             self.fetcher.wake()
             if self.buffer.has_records:
@@ -381,11 +381,11 @@ class ConsumerCore:
             left = 0.0 if self.subscription.partitions else max(0.0, deadline - time.monotonic())
             await asyncio.wait({self.metadata.next_update()}, timeout=left)
 
-    async def _settle(self, deadline: float) -> bool:
+    async def _join_group(self, deadline: float) -> bool:
         """Whose partitions are they? False when that is not decided in time."""
         if self.in_group:
             # A cooperative member goes on reading what it has while it joins again.
-            return await self.membership.settle(0.0 if self.subscription.partitions else deadline)
+            return await self.membership.join_if_needed(0.0 if self.subscription.partitions else deadline)
         if self.subscription.by_group:
             self._read_all(self.metadata.cluster)
         return True
@@ -409,25 +409,25 @@ class ConsumerCore:
 
     # Taking (caller's thread, or the loop)
 
-    def take(self, at_most: int, wake: Callable[[], Any]) -> Records:
+    def next_records(self, at_most: int, wake: Callable[[], Any]) -> Records:
         """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
-        records = self.buffer.take(at_most, wake, self.key_deserializer, self.value_deserializer)
+        records = self.buffer.next_records(at_most, wake, self.key_deserializer, self.value_deserializer)
         if records and self.interceptors:
             return self.interceptors.on_consume(records)
         return records
 
     def end_iteration(self) -> None:
         """Something else comes between: what the iteration has not handed out is fetched again."""
-        if self.iteration.has_rest:
-            self.iteration.give_back()
+        if self.iteration.has_remaining:
+            self.iteration.return_remaining()
             self.buffer.drop_stale()
             self.fetcher.wake()
 
-    def take_columns(
+    def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """What is here, at most some 16 MiB of a partition; of those in `until` only what lies before that offset."""
-        return self.buffer.take_columns(wake, headers, until)
+        return self.buffer.next_columns(wake, headers, until)
 
     # Asking
 
@@ -439,7 +439,7 @@ class ConsumerCore:
             str(self.config.group_id), member.generation, member.member_id, self.config.group_instance_id
         )
 
-    def told_metrics(self, raw: bool) -> dict[Any, Any]:
+    def metric_values(self, raw: bool) -> dict[Any, Any]:
         """What `metrics()` of a consumer gives."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
@@ -451,32 +451,32 @@ class ConsumerCore:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float) -> None:
         """Commit and wait for it."""
         with self.poll_metrics.timed("commit-sync-time"):
-            await self.commits.now(self.consumed(offsets), time.monotonic() + timeout)
+            await self.commits.commit_sync(self.consumed(offsets), time.monotonic() + timeout)
 
     def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
         """What to commit: the given offsets, or the positions of all partitions."""
         self.require_group()
         if offsets is None:
             return self.commits.consumed()
-        given = {
+        to_commit = {
             TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
             for tp, at in offsets.items()
         }
-        for tp, at in given.items():
+        for tp, at in to_commit.items():
             if at.offset < 0:
                 raise ValueError(f"{tp}: offset {at.offset} is not valid")
-        return given
+        return to_commit
 
     async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
         """The group's offset of a partition, or those of a set or list of partitions."""
         self.require_group()
         many = not isinstance(partition, tuple)
-        wanted = [TopicPartition(*tp) for tp in (partition if many else [partition])]
+        requested = [TopicPartition(*tp) for tp in (partition if many else [partition])]
         with self.poll_metrics.timed("committed-time"):
-            found = await self.group_offsets.committed(wanted, time.monotonic() + timeout) if wanted else {}
+            entries = await self.group_offsets.committed(requested, time.monotonic() + timeout) if requested else {}
         if many:
-            return {tp: found.get(tp) for tp in wanted}
-        at = found.get(wanted[0])
+            return {tp: entries.get(tp) for tp in requested}
+        at = entries.get(requested[0])
         return at if metadata or at is None else at.offset
 
     def lag(self, tp: TopicPartition) -> int | None:
@@ -489,7 +489,7 @@ class ConsumerCore:
         return None if end is None or state.position is None else max(0, end - state.position)
 
 
-def made_up_id(config: ConsumerConfig) -> str:
+def generated_client_id(config: ConsumerConfig) -> str:
     """The client's id where none is given, as Java's: with the group, and the instance or a number."""
     number = next(_numbers)
     if not config.group_id:

@@ -42,4 +42,4 @@ class ConsumerInterceptors(Interceptors):
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Tell all of a commit."""
-        self.tell("on_commit", offsets)
+        self.notify("on_commit", offsets)

@@ -98,7 +98,7 @@ class CoordinatorMetrics:
         self._gauge("last-heartbeat-seconds-ago", "Since the last answer.", lambda: seconds_since(self._last_heartbeat))
         self._gauge("last-rebalance-seconds-ago", "Since its end.", lambda: seconds_since(self._last_rebalance))
 
-    def heartbeat(self, seconds: float) -> None:
+    def record_heartbeat(self, seconds: float) -> None:
         """A heartbeat was answered."""
         self._last_heartbeat = time.monotonic()
         self.heartbeats.record(seconds * 1000)

@@ -76,14 +76,14 @@ class PartitionState:
         self.served = 0
         """When this partition's turn was last, among all: those that waited longer come first in a request."""
 
-    def place(self, offset: int, epoch: int, validated: int | None = None) -> None:
+    def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
         """Begin to read at `offset`, which was found out: from the leader of epoch `validated`, where it was asked."""
         self.position = self.fetch_from = offset
         self.epoch = self.fetch_epoch = epoch
         self.validated = validated
         self.reset_to = None
 
-    def lies_on(self, leader_epoch: int) -> bool:
+    def needs_check(self, leader_epoch: int) -> bool:
         """Whether `fetch_from` is known to lie on the log of the leader of this epoch, or cannot be checked."""
         if self.validated != leader_epoch:
             if self.fetch_epoch != NO_EPOCH and leader_epoch != NO_EPOCH:
@@ -91,7 +91,7 @@ class PartitionState:
             self.validated = leader_epoch
         return True
 
-    def jump(self, offset: int | None, epoch: int = NO_EPOCH) -> None:
+    def seek(self, offset: int | None, epoch: int = NO_EPOCH) -> None:
         """Go on reading at `offset`; with None at a place that is to be found out."""
         self.generation += 1
         self.position = offset
@@ -102,15 +102,15 @@ class PartitionState:
         self.taken_bytes = self.fetched_bytes
         self.preferred = None
 
-    def go_back(self) -> None:
+    def restart_fetch(self) -> None:
         """Fetch again from `position`: what was fetched ahead is not wanted any more."""
         validated = self.validated
-        self.jump(self.position, self.epoch)
+        self.seek(self.position, self.epoch)
         self.validated = validated
 
     def reset(self, timestamp: int) -> None:
         """Go on reading where the offset of `timestamp` will be found."""
-        self.jump(None)
+        self.seek(None)
         self.reset_to = timestamp
 
 
@@ -174,7 +174,7 @@ class Subscription:
         self.version += 1
         for tp, state in before.items():
             if tp not in self.partitions:
-                state.jump(None)
+                state.seek(None)
 
     def state(self, tp: TopicPartition) -> PartitionState:
         """The state of an assigned partition; IllegalStateError for another one."""

@@ -28,19 +28,19 @@ class WakeupTrigger:
         """Do `work` until wakeup()."""
         if self._waiting is not None:  # a listener's or callback's own call: the outer one is interrupted
             return await work
-        if self._take():
+        if self._clear():
             work.close()
             raise WakeupError
         self._waiting = task = asyncio.current_task()
         try:
             return await work
         except asyncio.CancelledError:
-            if not self._take() or (task is not None and task.uncancel() > 0):
+            if not self._clear() or (task is not None and task.uncancel() > 0):
                 raise
             raise WakeupError from None
         finally:
             self._waiting = None
 
-    def _take(self) -> bool:
-        wanted, self.is_wanted = self.is_wanted, False
-        return wanted
+    def _clear(self) -> bool:
+        is_requested, self.is_wanted = self.is_wanted, False
+        return is_requested

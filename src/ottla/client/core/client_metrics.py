@@ -28,7 +28,7 @@ def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = S
             config.metrics_sample_window_ms / 1000,
             RecordingLevel[config.metrics_recording_level],
         ),
-        reporters=[_made(reporter, config, client_id) for reporter in reporters],
+        reporters=[_create(reporter, config, client_id) for reporter in reporters],
         clock=clock,
         namespace=f"kafka.{kind.replace('-', '.')}",
         tags={"client-id": client_id},
@@ -40,7 +40,7 @@ def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = S
     return metrics
 
 
-def _made(reporter: Any, config: ClientConfig, client_id: str) -> Any:
+def _create(reporter: Any, config: ClientConfig, client_id: str) -> Any:
     """A reporter, told its client's options. What it raises then ends the making of the client, as in Kafka."""
     made = reporter() if isinstance(reporter, type) else reporter
     configure = getattr(made, "configure", None)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from ottla import logs
-from ottla.client.core.handshake import Connection, introduce, login_of
+from ottla.backoff import JITTER, ExponentialBackoff
+from ottla.client.core.handshake import BrokerConnection, negotiate, sasl_login
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,
@@ -56,27 +57,14 @@ GROUP: Final = "group"
 """Connections to coordinators: JoinGroup may wait for minutes, and a heartbeat must not wait behind a fetch."""
 
 
-class BackOff:
-    """How long a broker is left alone: doubling pauses, a bit random, so that clients do not come together."""
+class ReconnectState:
+    """The failed attempts to connect to a broker, and when the next one may begin (loop time)."""
 
-    __slots__ = ("failures", "first", "longest", "until")
+    __slots__ = ("failures", "not_before")
 
-    def __init__(self, first_ms: int, longest_ms: int) -> None:
-        self.first = first_ms / 1000
-        self.longest = longest_ms / 1000
+    def __init__(self) -> None:
         self.failures = 0
-        self.until = 0.0
-
-    def failed(self, now: float) -> None:
-        """Another failure at `now`."""
-        pause = min(self.first * 2**self.failures, self.longest)
-        self.until = now + pause * random.uniform(0.8, 1.2)
-        self.failures = min(self.failures + 1, 30)
-
-    def succeeded(self) -> None:
-        """All is well again."""
-        self.failures = 0
-        self.until = 0.0
+        self.not_before = 0.0
 
 
 class Connections:
@@ -99,11 +87,19 @@ class Connections:
         self._only_bootstrap = False
         """What was known of the cluster is not believed any more: until somebody else has answered."""
         self._has_canonical_names = config.client_dns_lookup == "use_all_dns_ips"
-        self._ready: dict[tuple[int, str], Connection] = {}
-        self._making: dict[tuple[int, str], asyncio.Task[Connection]] = {}
-        self._back_off: dict[int, BackOff] = {}
+        self._ready: dict[tuple[int, str], BrokerConnection] = {}
+        self._making: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
+        self._reconnects: dict[int, ReconnectState] = {}
+        self._backoff = ExponentialBackoff(
+            config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000, jitter=JITTER
+        )
+        first_ms = config.socket_connection_setup_timeout_ms
+        self._setup_timeout = ExponentialBackoff(
+            first_ms / 1000, max(first_ms, config.socket_connection_setup_timeout_max_ms) / 1000, jitter=JITTER
+        )
+        """How long a connection may take to be established: longer after each failure (KIP-601)."""
         self._options = _socket_options(config)
-        self._login = login_of(config)
+        self._login = sasl_login(config)
         self._outage_since: float | None = None
         """When no broker was reachable any more; None while one is, or before the first was asked."""
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -117,7 +113,7 @@ class Connections:
         """How many requests wait for their answers."""
         return sum(len(connection.channel.in_flight) for connection in list(self._ready.values()))
 
-    async def ask(
+    async def send(
         self,
         node_id: int,
         request: Ask[R],
@@ -138,18 +134,18 @@ class Connections:
         limit = self.request_timeout if timeout is None else timeout
         return await connection.channel.ask(made, version, limit)
 
-    async def ask_any(self, request: Request[R]) -> R:
+    async def send_any(self, request: Request[R]) -> R:
         """The response of some broker: one that is connected and idle rather than one that is not."""
-        return await self.ask_any_of(type(request), lambda _: request)
+        return await self.send_any_of(type(request), lambda _: request)
 
-    async def ask_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
+    async def send_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
         """The same, with a request that depends on the version."""
         failures: list[KafkaError] = []
         if not self._has_canonical_names:
             await self._find_canonical_names()
         for node_id in self._by_load():
             try:
-                answer = await self.ask(node_id, request, of=of)
+                answer = await self.send(node_id, request, of=of)
             except KafkaError as error:
                 if isinstance(error, (UnsupportedVersionError, *NOT_AUTHENTICATED)):
                     raise
@@ -184,14 +180,14 @@ class Connections:
     async def _find_canonical_names(self) -> None:
         """Call the bootstrap servers by the names that their addresses have (KIP-235)."""
         loop = asyncio.get_running_loop()
-        found = []
+        names = []
         for host, port in self.config.bootstrap_servers:
             try:
-                found += [(name, port) for name in await canonical_names_of(loop, host, port)]
+                names += [(name, port) for name in await canonical_names_of(loop, host, port)]
             except OSError as error:
                 log.warning("bootstrap.servers: %s: %s", host, error)
-        if found:
-            self._bootstrap = _bootstrap_nodes(found)
+        if names:
+            self._bootstrap = _bootstrap_nodes(names)
             self._has_canonical_names = True
 
     def rebootstrap(self) -> None:
@@ -203,30 +199,30 @@ class Connections:
 
     def _by_load(self) -> list[int]:
         """Every node's id, the ones to be asked first first; the bootstrap addresses at the end."""
-        known = [] if self._only_bootstrap else list(self._nodes())
-        random.shuffle(known)
+        nodes = [] if self._only_bootstrap else list(self._nodes())
+        random.shuffle(nodes)
 
         def load(node_id: int) -> tuple[int, int]:
             connection = self._ready.get((node_id, DATA))
             if connection is None or not connection.channel.is_open:
-                back_off = self._back_off.get(node_id)
-                return (2 if back_off and back_off.failures else 1, 0)
+                state = self._reconnects.get(node_id)
+                return (2 if state and state.failures else 1, 0)
             return (0, len(connection.channel.in_flight))
 
-        if known and self.config.metadata_recovery_strategy == "none":
-            return sorted(known, key=load)
+        if nodes and self.config.metadata_recovery_strategy == "none":
+            return sorted(nodes, key=load)
         bootstrap = list(self._bootstrap)
         random.shuffle(bootstrap)
-        return sorted(known, key=load) + sorted(bootstrap, key=load)
+        return sorted(nodes, key=load) + sorted(bootstrap, key=load)
 
-    def ready(self, node_id: int, purpose: str = DATA) -> Connection | None:
+    def ready(self, node_id: int, purpose: str = DATA) -> BrokerConnection | None:
         """The connection, if there is one at this moment."""
         connection = self._ready.get((node_id, purpose))
         return connection if connection is not None and connection.channel.is_open else None
 
     # Connecting
 
-    async def connect(self, node_id: int, purpose: str = DATA) -> Connection:
+    async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
         """A ready connection to a broker. BrokerConnectionError when it cannot be reached, or could not just before."""
         connection = self.ready(node_id, purpose)
         if connection is not None:
@@ -236,54 +232,53 @@ class Connections:
         key = (node_id, purpose)
         making = self._making.get(key)
         if making is None:
-            making = asyncio.get_running_loop().create_task(self._make(node_id, purpose))
+            making = asyncio.get_running_loop().create_task(self._open(node_id, purpose))
             self._making[key] = making
-            making.add_done_callback(lambda done: self._made(key, done))
+            making.add_done_callback(lambda done: self._opened(key, done))
         # Several may wait for the same connection; one that gives up must not take it from the others.
         return await asyncio.shield(making)
 
-    def _made(self, key: tuple[int, str], making: asyncio.Task[Connection]) -> None:
+    def _opened(self, key: tuple[int, str], making: asyncio.Task[BrokerConnection]) -> None:
         self._making.pop(key, None)
         if not making.cancelled():
             making.exception()  # whoever waited may have given up: nobody else takes notice of it
 
-    async def _make(self, node_id: int, purpose: str) -> Connection:
+    async def _open(self, node_id: int, purpose: str) -> BrokerConnection:
         node = self._node(node_id)
         loop = asyncio.get_running_loop()
-        back_off = self._back_off.setdefault(
-            node_id, BackOff(self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms)
-        )
-        if back_off.until > loop.time():
-            await asyncio.sleep(back_off.until - loop.time())
+        state = self._reconnects.setdefault(node_id, ReconnectState())
+        if state.not_before > loop.time():
+            await asyncio.sleep(state.not_before - loop.time())
         channel = Channel(
             loop,
             node.host,
             node.port,
             client_id=self.client_id,
-            options=self._options._replace(connect_timeout=self._setup_timeout(back_off.failures)),
+            options=self._options._replace(connect_timeout=self._setup_timeout.backoff(state.failures)),
             metrics=self.metrics.of(node_id),
-            on_close=self._closed_one,
+            on_close=self._on_close,
         )
         try:
             await channel.connect()
             self.metrics.created.record()
-            connection = await introduce(channel, self.config, self._login)
+            connection = await negotiate(channel, self.config, self._login)
             if self.config.security_protocol != "PLAINTEXT":
                 self.metrics.authenticated.record()
         except BaseException as error:
-            back_off.failed(loop.time())
+            state.not_before = loop.time() + self._backoff.backoff(state.failures)
+            state.failures += 1
             if isinstance(error, NOT_AUTHENTICATED):
                 self.metrics.refused.record()
             channel.close(error if isinstance(error, KafkaError) else None)
             raise
-        back_off.succeeded()
+        self._reconnects.pop(node_id, None)
         self._ready[(node_id, purpose)] = connection
         self._watch_idle()
         if connection.lifetime_ms:
             self._replace_in_time((node_id, purpose), connection)
         return connection
 
-    def _replace_in_time(self, key: tuple[int, str], connection: Connection) -> None:
+    def _replace_in_time(self, key: tuple[int, str], connection: BrokerConnection) -> None:
         """Have another connection made before the broker forgets who we are on this one (KIP-368).
 
         At a moment when nothing waits on it, so that nothing overtakes, and in any case before it is too late.
@@ -301,7 +296,7 @@ class Connections:
         ended = BrokerConnectionError("the connection has been replaced, as the broker knows us for a time only")
         loop.call_later(lifetime, connection.channel.close, ended)
 
-    def _closed_one(self, channel: Channel) -> None:
+    def _on_close(self, channel: Channel) -> None:
         if channel.was_connected:
             self.metrics.closed.record()
 
@@ -311,14 +306,6 @@ class Connections:
             # which may be old, or from a broker that knows less than the one that named this node
             raise BrokerConnectionError(f"broker {node_id} is not part of the cluster, as far as is known")
         return node
-
-    def _setup_timeout(self, failures: int) -> float:
-        """How long the next connection may take to be made, in seconds: longer after each failure (KIP-601)."""
-        first, longest = (
-            self.config.socket_connection_setup_timeout_ms,
-            self.config.socket_connection_setup_timeout_max_ms,
-        )
-        return float(min(first * 2**failures, max(first, longest)) / 1000 * random.uniform(0.8, 1.2))
 
     # Going
 

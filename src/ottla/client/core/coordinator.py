@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla import errors
+from ottla.backoff import ExponentialBackoff
 from ottla.client.core.connections import GROUP, Connections
 from ottla.client.core.metadata import Metadata
 from ottla.errors import InvalidGroupIdError, KafkaError, KafkaTimeoutError
@@ -23,8 +24,6 @@ MOVED: Final = (
 )
 """Errors after which the coordinator is looked for again."""
 
-
-MOST_DOUBLINGS: Final = 30
 
 GROUP_KEY: Final = 0
 TRANSACTION: Final = 1
@@ -58,9 +57,11 @@ class Coordinator:
         self.metadata = metadata
         self.node: int | None = None
         """The coordinator, if it is known."""
-        self.back_off = retry_backoff
-        """Seconds before the first new try."""
-        self.longest_back_off = max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
+        self.retry_backoff = retry_backoff
+        """In seconds, before the first retry."""
+        self._backoff = ExponentialBackoff(
+            retry_backoff, max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
+        )
 
     async def find(self, deadline: float) -> int:
         """The node that looks after the group. KafkaTimeoutError when none is found in time."""
@@ -70,17 +71,17 @@ class Coordinator:
         while self.node is None:
             try:
                 request = self._find_request
-                response = await self.connections.ask_any_of(FindCoordinatorRequest, request)
-                found = response.coordinators[0] if response.coordinators else response
-                if found.error_code:
-                    raise group_error(found.error_code, self.group_id, found.error_message)
-                if found.node_id not in self.metadata.cluster.nodes:
+                response = await self.connections.send_any_of(FindCoordinatorRequest, request)
+                coordinator = response.coordinators[0] if response.coordinators else response
+                if coordinator.error_code:
+                    raise group_error(coordinator.error_code, self.group_id, coordinator.error_message)
+                if coordinator.node_id not in self.metadata.cluster.nodes:
                     await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
-                self.node = found.node_id
+                self.node = coordinator.node_id
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                await self.pause(deadline, f"no coordinator of group {self.group_id}", error, tries)
+                await self.back_off(deadline, f"no coordinator of group {self.group_id}", error, tries)
                 tries += 1
         return self.node
 
@@ -89,18 +90,17 @@ class Coordinator:
             return FindCoordinatorRequest(key_type=self.kind, coordinator_keys=[self.group_id])
         return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
-    async def pause(self, deadline: float, what: str, reason: KafkaError | None, tries: int = 0) -> None:
+    async def back_off(self, deadline: float, failure: str, reason: KafkaError | None, tries: int = 0) -> None:
         """Wait before the next try, longer after more of them (KIP-580).
 
         KafkaTimeoutError, with `what` and the reason, when it is too late for one.
         """
         left = deadline - time.monotonic()
         if left <= 0:
-            raise KafkaTimeoutError(what + (f" ({reason})" if reason else "")) from reason
-        seconds = min(self.back_off * 2 ** min(tries, MOST_DOUBLINGS), self.longest_back_off)
-        await asyncio.sleep(min(seconds, left))
+            raise KafkaTimeoutError(failure + (f" ({reason})" if reason else "")) from reason
+        await asyncio.sleep(min(self._backoff.backoff(tries), left))
 
-    async def ask(
+    async def send(
         self,
         request: Request[R] | Callable[[int], Request[R]],
         deadline: float,
@@ -112,13 +112,13 @@ class Coordinator:
         """Ask the coordinator; when the connection fails, it has to be found again. KafkaTimeoutError at `deadline`."""
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                return await self._ask(await self.find(deadline), request, of, at_most, timeout)
+                return await self._send(await self.find(deadline), request, of, at_most, timeout)
         except KafkaError:
             raise
         except TimeoutError:
             raise KafkaTimeoutError(f"the coordinator of {self.group_id} has not answered in time") from None
 
-    async def _ask(
+    async def _send(
         self,
         node: int,
         request: Request[R] | Callable[[int], Request[R]],
@@ -127,18 +127,18 @@ class Coordinator:
         timeout: float | None,
     ) -> R:
         try:
-            return await self.connections.ask(node, request, of=of, at_most=at_most, timeout=timeout, purpose=GROUP)
+            return await self.connections.send(node, request, of=of, at_most=at_most, timeout=timeout, purpose=GROUP)
         except KafkaError as error:
             if error.retriable:
                 self.node = None
             raise
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection: a request that the coordinator holds back must not hold up the next one."""
         if self.node is not None:
             self.connections.disconnect(self.node, GROUP)
 
-    def follow(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[KafkaError]) -> None:
         """What an error says about the coordinator."""
         if issubclass(error, MOVED):
             self.node = None

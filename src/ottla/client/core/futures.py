@@ -34,7 +34,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class Outcome:
+class ProduceRequestResult:
     """What became of a batch: its base offset, or an error. `parts` when it was split: (first index, outcome) each."""
 
     __slots__ = ("append_time", "base_offset", "done", "error", "forks", "parts", "tp", "waiters")
@@ -46,10 +46,10 @@ class Outcome:
         self.base_offset = -1
         self.append_time = -1
         self.error: BaseException | None = None
-        self.parts: list[tuple[int, Outcome]] | None = None
+        self.parts: list[tuple[int, ProduceRequestResult]] | None = None
         self.waiters: list[Callable[[], None]] | None = None
 
-    def settle(self, base_offset: int, append_time: int, error: BaseException | None = None) -> bool:
+    def complete(self, base_offset: int, append_time: int, error: BaseException | None = None) -> bool:
         """Tell the outcome to all who wait, on the caller's thread. False when it was settled before."""
         with _lock:
             if self.done:
@@ -73,7 +73,7 @@ class Outcome:
                 return
         waiter()
 
-    def forget(self, waiter: Callable[[], None]) -> None:
+    def remove_waiter(self, waiter: Callable[[], None]) -> None:
         """The waiter has lost interest."""
         with _lock:
             if self.waiters is not None and waiter in self.waiters:
@@ -94,9 +94,9 @@ class Outcome:
         try:
             return event.wait(timeout)
         finally:
-            self.forget(event.set)
+            self.remove_waiter(event.set)
 
-    def split(self, parts: list[tuple[int, Outcome]]) -> None:
+    def split(self, parts: list[tuple[int, ProduceRequestResult]]) -> None:
         """The batch was cut into these; it is done when all of them are."""
         self.parts = parts
         left = len(parts)
@@ -106,22 +106,22 @@ class Outcome:
             left -= 1
             if left == 0:
                 error = next((part.error for _, part in parts if part.error is not None), None)
-                self.settle(parts[0][1].base_offset, parts[0][1].append_time, error)
+                self.complete(parts[0][1].base_offset, parts[0][1].append_time, error)
 
         for _, part in parts:
             part.when_done(one_done)
 
-    def of(self, index: int) -> tuple[Outcome, int]:
+    def result_of(self, index: int) -> tuple[ProduceRequestResult, int]:
         """The outcome that belongs to a record, and the record's place in it."""
         if self.parts is None:
             return self, index
         for first, part in reversed(self.parts):
             if index >= first:
-                return part.of(index - first)
+                return part.result_of(index - first)
         raise AssertionError(f"no part has record {index}")
 
 
-class RecordFuture(tuple[Outcome, int, int, int, int]):
+class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
     """A record on its way. `get`, `await` and callbacks tell where it lies, or why it does not.
 
     As a tuple it costs less than half of an object with fields: (outcome, index, timestamp, key size, value size).
@@ -168,10 +168,10 @@ class RecordFuture(tuple[Outcome, int, int, int, int]):
         """Wait for the outcome; the record's error, or None."""
         if not self[0].wait(timeout):
             raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
-        return self[0].of(self[1])[0].error
+        return self[0].result_of(self[1])[0].error
 
     def _result(self) -> RecordMetadata:
-        outcome, index = self[0].of(self[1])
+        outcome, index = self[0].result_of(self[1])
         if outcome.error is not None:
             raise outcome.error
         timestamp, kind = (self[2], 0) if outcome.append_time < 0 else (outcome.append_time, 1)
@@ -228,14 +228,14 @@ class RecordFuture(tuple[Outcome, int, int, int, int]):
             try:
                 yield from woken
             finally:
-                self[0].forget(wake)
+                self[0].remove_waiter(wake)
         return self._result()
 
 
 def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:
     """The future of a record that never got on its way."""
-    outcome = Outcome(tp)
-    outcome.settle(-1, -1, error)
+    outcome = ProduceRequestResult(tp)
+    outcome.complete(-1, -1, error)
     return RecordFuture((outcome, 0, -1, -1, -1))
 
 

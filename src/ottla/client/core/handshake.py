@@ -22,7 +22,7 @@ SOFTWARE: Final = ("ottla", "0.1.0")
 """What a client tells the broker about itself (KIP-511)."""
 
 
-class Connection:
+class BrokerConnection:
     """A channel that is ready, and the versions that its broker speaks."""
 
     __slots__ = ("channel", "features", "lifetime_ms", "versions")
@@ -49,7 +49,7 @@ class Connection:
         return best
 
 
-def login_of(config: ClientConfig) -> Login | None:
+def sasl_login(config: ClientConfig) -> Login | None:
     """Who we are, where brokers ask. ConfigurationError where the options do not say."""
     if not config.security_protocol.startswith("SASL"):
         return None
@@ -75,7 +75,7 @@ def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
     return client_context(config)
 
 
-async def introduce(channel: Channel, config: ClientConfig, login: Login | None) -> Connection:
+async def negotiate(channel: Channel, config: ClientConfig, login: Login | None) -> BrokerConnection:
     """Learn the broker's versions; then tell it who we are. Raises what the broker answers."""
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
@@ -87,13 +87,13 @@ async def introduce(channel: Channel, config: ClientConfig, login: Login | None)
     if response.error_code:
         raise errors.for_code(response.error_code)
     features = {feature.name: feature.max_version_level for feature in response.finalized_features}
-    connection = Connection(channel, _versions(response), features)
+    connection = BrokerConnection(channel, _versions(response), features)
     if login is not None:
         await _authenticate(connection, login, timeout)
     return connection
 
 
-async def _authenticate(connection: Connection, login: Login, timeout: float) -> None:
+async def _authenticate(connection: BrokerConnection, login: Login, timeout: float) -> None:
     from ottla.net.client.sasl_login import log_in  # as above
 
     connection.lifetime_ms = await log_in(

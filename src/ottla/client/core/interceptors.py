@@ -24,11 +24,11 @@ class Interceptors:
 
     def call(self, interceptor: Any, method: str, *args: Any) -> Any:
         """Call a method that the interceptor may have; None where it has not, or fails."""
-        found = getattr(interceptor, method, None)
-        if found is None:
+        function = getattr(interceptor, method, None)
+        if function is None:
             return None
         try:
-            return found(*args)
+            return function(*args)
         except Exception:  # a user's code must never break a client
             log.exception("interceptor %s.%s has failed", type(interceptor).__name__, method)
             return None
@@ -40,17 +40,17 @@ class Interceptors:
             value = value if changed is None else changed
         return value
 
-    def tell(self, method: str, *args: Any) -> None:
+    def notify(self, method: str, *args: Any) -> None:
         """Tell all of something."""
         for interceptor in self.chain:
             self.call(interceptor, method, *args)
 
     def close(self) -> None:
         """Tell all of the end."""
-        self.tell("close")
+        self.notify("close")
 
 
-def close_politely(*plugins: Any) -> None:
+def close_all(*plugins: Any) -> None:
     """End what users have given, where it can be ended; what that raises must not keep a client from ending."""
     for plugin in plugins:
         close = getattr(plugin, "close", None)

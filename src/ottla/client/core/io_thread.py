@@ -42,7 +42,7 @@ class Caller:
     def __init__(self) -> None:
         self.inbox: queue.SimpleQueue[tuple[Callable[[], None] | None, Any, BaseException | None]] = queue.SimpleQueue()
 
-    def finished(self, task: asyncio.Task[Any]) -> None:
+    def complete(self, task: asyncio.Task[Any]) -> None:
         """The call has ended (loop's thread)."""
         if task.cancelled():
             self.inbox.put((None, None, asyncio.CancelledError()))
@@ -77,7 +77,7 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
-    def settle(result: Any, error: BaseException | None) -> None:
+    def complete(result: Any, error: BaseException | None) -> None:
         if done.done():
             return
         if error is not None:
@@ -89,9 +89,9 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
         try:
             result = function(*args)
         except Exception as error:  # belongs to whoever awaits the function
-            loop.call_soon_threadsafe(settle, None, error)
+            loop.call_soon_threadsafe(complete, None, error)
         else:
-            loop.call_soon_threadsafe(settle, result, None)
+            loop.call_soon_threadsafe(complete, result, None)
 
     caller.inbox.put((work, None, None))
     return await done
@@ -176,7 +176,7 @@ class IoThread:
             context.run(_caller.set, caller)
             task = self.loop.create_task(coroutine, context=context)
             started.append(task)
-            task.add_done_callback(caller.finished)
+            task.add_done_callback(caller.complete)
 
         self.loop.call_soon_threadsafe(start)
         try:

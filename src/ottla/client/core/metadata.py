@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from ottla import errors
+from ottla.backoff import ExponentialBackoff
 from ottla.client.core.connections import NOT_AUTHENTICATED
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.errors import KafkaError, KafkaTimeoutError
@@ -89,10 +90,10 @@ class Cluster:
         return NO_LEADER if info is None or info.leader not in self.nodes else info.leader
 
 
-class Asker(Protocol):
+class MetadataSource(Protocol):
     """Who can ask some broker, as `Connections` does."""
 
-    async def ask_any(self, request: MetadataRequest) -> MetadataResponse:
+    async def send_any(self, request: MetadataRequest) -> MetadataResponse:
         """The answer of a broker that is reachable and not busy."""
         ...
 
@@ -105,7 +106,7 @@ class Metadata:
 
     def __init__(
         self,
-        asker: Asker,
+        source: MetadataSource,
         *,
         max_age_ms: int,
         retry_backoff_ms: int,
@@ -126,18 +127,18 @@ class Metadata:
         """Why the last refresh failed; None when it did not."""
         self.updated_at = clock.monotonic()
         """When the last refresh was."""
-        self._asker = asker
+        self._source = source
         self._clock = clock
         self._topics: dict[str, float] = {}
         self._max_age = max_age_ms / 1000
-        self._backoff = retry_backoff_ms / 1000
-        self._backoff_max = retry_backoff_max_ms / 1000
+        self._min_delay = retry_backoff_ms / 1000
+        self._backoff = ExponentialBackoff(self._min_delay, retry_backoff_max_ms / 1000)
         self._allow_auto_create = allow_auto_create
         self._topic_idle = None if topic_idle_ms is None else topic_idle_ms / 1000
         self._rebootstrap = rebootstrap
         self._rebootstrap_after = rebootstrap_trigger_ms / 1000
         self._failing_since: float | None = None
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self._updated: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -173,7 +174,7 @@ class Metadata:
 
     def request_update(self) -> None:
         """Refresh as soon as the back-off allows."""
-        self._wanted.set()
+        self._requested.set()
 
     def next_update(self) -> asyncio.Future[None]:
         """Done when the next snapshot is there."""
@@ -211,8 +212,8 @@ class Metadata:
                 raise info.error(f"topic {topic!r}: {info.error.__doc__}")
             left = deadline - time.monotonic()
             if left <= 0:
-                found = f"has {len(info.partitions)} partitions" if info and info.partitions else "is not known"
-                raise self._timed_out(f"topic {topic!r}, partition {partition}: the topic {found}", timeout)
+                status = f"has {len(info.partitions)} partitions" if info and info.partitions else "is not known"
+                raise self._timed_out(f"topic {topic!r}, partition {partition}: the topic {status}", timeout)
             try:
                 await self.refresh(left)
             except KafkaTimeoutError:
@@ -224,23 +225,24 @@ class Metadata:
 
     async def _run(self) -> None:
         """Refresh when asked to, and by age; after a failure or for want of a leader again, with growing pauses."""
-        pause = self._backoff
+        incomplete = 0
         while True:
-            await self._clock.wait(self._wanted, self._clock.monotonic() + self._max_age)
-            self._wanted.clear()
+            await self._clock.wait(self._requested, self._clock.monotonic() + self._max_age)
+            self._requested.clear()
             complete = await self._refresh_once()
-            # At least the first pause between two refreshes, whoever asks; longer while something is missing.
-            pause = self._backoff if complete else min(pause * 2, self._backoff_max)
-            quick = complete and not any(info.error for info in self.cluster.topics.values())
-            await asyncio.sleep(self._backoff / 4 if quick else pause)
+            # Refreshes are apart by at least the first delay, however often they are requested; by more while
+            # something is missing.
+            incomplete = 0 if complete else incomplete + 1
+            is_healthy = complete and not any(info.error for info in self.cluster.topics.values())
+            await asyncio.sleep(self._min_delay / 4 if is_healthy else self._backoff.backoff(incomplete))
             if not complete:
-                self._wanted.set()
+                self._requested.set()
 
     async def _refresh_once(self) -> bool:
         """Ask once; whether everything of interest is there."""
         request = self._request()
         try:
-            response = await self._asker.ask_any(request)
+            response = await self._source.send_any(request)
             if response.error_code:
                 raise errors.for_code(response.error_code)
         except KafkaError as error:
@@ -311,14 +313,14 @@ class Metadata:
         `nodes` are addresses that it told along with that: of brokers that are not known yet.
         """
         info = self.cluster.partition(tp)
-        known = {**{node.id: node for node in nodes}, **self.cluster.nodes}
-        if info is None or epoch <= info.leader_epoch or leader not in known:
+        all_nodes = {**{node.id: node for node in nodes}, **self.cluster.nodes}
+        if info is None or epoch <= info.leader_epoch or leader not in all_nodes:
             return False
         topic = self.cluster.topics[tp.topic]
         changed = info._replace(leader=leader, leader_epoch=epoch)
         partitions = tuple(changed if p.partition == tp.partition else p for p in topic.partitions)
         topics = {**self.cluster.topics, tp.topic: topic._replace(partitions=partitions)}
-        self.cluster = Cluster(known, topics, self.cluster.controller_id, self.cluster.cluster_id)
+        self.cluster = Cluster(all_nodes, topics, self.cluster.controller_id, self.cluster.cluster_id)
         return True
 
 
@@ -335,12 +337,12 @@ def writable(topic: str) -> str:
     return topic
 
 
-def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> TopicInfo:
+def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) -> TopicInfo:
     """A topic as a broker describes it, as far as it is not behind what is `known`."""
     assert topic.name is not None
     error = errors.for_code(topic.error_code) if topic.error_code else None
-    same = known is not None and known.topic_id == topic.topic_id
-    before = {p.partition: p for p in known.partitions} if known is not None and same else {}
+    same = previous is not None and previous.topic_id == topic.topic_id
+    before = {p.partition: p for p in previous.partitions} if previous is not None and same else {}
     partitions = sorted(
         (_partition_info(topic.name, p, before.get(p.partition_index)) for p in topic.partitions),
         key=lambda p: p.partition,
@@ -348,10 +350,10 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
     return TopicInfo(topic.name, topic.topic_id, topic.is_internal, tuple(partitions), error)
 
 
-def _partition_info(topic: str, p: MetadataResponsePartition, known: PartitionInfo | None) -> PartitionInfo:
+def _partition_info(topic: str, p: MetadataResponsePartition, previous: PartitionInfo | None) -> PartitionInfo:
     """A partition, unless the broker lags behind what another one told: older epochs are not believed (KIP-320)."""
-    if known is not None and -1 < p.leader_epoch < known.leader_epoch:
-        return known
+    if previous is not None and -1 < p.leader_epoch < previous.leader_epoch:
+        return previous
     return partition_info(topic, p)
 
 

@@ -87,7 +87,7 @@ class Telemetry:
             try:
                 self._subscription = await self._subscribe()
                 self._subscribed.set()
-                await self._push_while_wanted(self._subscription)
+                await self._push_while_subscribed(self._subscription)
             except ASK_AGAIN:
                 continue
             except FINAL as error:
@@ -100,13 +100,13 @@ class Telemetry:
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
-        known = ZERO_UUID if self._subscription is None else self._subscription.client_instance_id
-        answer = await self._connections.ask_any(GetTelemetrySubscriptionsRequest(client_instance_id=known))
+        instance_id = ZERO_UUID if self._subscription is None else self._subscription.client_instance_id
+        answer = await self._connections.send_any(GetTelemetrySubscriptionsRequest(client_instance_id=instance_id))
         if answer.error_code:
             raise errors.for_code(answer.error_code)
         return answer
 
-    async def _push_while_wanted(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
+    async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
         """Push at the interval, the first time somewhere around it, so that clients do not come together."""
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:
@@ -130,7 +130,7 @@ class Telemetry:
             compression_type=codec,
             metrics=bytes(compress(codec, metrics)),
         )
-        answer = await self._connections.ask_any(request)
+        answer = await self._connections.send_any(request)
         if answer.error_code:
             raise errors.for_code(answer.error_code)
 

@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from ottla.client.core.futures import Outcome, RecordFuture
+from ottla.backoff import ExponentialBackoff
+from ottla.client.core.futures import ProduceRequestResult, RecordFuture
 from ottla.client.core.metadata import Cluster
 from ottla.client.producer.batch import NO_SEQUENCE, Headers, PartitionQueue, ProducerBatch, Ready, TopicQueues
 from ottla.client.producer.buffer_pool import BufferPool, closed_error
@@ -52,7 +53,7 @@ class Accumulator:
         codec: int,
         level: int | None,
         linger: float,
-        back_off: tuple[float, float],
+        backoff: ExponentialBackoff,
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,7 +72,7 @@ class Accumulator:
         self._codec = codec
         self._level = level
         self._linger = linger
-        self._back_off = back_off
+        self._backoff = backoff
         self._wake = wake
         self._clock = clock
         self._drain_index: dict[int, int] = {}
@@ -81,11 +82,11 @@ class Accumulator:
 
     def topic(self, name: str) -> TopicQueues:
         """The queues of a topic, made when it is new."""
-        found = self.topics.get(name)
-        if found is None:
+        queues = self.topics.get(name)
+        if queues is None:
             with self.lock:
-                found = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
-        return found
+                queues = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
+        return queues
 
     def append(self, record: Ready) -> RecordFuture | None:
         """Put a record into the open batch; None when there is none with room."""
@@ -145,7 +146,7 @@ class Accumulator:
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
         """Which nodes can be sent to, by what is full, old enough, or flushed."""
-        found = Sendable()
+        sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
         with self.lock:
             queues = list(self.active.values())
@@ -155,14 +156,14 @@ class Accumulator:
                 continue
             leader = cluster.leader(queue.tp)
             if leader < 0:
-                found.leaderless.add(queue.tp.topic)
+                sendable.leaderless.add(queue.tp.topic)
                 continue
             due = self._due(batch, len(queue.batches), hurry)
             if due <= now:
-                found.nodes.add(leader)
-            elif found.next_check is None or due < found.next_check:
-                found.next_check = due
-        return found
+                sendable.nodes.add(leader)
+            elif sendable.next_check is None or due < sendable.next_check:
+                sendable.next_check = due
+        return sendable
 
     def _head(self, queue: PartitionQueue) -> ProducerBatch | None:
         with self.lock:
@@ -174,9 +175,7 @@ class Accumulator:
     def _due(self, batch: ProducerBatch, queued: int, hurry: bool) -> float:
         """When a batch at the head of its queue may go."""
         if batch.attempts > 0:
-            first, longest = self._back_off
-            pause: float = min(first * 2 ** min(batch.attempts - 1, 20), longest)
-            return batch.last_attempt + pause
+            return batch.last_attempt + self._backoff.backoff(batch.attempts - 1)
         if batch.open.closed or queued > 1 or hurry or batch.size >= self.batch_bytes:
             return 0.0
         return batch.created + self._linger
@@ -276,24 +275,24 @@ class Accumulator:
 
     def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
         """Take out the batches that have waited for longer than `timeout` seconds; and when the next one will have."""
-        found = []
+        batches = []
         oldest = now
         with self.lock:
             for queue in self.active.values():
                 while queue.batches and now - queue.batches[0].created >= timeout:
                     batch = queue.batches.popleft()
                     batch.open.close()
-                    found.append(batch)
+                    batches.append(batch)
                 if queue.batches:
                     oldest = min(oldest, queue.batches[0].created)
-        return found, oldest + timeout
+        return batches, oldest + timeout
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Cut a batch that the broker found too large; the parts, which are still to be `put_back`."""
         assert batch.data is not None
         header = read_header(batch.data, 0)
         rows = decode_records(batch.data, 0, header)
-        parts: list[tuple[int, Outcome]] = []
+        parts: list[tuple[int, ProduceRequestResult]] = []
         made: list[ProducerBatch] = []
         half = (len(rows) + 1) // 2
         for first in range(0, len(rows), half):
@@ -335,13 +334,13 @@ class Accumulator:
     def abort(self) -> list[ProducerBatch]:
         """Empty all queues; the batches that nobody has sent yet."""
         with self.lock:
-            found = [batch for queue in self.active.values() for batch in queue.batches]
+            batches = [batch for queue in self.active.values() for batch in queue.batches]
             for queue in self.active.values():
                 queue.batches.clear()
             self.active.clear()
-        for batch in found:
+        for batch in batches:
             batch.open.close()
-        return found
+        return batches
 
     def pending(self) -> Iterable[ProducerBatch]:
         """Every batch without an outcome at this moment."""

@@ -14,8 +14,8 @@ from ottla.client.core import telemetry
 from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
 from ottla.client.producer.columnar import BatchFuture
-from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, ProducerRecord, settle_all
-from ottla.client.producer.transactions import group_of
+from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, ProducerRecord, wait_for_pending
+from ottla.client.producer.transactions import as_group_metadata
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
@@ -67,7 +67,7 @@ class KafkaProducer:
         deadline = None if timeout is None else time.monotonic() + timeout
         if timeout is None or timeout > 0:
             hurry = asyncio.ensure_future(self._hurry.wait())
-            settled = asyncio.ensure_future(settle_all(self._core, timeout))
+            settled = asyncio.ensure_future(wait_for_pending(self._core, timeout))
             await asyncio.wait([hurry, settled], return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
             settled.cancel()
@@ -108,13 +108,13 @@ class KafkaProducer:
         else:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
         core = self._core
-        record = core.intercepted(record)
+        record = core.apply_interceptors(record)
         try:
             if self._closed or self._loop is None:
                 raise IllegalStateError("the producer is closed" if self._closed else "the producer is not started")
             core.check_open()
         except KafkaError as error:
-            core.tell_of_failure(record, error)
+            core.notify_failure(record, error)
             raise
         try:
             future = await self._enqueue(record)
@@ -144,7 +144,7 @@ class KafkaProducer:
                 future = core.accumulator.append(ready)
                 if future is not None:
                     return future
-        async with self._turns.take(place):
+        async with self._turns.acquire(place):
             if ready is None:
                 ready = core.prepare(record, await self._queues(*place, deadline))
             return await self._append(ready, deadline)
@@ -166,7 +166,7 @@ class KafkaProducer:
         granted = asyncio.Event()
         waiter = pool.wait(size, granted.set)
         if waiter is None:
-            return pool.take(size)
+            return pool.allocate(size)
         self._wake()
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
@@ -175,20 +175,20 @@ class KafkaProducer:
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            pool.give_up(waiter)
+            pool.cancel_and_release(waiter)
             raise
-        return pool.claim(waiter)
+        return pool.collect(waiter)
 
     async def send_batch(
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
     ) -> BatchFuture:
         """Send many records at once, as the blocking producer's send_batch."""
         self._core.check_open()
-        given = self._core.table(values, keys, timestamps_ms)
+        columns = self._core.table(values, keys, timestamps_ms)
         try:
-            async with self._turns.take((topic, partition)):
+            async with self._turns.acquire((topic, partition)):
                 deadline = time.monotonic() + self._core.max_block
-                steps = self._core.batch_steps(await self._queues(topic, partition, deadline), given, partition)
+                steps = self._core.batch_steps(await self._queues(topic, partition, deadline), columns, partition)
                 size = next(steps)
                 while True:
                     buffer = await self._allocate(size, time.monotonic() + self._core.max_block)
@@ -212,7 +212,7 @@ class KafkaProducer:
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that waits, and wait for every outcome. KafkaTimeoutError after `timeout` seconds."""
         with self._core.metrics.timed("flush"):
-            settled = await settle_all(self._core, timeout)
+            settled = await wait_for_pending(self._core, timeout)
         if not settled:
             raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
 
@@ -231,7 +231,7 @@ class KafkaProducer:
     ) -> None:
         """As the blocking producer's."""
         with self._core.metrics.timed("txn-send-offsets"):
-            await self._core.transactions.send_offsets(offsets, group_of(group_metadata))
+            await self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata))
 
     async def commit_transaction(self) -> None:
         """As the blocking producer's."""
@@ -266,7 +266,7 @@ class KafkaProducer:
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.metrics.told(raw)
+        return self._core.metrics.values(raw)
 
 
 class _Turns:
@@ -284,7 +284,7 @@ class _Turns:
         return place in self._locks
 
     @asynccontextmanager
-    async def take(self, place: tuple[str, int | None]) -> AsyncIterator[None]:
+    async def acquire(self, place: tuple[str, int | None]) -> AsyncIterator[None]:
         """Wait for the calls before."""
         lock, users = self._locks.get(place) or (asyncio.Lock(), 0)
         self._locks[place] = (lock, users + 1)

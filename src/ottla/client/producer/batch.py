@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.client.core.futures import Outcome, RecordFuture
+from ottla.client.core.futures import ProduceRequestResult, RecordFuture
 from ottla.client.core.metadata import Cluster
 from ottla.client.producer.partitioner import StickyPartition
 from ottla.errors import KafkaError
@@ -45,7 +45,7 @@ class ProducerBatch:
         """The pool's; None when it has gone back, or never was."""
         self.held_bytes = 0
         """What the pool counts for this batch after its buffer has gone back."""
-        self.outcome = Outcome(tp)
+        self.outcome = ProduceRequestResult(tp)
         self.open = OpenBatch(builder, self.outcome, RecordFuture)
         self.created = created
         self.data: memoryview | None = None

@@ -71,11 +71,11 @@ class BufferPool:
             self._waiters.append(waiter)
         return waiter
 
-    def take(self, size: int) -> bytearray:
+    def allocate(self, size: int) -> bytearray:
         """The buffer for memory that was set aside."""
         return bytearray(size)
 
-    def leave(self, waiter: Waiter) -> bool:
+    def cancel(self, waiter: Waiter) -> bool:
         """Get out of the line; True when the memory was set aside in the meantime, and is the caller's."""
         with self._lock:
             if waiter.ready:
@@ -83,16 +83,16 @@ class BufferPool:
             if waiter in self._waiters:  # it is not after close
                 self._waiters.remove(waiter)
             served = self._serve()
-        _tell(served)
+        _notify(served)
         return False
 
-    def claim(self, waiter: Waiter) -> bytearray:
+    def collect(self, waiter: Waiter) -> bytearray:
         """The buffer of somebody who has waited long enough.
 
         Raises BufferExhaustedError where the memory was not set aside by now, IllegalStateError after close.
         """
-        if self.leave(waiter):
-            return self.take(waiter.size)
+        if self.cancel(waiter):
+            return self.allocate(waiter.size)
         if self.closed:
             raise closed_error()
         raise BufferExhaustedError(
@@ -100,9 +100,9 @@ class BufferPool:
             f" {self.available} bytes are free"
         )
 
-    def give_up(self, waiter: Waiter) -> None:
+    def cancel_and_release(self, waiter: Waiter) -> None:
         """Get out of the line for good: what was set aside goes back."""
-        if self.leave(waiter):
+        if self.cancel(waiter):
             self.release(bytearray(waiter.size))
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class BufferPool:
             self.closed = True
             waiters = list(self._waiters)
             self._waiters.clear()
-        _tell(waiters)
+        _notify(waiters)
 
     def release(self, buffer: bytearray) -> None:
         """Give a buffer back. Nobody may look at it any more."""
@@ -121,7 +121,7 @@ class BufferPool:
                 return
             self._available += len(buffer)
             served = self._serve()
-        _tell(served)
+        _notify(served)
 
     def exchange(self, buffer: bytearray, size: int) -> None:
         """Give a buffer back but keep `size` of its bytes counted: what was in it lives on in a smaller place."""
@@ -132,14 +132,14 @@ class BufferPool:
                 return
             self._available += len(buffer) - size
             served = self._serve()
-        _tell(served)
+        _notify(served)
 
     def release_bytes(self, size: int) -> None:
         """Give counted bytes back."""
         with self._lock:
             self._available += size
             served = self._serve()
-        _tell(served)
+        _notify(served)
 
     def _reserve(self, size: int) -> bool:
         while self._available < size and self._free:
@@ -164,6 +164,6 @@ def closed_error() -> IllegalStateError:
     return IllegalStateError("the producer was closed while the record was being sent")
 
 
-def _tell(waiters: list[Waiter]) -> None:
+def _notify(waiters: list[Waiter]) -> None:
     for waiter in waiters:
         waiter.granted()

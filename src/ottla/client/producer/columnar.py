@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
-from ottla.client.core.futures import Outcome
+from ottla.client.core.futures import ProduceRequestResult
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import PartitionQueue, TopicQueues
 from ottla.clock import now_ms
@@ -47,7 +47,7 @@ class SentRange(NamedTuple):
 class BatchFuture:
     """What send_batch returns: the outcome of all its records."""
 
-    def __init__(self, parts: list[tuple[Outcome, int]]) -> None:
+    def __init__(self, parts: list[tuple[ProduceRequestResult, int]]) -> None:
         self._parts = parts
 
     def done(self) -> bool:
@@ -69,7 +69,7 @@ class BatchFuture:
     result = get
 
 
-def _ranges(outcome: Outcome, count: int) -> list[SentRange]:
+def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:
     if outcome.parts is not None:
         ends = [first for first, _ in outcome.parts[1:]] + [count]
         return [r for (first, part), end in zip(outcome.parts, ends, strict=True) for r in _ranges(part, end - first)]
@@ -119,58 +119,62 @@ def _of_objects(items: Iterable[Any]) -> BinaryColumn:
     return BinaryColumn(memoryview(offsets), b"".join(present), validity, len(rows) - len(present))
 
 
-def _timestamps(given: Any, rows: int) -> memoryview | int:
-    if given is None:
+def _timestamps(timestamps: Any, rows: int) -> memoryview | int:
+    if timestamps is None:
         return now_ms()
-    if isinstance(given, int):
-        return given
-    if len(given) != rows:
-        raise ValueError(f"{len(given)} timestamps for {rows} values")
-    if hasattr(given, "buffers"):
-        if given.null_count or str(given.type).partition("[")[0] not in ("int64", "timestamp"):
+    if isinstance(timestamps, int):
+        return timestamps
+    if len(timestamps) != rows:
+        raise ValueError(f"{len(timestamps)} timestamps for {rows} values")
+    if hasattr(timestamps, "buffers"):
+        if timestamps.null_count or str(timestamps.type).partition("[")[0] not in ("int64", "timestamp"):
             raise TypeError("timestamps must be int64 or timestamp[ms], without nulls")
-        if str(given.type).startswith("timestamp") and not str(given.type).startswith("timestamp[ms"):
-            raise TypeError(f"timestamps must be in milliseconds, not {given.type}")
-        return memoryview(given.buffers()[1]).cast("B").cast("q")[given.offset : given.offset + rows]
-    return memoryview(array("q", given))
+        if str(timestamps.type).startswith("timestamp") and not str(timestamps.type).startswith("timestamp[ms"):
+            raise TypeError(f"timestamps must be in milliseconds, not {timestamps.type}")
+        return memoryview(timestamps.buffers()[1]).cast("B").cast("q")[timestamps.offset : timestamps.offset + rows]
+    return memoryview(array("q", timestamps))
 
 
-def rows_of_partitions(given: Table, queues: TopicQueues, partition: int | None, sticky: Any) -> dict[int, array[int]]:
+def rows_of_partitions(
+    rows_table: Table, queues: TopicQueues, partition: int | None, sticky: Any
+) -> dict[int, array[int]]:
     """Which rows go to which partition: the given one, the key's, or for rows without a key the sticky one."""
     if partition is not None:
-        return {partition: array("q", range(given.rows))}
-    if given.keys is None:
-        keyless, found = array("q", range(given.rows)), {}
+        return {partition: array("q", range(rows_table.rows))}
+    if rows_table.keys is None:
+        keyless, by_partition = array("q", range(rows_table.rows)), {}
     else:
-        *by_key, keyless = rows_by_partition(given.keys, given.rows, queues.count)
-        found = {number: rows for number, rows in enumerate(by_key) if rows}
+        *by_key, keyless = rows_by_partition(rows_table.keys, rows_table.rows, queues.count)
+        by_partition = {number: rows for number, rows in enumerate(by_key) if rows}
     if keyless:
         chosen = sticky(queues, len(keyless) * 100)
-        found[chosen] = array("q", sorted([*found.get(chosen, ()), *keyless]))
-    return found
+        by_partition[chosen] = array("q", sorted([*by_partition.get(chosen, ()), *keyless]))
+    return by_partition
 
 
 def append_table(
     accumulator: Accumulator,
-    given: Table,
+    rows_table: Table,
     queue: PartitionQueue,
     rows: Sequence[int],
     check_size: Callable[[int], None],
     largest: int,
-) -> Generator[int, bytearray, list[tuple[Outcome, int]]]:
+) -> Generator[int, bytearray, list[tuple[ProduceRequestResult, int]]]:
     """Put rows into batches of one partition. Yields the sizes of the buffers it needs; returns (outcome, count).
 
     A row that may be larger than `largest` begins a batch, and so is checked.
     """
     numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
-    parts: list[tuple[Outcome, int]] = []
+    parts: list[tuple[ProduceRequestResult, int]] = []
     at = 0
     while at < len(numbers):
-        least = _bound(given, numbers[at])
+        least = _row_bound(rows_table, numbers[at])
         check_size(least)
-        buffer = yield max(min(_room(accumulator, given, len(numbers) - at), largest), least)
+        buffer = yield max(min(_room(accumulator, rows_table, len(numbers) - at), largest), least)
         batch = accumulator.private_batch(queue, buffer)
-        reached = batch.open.builder.append_columns(given.timestamps, given.keys, given.values, numbers, at)
+        reached = batch.open.builder.append_columns(
+            rows_table.timestamps, rows_table.keys, rows_table.values, numbers, at
+        )
         assert reached > at, "a buffer has room for its first record"
         accumulator.add_closed(queue, batch)
         parts.append((batch.outcome, reached - at))
@@ -178,14 +182,16 @@ def append_table(
     return parts
 
 
-def _room(accumulator: Accumulator, given: Table, rows: int) -> int:
+def _room(accumulator: Accumulator, rows_table: Table, rows: int) -> int:
     """Bytes for the next batch of `rows` rows that are left, as far as the table's average tells.
 
     batch.size bounds batches that wait for records. Here all records are there, and a request costs the same for few
     as for many; but a call must not take the whole buffer for itself.
     """
-    keys = 0 if given.keys is None else _bytes_of(given.keys, given.rows)
-    average = record_size_upper_bound(keys // given.rows + 1, _bytes_of(given.values, given.rows) // given.rows + 1)
+    keys = 0 if rows_table.keys is None else _bytes_of(rows_table.keys, rows_table.rows)
+    average = record_size_upper_bound(
+        keys // rows_table.rows + 1, _bytes_of(rows_table.values, rows_table.rows) // rows_table.rows + 1
+    )
     most = min(LARGE_BATCH_BYTES, accumulator.pool.total // 16)
     return max(accumulator.batch_bytes, min(HEADER_BYTES + average * rows, most))
 
@@ -194,10 +200,10 @@ def _bytes_of(items: BinaryColumn, rows: int) -> int:
     return int(items.offsets[items.first + rows] - items.offsets[items.first])
 
 
-def _bound(given: Table, row: int) -> int:
+def _row_bound(rows_table: Table, row: int) -> int:
     """The most that a batch of this row alone takes."""
-    key = 0 if given.keys is None else _size(given.keys, row)
-    return record_size_upper_bound(key, _size(given.values, row))
+    key = 0 if rows_table.keys is None else _size(rows_table.keys, row)
+    return record_size_upper_bound(key, _size(rows_table.values, row))
 
 
 def _size(items: BinaryColumn, row: int) -> int:

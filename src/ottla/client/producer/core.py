@@ -12,19 +12,20 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from ottla.backoff import ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.futures import RecordFuture, failed_future
-from ottla.client.core.interceptors import close_politely
+from ottla.client.core.interceptors import close_all
 from ottla.client.core.metadata import Metadata
 from ottla.client.core.telemetry import telemetry_of
 from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
-from ottla.client.producer.interceptors import ProducerInterceptors, nowhere
+from ottla.client.producer.interceptors import ProducerInterceptors, unsent_metadata
 from ottla.client.producer.metrics import ProducerMetrics
-from ottla.client.producer.partitioner import Asked, RoundRobin, UserPartitioner
+from ottla.client.producer.partitioner import PartitionRequest, RoundRobin, UserPartitioner
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_manager import TransactionManager
 from ottla.client.producer.transactions import Transactions
@@ -64,18 +65,18 @@ class ProducerCore:
         self.client_id = config.client_id or f"producer-{config.transactional_id or next(_numbers)}"
         registry = metrics_of(config, "producer", self.client_id, clock)
         try:
-            self._make(config, wake, clock, registry)
+            self._create_parts(config, wake, clock, registry)
         except BaseException:
             registry.close()  # a reporter may have a thread
             raise
 
-    def _make(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock, registry: Metrics) -> None:
+    def _create_parts(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock, registry: Metrics) -> None:
         self.metrics = ProducerMetrics(registry)
         self.max_block = config.longest_block_ms / 1000
-        given = {**config.given, "client.id": self.client_id}
-        self.interceptors = ProducerInterceptors(config.interceptor_classes, given)
-        self.key_serializer = find(config.key_serializer, "key_serializer", given)
-        self.value_serializer = find(config.value_serializer, "value_serializer", given)
+        configs = {**config.given, "client.id": self.client_id}
+        self.interceptors = ProducerInterceptors(config.interceptor_classes, configs)
+        self.key_serializer = find(config.key_serializer, "key_serializer", configs)
+        self.value_serializer = find(config.value_serializer, "value_serializer", configs)
         channels = ChannelMetrics(registry, "producer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = Metadata(
@@ -95,7 +96,7 @@ class ProducerCore:
             codec=CODEC_IDS[config.compression_type],
             level=config.codec_level,
             linger=config.linger_ms / 1000,
-            back_off=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+            backoff=ExponentialBackoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             wake=wake,
             clock=clock.monotonic,
         )
@@ -106,7 +107,7 @@ class ProducerCore:
         transactional = config.transactional_id is not None
         numbers = None
         if config.enable_idempotence:
-            numbers = TransactionManager(self.connections.ask_any, transactional=transactional)
+            numbers = TransactionManager(self.connections.send_any, transactional=transactional)
         self.sender = Sender(config, self.accumulator, self.connections, self.metadata, numbers, self.metrics, clock)
         self._transactions: Transactions | None = None
         if numbers is not None and transactional:
@@ -115,8 +116,8 @@ class ProducerCore:
                 self.connections,
                 self.metadata,
                 numbers,
-                drained=lambda: settle_all(self, None),
-                give_up=self.sender.give_up,
+                drained=lambda: wait_for_pending(self, None),
+                give_up=self.sender.abort_batches,
                 wake=self.sender.wake,
             )
         self.telemetry = telemetry_of(
@@ -128,7 +129,7 @@ class ProducerCore:
         )
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
-        self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, given)
+        self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
 
     @property
     def is_plain(self) -> bool:
@@ -182,11 +183,11 @@ class ProducerCore:
         await self.connections.close()
         await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it
         self.metrics.metrics.close()
-        close_politely(self.interceptors, self.key_serializer, self.value_serializer, self._partitioner)
+        close_all(self.interceptors, self.key_serializer, self.value_serializer, self._partitioner)
 
     # A record's way
 
-    def intercepted(self, record: ProducerRecord) -> ProducerRecord:
+    def apply_interceptors(self, record: ProducerRecord) -> ProducerRecord:
         """The record as the interceptors want it."""
         return self.interceptors.on_send(record) if self.interceptors else record
 
@@ -196,11 +197,11 @@ class ProducerCore:
         info = cluster.topics.get(topic)
         if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
             return None
-        found = self.accumulator.topic(topic)
-        if found.version != version:
+        topic_queues = self.accumulator.topic(topic)
+        if topic_queues.version != version:
             with self.accumulator.lock:
-                found.update(cluster, topic, version)
-        return found
+                topic_queues.update(cluster, topic, version)
+        return topic_queues
 
     def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columnar.Table:
         """The columns of a call of send_batch, with the clock's time where none is given."""
@@ -208,14 +209,14 @@ class ProducerCore:
         return columnar.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
 
     def batch_steps(
-        self, queues: TopicQueues, given: columnar.Table, partition: int | None
+        self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None
     ) -> Generator[int, bytearray, columnar.BatchFuture]:
         """The way of a table into batches; yields the sizes of the buffers that it needs."""
         parts = []
-        for number, rows in columnar.rows_of_partitions(given, queues, partition, self.sticky).items():
+        for number, rows in columnar.rows_of_partitions(rows_table, queues, partition, self.sticky).items():
             queue = queues.queues[number]
             parts += yield from columnar.append_table(
-                self.accumulator, given, queue, rows, self._check_size, self.config.max_request_size
+                self.accumulator, rows_table, queue, rows, self._check_size, self.config.max_request_size
             )
         return columnar.BatchFuture(parts)
 
@@ -260,12 +261,12 @@ class ProducerCore:
         chooser = self._partitioner
         if isinstance(chooser, UserPartitioner):
             partitions, cluster = range(queues.count), self.metadata.cluster
-            asked = Asked(
+            request = PartitionRequest(
                 record.topic, record.key, key, record.value, value, list(partitions), queues.available, cluster
             )
-            chosen = chooser.partition(asked)
+            chosen = chooser.partition(request)
             has_room = queues.queues[chosen].has_room(size)
-            return chosen if has_room else chooser.again_for_new_batch(asked, chosen)
+            return chosen if has_room else chooser.partition_for_new_batch(request, chosen)
         if chooser == "roundrobin":
             return self._round_robin.partition(record.topic, queues.available)
         if chooser == "random":
@@ -293,8 +294,8 @@ class ProducerCore:
         if not limit:
             return queues.available
         leader, stalled = self.metadata.cluster.leader, self.accumulator.stalled_for
-        found = [n for n in queues.available if stalled(leader(queues.queues[n].tp)) <= limit]
-        return found or queues.available
+        responsive = [n for n in queues.available if stalled(leader(queues.queues[n].tp)) <= limit]
+        return responsive or queues.available
 
     def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
         """See to it that interceptors and the user's callback hear of the outcome."""
@@ -308,13 +309,13 @@ class ProducerCore:
         tp = future[0].tp
 
         def acknowledged(metadata: RecordMetadata | None, error: BaseException | None) -> None:
-            self.interceptors.on_acknowledgement(metadata or nowhere(tp.topic, tp.partition), error)
+            self.interceptors.on_acknowledgement(metadata or unsent_metadata(tp.topic, tp.partition), error)
 
         future.report_to(acknowledged)
 
-    def tell_of_failure(self, record: ProducerRecord, error: BaseException) -> None:
+    def notify_failure(self, record: ProducerRecord, error: BaseException) -> None:
         """A record has failed before it was in a batch: it counts, and interceptors hear of it."""
-        self.metrics.failed(None, 1)
+        self.metrics.record_failure(None, 1)
         if isinstance(error, BufferExhaustedError):
             self.metrics.exhausted.record()
         self.interceptors.on_send_error(record, error)
@@ -332,7 +333,7 @@ class ProducerCore:
 
         Errors that a broker could have told (they have a number on the wire) come in the future; others are raised.
         """
-        self.tell_of_failure(record, error)
+        self.notify_failure(record, error)
         if not isinstance(error, KafkaError) or error.code is None:
             raise error
         future = failed_future(
@@ -351,7 +352,7 @@ HURRIED_SECONDS: Final = 0.5
 """How long an open transaction may take to be aborted when closing was interrupted or cancelled."""
 
 
-async def settle_all(core: ProducerCore, timeout: float | None) -> bool:
+async def wait_for_pending(core: ProducerCore, timeout: float | None) -> bool:
     """Send everything now and wait for all outcomes; False when `timeout` seconds were not enough."""
     accumulator = core.accumulator
     accumulator.flushing += 1

@@ -47,7 +47,7 @@ class ProducerInterceptors(Interceptors):
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         """Tell all of an outcome."""
-        self.tell("on_acknowledgement", metadata, error)
+        self.notify("on_acknowledgement", metadata, error)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
         """Tell all of a record that never was in a batch."""
@@ -55,9 +55,9 @@ class ProducerInterceptors(Interceptors):
             if hasattr(interceptor, "on_send_error"):
                 self.call(interceptor, "on_send_error", record, error)
             else:
-                self.call(interceptor, "on_acknowledgement", nowhere(record.topic, record.partition), error)
+                self.call(interceptor, "on_acknowledgement", unsent_metadata(record.topic, record.partition), error)
 
 
-def nowhere(topic: str, partition: int | None) -> RecordMetadata:
+def unsent_metadata(topic: str, partition: int | None) -> RecordMetadata:
     """What is known of a record that was not written."""
     return RecordMetadata(topic, -1 if partition is None else partition, -1, NO_TIMESTAMP, 0, -1, -1)

@@ -118,7 +118,7 @@ class ProducerMetrics:
 
     # What is recorded
 
-    def sent(self, batches: list[ProducerBatch], now: float) -> None:
+    def record_sent(self, batches: list[ProducerBatch], now: float) -> None:
         """A request with these finished batches goes out."""
         records = 0
         for batch in batches:
@@ -134,27 +134,27 @@ class ProducerMetrics:
             self._record_size.record(batch.largest_record, now)
         self._records.record(records, now)
 
-    def answered(self, latency_ms: float, throttle_ms: int, now: float) -> None:
+    def record_latency(self, latency_ms: float, throttle_ms: int, now: float) -> None:
         """A produce request has its answer."""
         self._latency.record(latency_ms, now)
         self._throttled.record(throttle_ms, now)
 
-    def sent_again(self, batch: ProducerBatch) -> None:
+    def record_retry(self, batch: ProducerBatch) -> None:
         """A batch will be sent once more."""
         self._retries.record(batch.count)
         self._topic(batch.tp.topic).retries.record(batch.count)
 
-    def failed(self, topic: str | None, count: int) -> None:
+    def record_failure(self, topic: str | None, count: int) -> None:
         """Records have failed; `topic` where it is one that was sent to."""
         self._errors.record(count)
         if topic is not None:
             self._topic(topic).errors.record(count)
 
-    def split(self) -> None:
+    def record_split(self) -> None:
         """A batch was cut into parts."""
         self._splits.record()
 
-    def told(self, raw: bool) -> dict[Any, Any]:
+    def values(self, raw: bool) -> dict[Any, Any]:
         """What `metrics()` of a producer gives."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
@@ -181,11 +181,11 @@ class ProducerMetrics:
     # Topics
 
     def _topic(self, topic: str) -> TopicSensors:
-        found = self._topics.get(topic)
-        if found is None:
+        sensors = self._topics.get(topic)
+        if sensors is None:
             self._forget_idle_topics()
-            found = self._topics[topic] = self._of_new_topic(topic)
-        return found
+            sensors = self._topics[topic] = self._of_new_topic(topic)
+        return sensors
 
     def _of_new_topic(self, topic: str) -> TopicSensors:
         compression = self.metrics.sensor(f"topic.{topic}.compression-rate")

@@ -68,7 +68,7 @@ class RoundRobin:
         return available[turn % len(available)]
 
 
-class Asked(NamedTuple):
+class PartitionRequest(NamedTuple):
     """What a partitioner is asked."""
 
     topic: str
@@ -88,43 +88,43 @@ class UserPartitioner:
     `on_new_batch(topic, cluster, previous_partition)` where they are there.
     """
 
-    def __init__(self, given: Any, configs: Mapping[str, Any]) -> None:
-        self._given = given() if isinstance(given, type) else given
-        self._method = getattr(self._given, "partition", None)
+    def __init__(self, partitioner: Any, configs: Mapping[str, Any]) -> None:
+        self._partitioner = partitioner() if isinstance(partitioner, type) else partitioner
+        self._method = getattr(self._partitioner, "partition", None)
         self._is_javas = self._method is not None and _parameters(self._method) >= JAVAS_PARAMETERS
-        self._on_new_batch = getattr(self._given, "on_new_batch", None)
+        self._on_new_batch = getattr(self._partitioner, "on_new_batch", None)
         self._call("configure", configs)
 
-    def partition(self, asked: Asked) -> int:
+    def partition(self, request: PartitionRequest) -> int:
         """The partition of a record. ValueError where there is none of that number."""
         if self._method is None:
-            chosen = self._given(asked.key_bytes, asked.partitions, asked.available)
+            chosen = self._partitioner(request.key_bytes, request.partitions, request.available)
         elif self._is_javas:
             chosen = self._method(
-                asked.topic, asked.key, asked.key_bytes, asked.value, asked.value_bytes, asked.cluster
+                request.topic, request.key, request.key_bytes, request.value, request.value_bytes, request.cluster
             )
         else:
-            chosen = self._method(asked.topic, asked.key_bytes, asked.partitions)
-        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in asked.partitions:
-            last = len(asked.partitions) - 1
-            raise ValueError(f"the partitioner chose {chosen!r}, topic {asked.topic} has partitions 0 to {last}")
+            chosen = self._method(request.topic, request.key_bytes, request.partitions)
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in request.partitions:
+            last = len(request.partitions) - 1
+            raise ValueError(f"the partitioner chose {chosen!r}, topic {request.topic} has partitions 0 to {last}")
         return chosen
 
-    def again_for_new_batch(self, asked: Asked, previous: int) -> int:
+    def partition_for_new_batch(self, request: PartitionRequest, previous: int) -> int:
         """The partition of a record for which `previous` would need a new batch."""
         if self._on_new_batch is None:
             return previous
-        self._on_new_batch(asked.topic, asked.cluster, previous)
-        return self.partition(asked)
+        self._on_new_batch(request.topic, request.cluster, previous)
+        return self.partition(request)
 
     def close(self) -> None:
         """The producer has ended."""
         self._call("close")
 
     def _call(self, method: str, *args: Any) -> None:
-        found = getattr(self._given, method, None)
-        if found is not None:
-            found(*args)
+        function = getattr(self._partitioner, method, None)
+        if function is not None:
+            function(*args)
 
 
 JAVAS_PARAMETERS: Final = 6

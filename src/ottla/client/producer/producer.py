@@ -23,9 +23,9 @@ from ottla.client.producer.core import (
     HURRIED_SECONDS,
     ProducerCore,
     ProducerRecord,
-    settle_all,
+    wait_for_pending,
 )
-from ottla.client.producer.transactions import group_of
+from ottla.client.producer.transactions import as_group_metadata
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
@@ -121,12 +121,12 @@ class KafkaProducer:
         if self._io.forked:  # whatever comes next may take a lock that nobody will give back
             self._check_open()
         core = self._core
-        record = core.intercepted(record)
+        record = core.apply_interceptors(record)
         try:
             self._check_open()
             core.check_open()
         except KafkaError as error:
-            core.tell_of_failure(record, error)
+            core.notify_failure(record, error)
             raise
         try:
             deadline = time.monotonic() + core.max_block
@@ -174,7 +174,7 @@ class KafkaProducer:
         granted = threading.Event()
         waiter = pool.wait(size, granted.set)
         if waiter is None:
-            return pool.take(size)
+            return pool.allocate(size)
         self._wake()
         try:
             # The I/O thread frees the memory: it cannot wait for that itself.
@@ -182,9 +182,9 @@ class KafkaProducer:
             with self._core.metrics.waiting_for_memory():
                 granted.wait(left)
         except BaseException:
-            pool.give_up(waiter)
+            pool.cancel_and_release(waiter)
             raise
-        return pool.claim(waiter)
+        return pool.collect(waiter)
 
     def send_batch(
         self,
@@ -206,10 +206,10 @@ class KafkaProducer:
         """
         self._check_open()
         self._core.check_open()
-        given = self._core.table(values, keys, timestamps_ms)
+        columns = self._core.table(values, keys, timestamps_ms)
         try:
             queues = self._queues(topic, partition, time.monotonic() + self._core.max_block)
-            steps = self._core.batch_steps(queues, given, partition)
+            steps = self._core.batch_steps(queues, columns, partition)
             size = next(steps)
             while True:
                 buffer = self._allocate(size, time.monotonic() + self._core.max_block)
@@ -228,7 +228,7 @@ class KafkaProducer:
         """
         self._check_open()
         with self._core.metrics.timed("flush"):
-            settled = self._io.run(settle_all(self._core, timeout))
+            settled = self._io.run(wait_for_pending(self._core, timeout))
         if not settled:
             raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
 
@@ -253,7 +253,7 @@ class KafkaProducer:
         """Commit a group's offsets with the transaction (KIP-447); `consumer.group_metadata()` tells the group."""
         self._check_open()
         with self._core.metrics.timed("txn-send-offsets"):
-            self._io.run(self._core.transactions.send_offsets(offsets, group_of(group_metadata)))
+            self._io.run(self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata)))
 
     def commit_transaction(self) -> None:
         """Wait for all records and commit. The error of a record that failed is raised: then it has to be aborted.
@@ -292,7 +292,7 @@ class KafkaProducer:
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.metrics.told(raw)
+        return self._core.metrics.values(raw)
 
     def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
         """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError after `timeout` s."""
@@ -308,7 +308,7 @@ class KafkaProducer:
         with self._close_lock:
             if self._refusal is not None:
                 return
-            self._refuse("the producer is closed")
+            self._block("the producer is closed")
         self._core.accumulator.closing = True
         if self._io.is_current:
             # From a callback: waiting for deliveries would wait for ourselves.
@@ -318,7 +318,7 @@ class KafkaProducer:
         left: float | None = HURRIED_SECONDS
         try:
             if timeout is None or timeout > 0:
-                self._io.run(settle_all(self._core, timeout))
+                self._io.run(wait_for_pending(self._core, timeout))
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
         finally:
             try:
@@ -336,21 +336,21 @@ class KafkaProducer:
         if self._refusal is not None:
             raise IllegalStateError(self._refusal)
 
-    def _refuse(self, why: str) -> None:
+    def _block(self, why: str) -> None:
         self._plain = False
         self._refusal = why
 
     def _forked(self) -> None:
-        self._refuse("the producer was made before a fork; make a new one in this process")
+        self._block("the producer was made before a fork; make a new one in this process")
         self._close_lock = threading.Lock()
 
     def _wake(self) -> None:
         """Have the sender look; one call is enough until it does."""
         if not self._wake_pending:
             self._wake_pending = True
-            self._io.call_soon(self._woken)
+            self._io.call_soon(self._on_wake)
 
-    def _woken(self) -> None:
+    def _on_wake(self) -> None:
         self._wake_pending = False
         self._core.sender.wake()
 

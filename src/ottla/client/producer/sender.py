@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.core.connections import Connections
-from ottla.client.core.handshake import Connection
+from ottla.client.core.handshake import BrokerConnection
 from ottla.client.core.metadata import Metadata
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
@@ -67,7 +67,7 @@ class Sender:
         self._keeps_order = config.max_in_flight_requests_per_connection == 1
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         self._request_timeout = config.request_timeout_ms / 1000
-        self._wanted = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._on_the_way: set[ProducerBatch] = set()
         """Batches that a connection may still read from: their memory must not go to others, whatever their outcome."""
@@ -82,7 +82,7 @@ class Sender:
 
     def wake(self) -> None:
         """Look at the accumulator soon (loop's thread)."""
-        self._wanted.set()
+        self._wakeup.set()
 
     async def close(self, error: KafkaError) -> None:
         """Stop sending; batches that are left fail with `error`."""
@@ -101,8 +101,8 @@ class Sender:
             except Exception:  # a bug must show in the log, not hang every record
                 log.exception("the sender has failed; it goes on")
                 next_look = self._clock.monotonic() + 1.0
-            await self._clock.wait(self._wanted, next_look)
-            self._wanted.clear()
+            await self._clock.wait(self._wakeup, next_look)
+            self._wakeup.clear()
 
     def _send_ready(self) -> float | None:
         """Send to every node that is ready; when to look again (None: when something happens)."""
@@ -176,7 +176,7 @@ class Sender:
         except KafkaError as error:
             log.debug("no producer id: %s", error)
             if not error.retriable and error.code is not None:
-                self.give_up(error)
+                self.abort_batches(error)
             await asyncio.sleep(ID_RETRY_SECONDS)
 
     # One node
@@ -203,12 +203,12 @@ class Sender:
             return False
         return self.transactions is None or self.transactions.may_send(batch)
 
-    def give_up(self, error: KafkaError) -> None:
+    def abort_batches(self, error: KafkaError) -> None:
         """What was not sent yet fails."""
         for batch in self.accumulator.abort():
             self._fail(batch, error)
 
-    def _finished(self, batch: ProducerBatch) -> bool:
+    def _close_batch(self, batch: ProducerBatch) -> bool:
         """Make a batch's bytes; one that cannot be made fails alone."""
         # Only now that it is closed: the next number follows from the count.
         if self.transactions is not None:
@@ -222,8 +222,8 @@ class Sender:
         self.accumulator.shrink(batch)
         return True
 
-    def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
-        batches = [batch for batch in batches if self._finished(batch)]
+    def _send(self, node: int, connection: BrokerConnection, batches: list[ProducerBatch], now: float) -> None:
+        batches = [batch for batch in batches if self._close_batch(batch)]
         for batch in batches:
             self.metadata.touch(batch.tp.topic)
             batch.attempts += 1
@@ -232,7 +232,7 @@ class Sender:
                 self.accumulator.mute(batch.tp, True)
         if not batches:
             return
-        self.metrics.sent(batches, now)
+        self.metrics.record_sent(batches, now)
         self._on_the_way.update(batches)
         request = ProduceRequest(
             transactional_id=self.scope.id if self.scope is not None else None,
@@ -245,31 +245,33 @@ class Sender:
             newest = JOINING_PRODUCE if self.scope is not None and self.scope.newer else NEWEST_PRODUCE
             version = connection.version(ProduceRequest, newest, OLDEST_PRODUCE)
         except KafkaError as error:
-            self._lost(node, batches, error)
+            self._handle_disconnect(node, batches, error)
             return
         if self.config.acks == 0:
-            told = connection.channel.tell(request, version)
-            told.add_done_callback(lambda done: self._told(node, batches, done))
+            sent = connection.channel.tell(request, version)
+            sent.add_done_callback(lambda done: self._sent_without_acks(node, batches, done))
             return
         answered = connection.channel.ask(request, version, self._request_timeout)
-        answered.add_done_callback(lambda done: self._answered(node, batches, now, done))
+        answered.add_done_callback(lambda done: self._handle_response(node, batches, now, done))
 
-    def _told(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
+    def _sent_without_acks(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
         """acks=0: done when the socket has taken it, and never sent again."""
         error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
-        for batch in self._landed(node, batches):
+        for batch in self._request_ended(node, batches):
             if error is not None:
                 self._fail(batch, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error)))
             else:
                 self._succeed(batch, -1, -1)
         self.wake()
 
-    def _answered(
+    def _handle_response(
         self, node: int, batches: list[ProducerBatch], sent_at: float, done: asyncio.Future[ProduceResponse]
     ) -> None:
         error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
         if error is not None:
-            self._lost(node, batches, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error)))
+            self._handle_disconnect(
+                node, batches, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error))
+            )
             return
         answers = {
             TopicPartition(topic.name, partition.index): partition
@@ -278,27 +280,27 @@ class Sender:
         }
         now = self._clock.monotonic()
         self._measure(node, (now - sent_at) * 1000, done.result().throttle_time_ms, now)
-        for batch in self._landed(node, batches):
+        for batch in self._request_ended(node, batches):
             answer = answers.get(batch.tp)
             if answer is None:
-                self._failed_once(batch, errors.UnknownServerError("the response leaves the partition out"), now)
+                self._handle_failure(batch, errors.UnknownServerError("the response leaves the partition out"), now)
             else:
-                self._one_answer(batch, answer, now)
+                self._handle_partition(batch, answer, now)
         self.wake()
 
     def _measure(self, node: int, latency_ms: float, throttle_ms: int, now: float) -> None:
-        self.metrics.answered(latency_ms, throttle_ms, now)
+        self.metrics.record_latency(latency_ms, throttle_ms, now)
         self.connections.metrics.of(node).latency.record(latency_ms, now)
 
-    def _lost(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
+    def _handle_disconnect(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
         """The request has no answer: nobody knows what became of it."""
         now = self._clock.monotonic()
         self.metadata.request_update()
-        for batch in self._landed(node, batches):
-            self._failed_once(batch, error, now)
+        for batch in self._request_ended(node, batches):
+            self._handle_failure(batch, error, now)
         self.wake()
 
-    def _landed(self, node: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+    def _request_ended(self, node: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """A request is over: those of its batches that still want an outcome. Of the others, only memory is left."""
         self._in_flight[node] -= 1
         self._on_the_way.difference_update(batches)
@@ -311,7 +313,7 @@ class Sender:
 
     # One batch
 
-    def _one_answer(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
+    def _handle_partition(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(batch.tp, leader.leader_id, leader.leader_epoch):
             log.debug("%s: node %d leads now", batch.tp, leader.leader_id)
@@ -321,15 +323,15 @@ class Sender:
         error = errors.for_code(answer.error_code)(answer.error_message)
         if isinstance(error, errors.MessageTooLargeError) and batch.count > 1:
             parts = self.accumulator.split(batch)
-            self.metrics.split()
+            self.metrics.record_split()
             if self.transactions is not None:
                 self.transactions.split(batch, parts)
             for part in reversed(parts):
                 self.accumulator.put_back(part)
             return
-        self._failed_once(batch, error, now)
+        self._handle_failure(batch, error, now)
 
-    def _failed_once(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def _handle_failure(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Send a batch again if that may help and there is time; else it has failed."""
         if error.refresh_metadata:
             self.metadata.request_update()
@@ -340,7 +342,7 @@ class Sender:
         if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
             log.debug("%s: %s; trying again", batch.tp, error)
             batch.last_error = error
-            self.metrics.sent_again(batch)
+            self.metrics.record_retry(batch)
             self.accumulator.put_back(batch)
             return
         if again and not in_time:
@@ -354,7 +356,7 @@ class Sender:
         if self.transactions is not None and batch.base_sequence != NO_SEQUENCE:
             self.transactions.acknowledged(batch)
         self.accumulator.retire(batch)
-        batch.outcome.settle(base_offset, append_time)
+        batch.outcome.complete(base_offset, append_time)
 
     def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         if batch.outcome.done:
@@ -363,10 +365,10 @@ class Sender:
             self.transactions.failed(batch, certain=error.code is not None and not error.retriable)
         if self.scope is not None:
             self.scope.batch_failed(error)
-        self.metrics.failed(batch.tp.topic, batch.count)
+        self.metrics.record_failure(batch.tp.topic, batch.count)
         if batch not in self._on_the_way:
             self.accumulator.retire(batch)
-        batch.outcome.settle(-1, -1, error)
+        batch.outcome.complete(-1, -1, error)
 
 
 def _by_topic(batches: list[ProducerBatch]) -> list[TopicProduceData]:

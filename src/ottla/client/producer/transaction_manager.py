@@ -70,7 +70,7 @@ class TransactionManager:
         log.debug("producer id %d, epoch %d", self.producer_id, self.epoch)
         for sequences in self._partitions.values():
             if sequences.in_flight:
-                self._count_anew(sequences)
+                self._restart_sequences(sequences)
 
     def restart(self, producer_id: int, epoch: int) -> None:
         """Go on with what the coordinator gave; nothing is on its way."""
@@ -80,10 +80,10 @@ class TransactionManager:
         self.broken = False
 
     def _sequences(self, tp: TopicPartition) -> Sequences:
-        found = self._partitions.get(tp)
-        if found is None:
-            found = self._partitions[tp] = Sequences(self.producer_id, self.epoch)
-        return found
+        sequences = self._partitions.get(tp)
+        if sequences is None:
+            sequences = self._partitions[tp] = Sequences(self.producer_id, self.epoch)
+        return sequences
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether a batch may go now, by the order of the numbers."""
@@ -101,7 +101,7 @@ class TransactionManager:
             return
         sequences = self._sequences(batch.tp)
         if not sequences.in_flight and (sequences.producer_id, sequences.epoch) != (self.producer_id, self.epoch):
-            self._begin_anew(sequences)
+            self._restart(sequences)
         batch.producer_id = sequences.producer_id
         batch.producer_epoch = sequences.epoch
         batch.base_sequence = sequences.next
@@ -172,19 +172,19 @@ class TransactionManager:
             self.broken = True
             return
         self._raise_epoch()
-        self._count_anew(sequences)
+        self._restart_sequences(sequences)
         log.info("%s: sequence numbers begin anew with epoch %d", tp, sequences.epoch)
 
-    def _count_anew(self, sequences: Sequences) -> None:
+    def _restart_sequences(self, sequences: Sequences) -> None:
         """Numbers from zero for a partition's batches that have no outcome yet."""
-        self._begin_anew(sequences)
+        self._restart(sequences)
         for batch in sequences.in_flight:
             batch.producer_id, batch.producer_epoch = sequences.producer_id, sequences.epoch
             batch.base_sequence = sequences.next
             sequences.next = (sequences.next + batch.count) & 0x7FFFFFFF
             batch.renumber()
 
-    def _begin_anew(self, sequences: Sequences) -> None:
+    def _restart(self, sequences: Sequences) -> None:
         sequences.producer_id = self.producer_id
         sequences.epoch = self.epoch
         sequences.next = 0

@@ -120,10 +120,10 @@ class Transactions:
         self._give_up = give_up
         self._wake = wake
         self._error: KafkaError | None = None
-        self._back_off = config.retry_backoff_ms / 1000
-        self._coordinator = Coordinator(self.id, connections, metadata, self._back_off, kind=TRANSACTION)
+        self._retry_backoff = config.retry_backoff_ms / 1000
+        self._coordinator = Coordinator(self.id, connections, metadata, self._retry_backoff, kind=TRANSACTION)
         self._partitions: set[TopicPartition] = set()
-        self._wanted: set[TopicPartition] = set()
+        self._unregistered: set[TopicPartition] = set()
         self._has_offsets = False
         self._ending = False
         """Whether the end that is under way is a commit."""
@@ -163,10 +163,10 @@ class Transactions:
                     producer_epoch=self._numbers.epoch,
                     group_id=group.group_id,
                 )
-                await self._ask(self._coordinator, request, deadline)
+                await self._send(self._coordinator, request, deadline)
             self._has_offsets = True
-            of_group = Coordinator(group.group_id, self._connections, self._metadata, self._back_off)
-            await self._ask(of_group, self._commit_of(offsets, group), deadline)
+            of_group = Coordinator(group.group_id, self._connections, self._metadata, self._retry_backoff)
+            await self._send(of_group, self._commit_of(offsets, group), deadline)
         except KafkaError as error:
             self.failed(error)
             raise self._error or error from None
@@ -212,7 +212,7 @@ class Transactions:
                     producer_epoch=self._numbers.epoch,
                     committed=commit,
                 )
-                answer = await self._ask(self._coordinator, request, self._deadline())
+                answer = await self._send(self._coordinator, request, self._deadline())
                 if answer.producer_id != NO_PRODUCER_ID:
                     self._numbers.restart(answer.producer_id, answer.producer_epoch)
                     self._broken = False
@@ -224,7 +224,7 @@ class Transactions:
             self.failed(error)
             raise self._error or error from None
         self._partitions.clear()
-        self._wanted.clear()
+        self._unregistered.clear()
         self._has_offsets = self._broken = False
         self._error = None
         self._move(State.READY)
@@ -246,10 +246,10 @@ class Transactions:
             return True
         if tp in self._partitions:
             return True
-        self._wanted.add(tp)
+        self._unregistered.add(tp)
         if self._announcing is None:
-            self._announcing = asyncio.get_running_loop().create_task(self._announce())
-            self._announcing.add_done_callback(self._announced)
+            self._announcing = asyncio.get_running_loop().create_task(self._add_partitions())
+            self._announcing.add_done_callback(self._partitions_added)
         return False
 
     def batch_failed(self, error: KafkaError) -> None:
@@ -293,11 +293,11 @@ class Transactions:
             producer_epoch=epoch,
             enable_2pc=two_phase,
         )
-        answer = await self._ask(self._coordinator, request, self._deadline())
+        answer = await self._send(self._coordinator, request, self._deadline())
         self._numbers.restart(answer.producer_id, answer.producer_epoch)
-        self.newer = await self._level() >= NEWER
+        self.newer = await self._transaction_version() >= NEWER
 
-    async def _level(self) -> int:
+    async def _transaction_version(self) -> int:
         """The cluster's level of transactions; the broker that has answered may be gone by now."""
         coordinator, deadline = self._coordinator, self._deadline()
         while True:
@@ -308,13 +308,15 @@ class Transactions:
                 if not error.retriable:
                     raise
                 coordinator.node = None
-                await coordinator.pause(deadline, f"transactional.id {self.id}: its coordinator is not reached", error)
+                await coordinator.back_off(
+                    deadline, f"transactional.id {self.id}: its coordinator is not reached", error
+                )
 
-    async def _announce(self) -> None:
-        while self._wanted:
-            asked = frozenset(self._wanted)
+    async def _add_partitions(self) -> None:
+        while self._unregistered:
+            partitions = frozenset(self._unregistered)
             by_topic: dict[str, list[int]] = defaultdict(list)
-            for tp in asked:
+            for tp in partitions:
                 by_topic[tp.topic].append(tp.partition)
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.id,
@@ -322,29 +324,29 @@ class Transactions:
                 v3_and_below_producer_epoch=self._numbers.epoch,
                 v3_and_below_topics=[AddPartitionsToTxnTopic(name=n, partitions=p) for n, p in by_topic.items()],
             )
-            await self._ask(self._coordinator, request, self._deadline())
-            self._partitions |= asked
-            self._wanted -= asked
+            await self._send(self._coordinator, request, self._deadline())
+            self._partitions |= partitions
+            self._unregistered -= partitions
             self._wake()
 
-    def _announced(self, done: asyncio.Task[None]) -> None:
+    def _partitions_added(self, done: asyncio.Task[None]) -> None:
         self._announcing = None
         error = None if done.cancelled() else done.exception()
         if isinstance(error, KafkaError):
-            self._wanted.clear()
+            self._unregistered.clear()
             self.failed(error)
         elif error is not None:
             log.error("partitions could not be announced", exc_info=error)
         self._wake()
 
-    async def _ask(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:
+    async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:
         """Ask until there is an answer without an error that goes away; raises the error that stays."""
         at_most = (NEWER_VERSIONS if self.newer else OLDER_VERSIONS).get(type(request))
         if isinstance(request, InitProducerIdRequest) and request.enable_2pc:
             at_most = TWO_PHASE_INIT
         while True:
             try:
-                answer = await coordinator.ask(request, deadline, at_most=at_most)
+                answer = await coordinator.send(request, deadline, at_most=at_most)
                 code = _first_error(answer)
                 if not code:
                     return answer
@@ -352,8 +354,8 @@ class Transactions:
             except KafkaError as error:
                 if not (error.retriable or isinstance(error, RETRIED)) or isinstance(error, FATAL):
                     raise
-                coordinator.follow(type(error))
-                await coordinator.pause(deadline, f"transactional.id {self.id}: {request.NAME} got no answer", error)
+                coordinator.handle_error(type(error))
+                await coordinator.back_off(deadline, f"transactional.id {self.id}: {request.NAME} got no answer", error)
 
     def _commit_of(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -376,7 +378,9 @@ class Transactions:
             generation_id_or_member_epoch=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=found) for name, found in topics.items()],
+            topics=[
+                TxnOffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()
+            ],
         )
 
     def _deadline(self) -> float:
@@ -392,9 +396,9 @@ class Transactions:
         self.state = state
 
 
-def group_of(given: ConsumerGroupMetadata | str) -> ConsumerGroupMetadata:
+def as_group_metadata(group: ConsumerGroupMetadata | str) -> ConsumerGroupMetadata:
     """A group by its metadata, or by its id alone as before KIP-447."""
-    return ConsumerGroupMetadata(given) if isinstance(given, str) else given
+    return ConsumerGroupMetadata(group) if isinstance(group, str) else group
 
 
 def _first_error(answer: Response) -> int:

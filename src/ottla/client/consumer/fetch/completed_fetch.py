@@ -108,7 +108,7 @@ class CompletedFetch:
         """Whether these are still the records that the consumer wants: not after a jump or a loss of the partition."""
         return self.generation == self.state.generation
 
-    def take(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
+    def next_records(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
         """The next records, `at_most` so many; an empty list when there are no more.
 
         Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
@@ -175,13 +175,13 @@ class CompletedFetch:
         self.state.epoch = epoch
 
     def _next_batch(self) -> None:
-        found = self.next_header()
-        if found is None:
+        batch = self.next_header()
+        if batch is None:
             self._rows, self._row = [], 0
             self.position = self.end_offset
             self.epoch = self.last_epoch
             return
-        header, start = found
+        header, start = batch
         before = (*self.tp, header.leader_epoch)
         try:
             rows = decode_rows(

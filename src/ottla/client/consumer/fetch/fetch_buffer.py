@@ -59,7 +59,9 @@ class FetchBuffer:
         current = [self._current] if self._current is not None else []
         return any(not fetched.state.paused for fetched in [*current, *self.completed])
 
-    def take(self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None) -> Records:
+    def next_records(
+        self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None
+    ) -> Records:
         """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
         out: Records = {}
         left = at_most
@@ -70,7 +72,7 @@ class FetchBuffer:
                 if fetched is None:
                     break
                 try:
-                    rows = fetched.take(left, key, value)
+                    rows = fetched.next_records(left, key, value)
                 except KafkaError:
                     if out:
                         break
@@ -78,7 +80,7 @@ class FetchBuffer:
                 fetched.state.position = fetched.position
                 fetched.state.epoch = fetched.epoch
                 if not rows:
-                    self._used_up(fetched, wake)
+                    self._drop_empty(fetched, wake)
                     continue
                 before = out.get(fetched.tp)
                 if before is None:
@@ -90,7 +92,7 @@ class FetchBuffer:
             self.completed.extendleft(reversed(skipped))
         return out
 
-    def take_columns(
+    def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """What is here, as columns; of partitions in `until` only what lies before that offset.
@@ -111,7 +113,7 @@ class FetchBuffer:
                 if any(decoder.row_count for decoder in decoders.values()):
                     break  # what was intact first; the next call raises again
                 raise
-            self._used_up(fetched, wake)
+            self._drop_empty(fetched, wake)
         self.completed.extendleft(reversed(skipped))
         return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
 
@@ -124,7 +126,7 @@ class FetchBuffer:
                     return None
                 fetched = self._current = self.completed.popleft()
                 if self.metrics is not None:
-                    self.metrics.of(fetched.state)
+                    self.metrics.partition_metrics(fetched.state)
             if not fetched.is_current:
                 self._measure(fetched)
                 self._current = None
@@ -134,7 +136,7 @@ class FetchBuffer:
             else:
                 return fetched
 
-    def _used_up(self, fetched: CompletedFetch, wake: Callable[[], Any]) -> None:
+    def _drop_empty(self, fetched: CompletedFetch, wake: Callable[[], Any]) -> None:
         state = fetched.state
         state.taken_bytes += fetched.nbytes
         self._current = None
@@ -145,7 +147,7 @@ class FetchBuffer:
 
     def _measure(self, fetched: CompletedFetch) -> None:
         if self.metrics is not None and fetched.totals is not None:
-            self.metrics.used_up(fetched.state, fetched.nbytes, fetched.returned, fetched.totals)
+            self.metrics.partition_drained(fetched.state, fetched.nbytes, fetched.returned, fetched.totals)
 
 
 def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
@@ -155,8 +157,8 @@ def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
     """
     before = decoder.row_count
     try:
-        while (found := fetched.next_header()) is not None:
-            header, start = found
+        while (batch := fetched.next_header()) is not None:
+            header, start = batch
             if header.base_offset >= end:
                 break
             try:

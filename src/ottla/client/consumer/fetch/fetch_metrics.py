@@ -81,7 +81,7 @@ class FetchMetrics:
         self._latency.record(seconds * 1000)
         self._throttled.record(throttled_ms)
 
-    def used_up(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
+    def partition_drained(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
         """What one response had for one partition was returned, or is not wanted any more."""
         before = totals.topics.get(state.tp.topic, (0, 0))
         totals.topics[state.tp.topic] = (before[0] + nbytes, before[1] + records)
@@ -89,13 +89,13 @@ class FetchMetrics:
         if totals.parts == 0:
             self._record(totals)
         lag, lead = self._lag_of(state), lead_of(state)
-        measured = self.of(state)
+        measured = self.partition_metrics(state)
         if lag is not None:
             measured.lag.record(lag)
         if lead is not None:
             measured.lead.record(lead)
 
-    def of(self, state: PartitionState) -> MeasuredPartition:
+    def partition_metrics(self, state: PartitionState) -> MeasuredPartition:
         """A partition's sensors, made with its first records."""
         return self._partitions.get(state.tp) or self._measure(state)
 
@@ -105,7 +105,7 @@ class FetchMetrics:
         sums = zip(*totals.topics.values(), strict=True)
         self._all.record(*map(sum, sums))
 
-    def follow_assignment(self, states: Iterable[PartitionState]) -> None:
+    def update_assignment(self, states: Iterable[PartitionState]) -> None:
         """Measure nothing but these partitions; each from its first records on."""
         now = {state.tp: state for state in states}
         for tp in [tp for tp, measured in self._partitions.items() if now.get(tp) is not measured.state]:
@@ -157,10 +157,10 @@ class FetchMetrics:
         sensor.add(self._metrics.name(name, GROUP, text, **tags), stat)
 
     def _of_topic(self, topic: str) -> Consumed:
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = self._consumed(topic)
-        return found
+        sensors = self._topics.get(topic)
+        if sensors is None:
+            sensors = self._topics[topic] = self._consumed(topic)
+        return sensors
 
     def _consumed(self, topic: str) -> Consumed:
         """Those of a topic, or with "" of the client."""

@@ -80,7 +80,7 @@ class Fetcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = 0
         self._closed = False
-        self._back_off = config.retry_backoff_ms / 1000
+        self._retry_backoff = config.retry_backoff_ms / 1000
         self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class Fetcher:
         """Ask every broker that has something to give and is not being asked (loop's thread)."""
         if self._closed or self._is_full():
             return
-        wanted: dict[int, Asked] = {}
+        by_node: dict[int, Asked] = {}
         now = time.monotonic()
         leaderless = unchecked = False
         for tp, state in self.subscription.partitions.items():
@@ -119,26 +119,26 @@ class Fetcher:
             state.held = state.fetched_bytes - state.taken_bytes >= self._enough
             if state.held:
                 continue
-            node, place = self._place(tp, state, now)
+            node, place = self._fetch_position(tp, state, now)
             if node < 0:
                 leaderless = True
-            elif not state.lies_on(place.leader_epoch):
+            elif not state.needs_check(place.leader_epoch):
                 unchecked = True
             elif node not in self._busy:
-                wanted.setdefault(node, {})[tp] = (state, state.generation, place)
+                by_node.setdefault(node, {})[tp] = (state, state.generation, place)
         if leaderless:
             self.metadata.request_update()
         if unchecked:
             self.check_leaders(self.metadata.cluster)
-        for node, asked in wanted.items():
-            self._spawn(node, dict(sorted(asked.items(), key=lambda item: item[1][0].served)))
+        for node, requested in by_node.items():
+            self._spawn(node, dict(sorted(requested.items(), key=lambda item: item[1][0].served)))
 
     def _is_full(self) -> bool:
         here = sum(s.fetched_bytes - s.taken_bytes for s in self.subscription.partitions.values() if not s.paused)
         self.buffer.is_full = here >= self.config.fetch_max_bytes
         return self.buffer.is_full
 
-    def _place(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, Place]:
+    def _fetch_position(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, Place]:
         """Whom to ask, and for what."""
         cluster = self.metadata.cluster
         info = cluster.partition(tp)
@@ -152,18 +152,18 @@ class Fetcher:
             state.preferred = None
         return cluster.leader(tp), place
 
-    def _spawn(self, node: int, asked: Asked) -> None:
+    def _spawn(self, node: int, requested: Asked) -> None:
         # States and generations are noted here and not by the task: between the two a partition may be lost or jump.
         self._busy.add(node)
-        for state, _, _ in asked.values():
+        for state, _, _ in requested.values():
             state.in_flight = True
-        task = asyncio.get_running_loop().create_task(self._fetch(node, asked))
+        task = asyncio.get_running_loop().create_task(self._fetch(node, requested))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             self._busy.discard(node)
-            for state, _, _ in asked.values():
+            for state, _, _ in requested.values():
                 state.in_flight = False
             if not task.cancelled():
                 if task.exception() is not None:
@@ -172,22 +172,22 @@ class Fetcher:
 
         task.add_done_callback(ended)
 
-    async def _fetch(self, node: int, asked: Asked) -> None:
+    async def _fetch(self, node: int, requested: Asked) -> None:
         """One request and its answer; what came for a partition that has jumped since it was asked for is dropped."""
         session = self._sessions.setdefault(node, FetchSession())
-        request, version = session.request({tp: place for tp, (_, _, place) in asked.items()}, self._terms)
+        request, version = session.request({tp: place for tp, (_, _, place) in requested.items()}, self._terms)
         began = time.monotonic()
         try:
-            response = await self.connections.ask(node, request, at_most=version, purpose=FETCH)
+            response = await self.connections.send(node, request, at_most=version, purpose=FETCH)
         except KafkaError as error:
             log.debug("fetch from node %d: %s", node, error)
             session.restart()
-            for state, _, _ in asked.values():
+            for state, _, _ in requested.values():
                 state.preferred = None
             self.metadata.request_update()
             if error.code is not None and not error.retriable:
                 self.fail(error)
-            await asyncio.sleep(self._back_off)
+            await asyncio.sleep(self._retry_backoff)
             return
         except BaseException:
             session.restart()  # the broker may have answered; what it takes for known is not
@@ -198,10 +198,10 @@ class Fetcher:
             log.debug("fetch session with node %d: %s", node, error_class.name)
             if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:
                 self.metadata.request_update()
-                await asyncio.sleep(self._back_off)
+                await asyncio.sleep(self._retry_backoff)
             return
-        if self._answers(node, response, asked):
-            await asyncio.sleep(self._back_off)
+        if self._handle_response(node, response, requested):
+            await asyncio.sleep(self._retry_backoff)
 
     def _measure(self, node: int, seconds: float, throttled_ms: int) -> None:
         self.metrics.fetched(seconds, throttled_ms)
@@ -209,9 +209,9 @@ class Fetcher:
 
     # Answers
 
-    def _answers(self, node: int, response: FetchResponse, asked: Asked) -> bool:
+    def _handle_response(self, node: int, response: FetchResponse, requested: Asked) -> bool:
         """Take over what came; whether some partition needs a pause before the next try."""
-        names = {place.topic_id: tp.topic for tp, (_, _, place) in asked.items()}
+        names = {place.topic_id: tp.topic for tp, (_, _, place) in requested.items()}
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         failed = False
         totals = ResponseTotals(sum(bool(p.records) for t in response.responses for p in t.partitions))
@@ -219,25 +219,27 @@ class Fetcher:
             name = topic.topic or names.get(topic.topic_id, "")
             for partition in topic.partitions:
                 tp = TopicPartition(name, partition.partition_index)
-                if tp in asked:
-                    state, generation, place = asked[tp]
+                if tp in requested:
+                    state, generation, place = requested[tp]
                     if state.generation == generation and partition.error_code:
-                        failed |= not self._one_refusal(state, partition, place.offset, node, nodes)
+                        failed |= not self._handle_partition_error(state, partition, place.offset, node, nodes)
                     elif state.generation == generation:
-                        failed |= not self._one_answer(state, partition, place.offset, totals)
+                        failed |= not self._handle_partition(state, partition, place.offset, totals)
         return failed
 
-    def _one_refusal(
-        self, state: PartitionState, answer: PartitionData, asked: int, node: int, nodes: list[Node]
+    def _handle_partition_error(
+        self, state: PartitionState, answer: PartitionData, generation: int, node: int, nodes: list[Node]
     ) -> bool:
         """An error of one partition; False when it needs a pause before the next try."""
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
             state.preferred = None
             return True
-        return self._one_error(state, errors.for_code(answer.error_code), asked, node)
+        return self._handle_error(state, errors.for_code(answer.error_code), generation, node)
 
-    def _one_answer(self, state: PartitionState, answer: PartitionData, asked: int, totals: ResponseTotals) -> bool:
+    def _handle_partition(
+        self, state: PartitionState, answer: PartitionData, generation: int, totals: ResponseTotals
+    ) -> bool:
         """What came for one partition; False when it needs a pause before the next try."""
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
@@ -248,16 +250,18 @@ class Fetcher:
             state.preferred = (answer.preferred_read_replica, until)
         if answer.records is None or not answer.records.nbytes:
             return True
-        return self._keep(state, answer, asked, totals)
+        return self._buffer_records(state, answer, generation, totals)
 
-    def _keep(self, state: PartitionState, answer: PartitionData, asked: int, totals: ResponseTotals) -> bool:
+    def _buffer_records(
+        self, state: PartitionState, answer: PartitionData, generation: int, totals: ResponseTotals
+    ) -> bool:
         committed = self.config.isolation_level == "read_committed"
         assert answer.records is not None
         try:
             fetched = CompletedFetch(
                 state,
                 answer.records,
-                asked,
+                generation,
                 limit=self.config.max_partition_fetch_bytes,
                 check_crc=self.config.check_crcs,
                 aborted=(answer.aborted_transactions or []) if committed else None,
@@ -265,11 +269,11 @@ class Fetcher:
                 max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
             )
         except MessageTooLargeError as error:
-            self.fail(MessageTooLargeError(f"{state.tp}, offset {asked}: {error}"))
+            self.fail(MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
             return False
         except KafkaError as error:
-            message = f"{state.tp}, offset {asked}: what follows cannot be decoded: {error}"
-            self.fail(CorruptBatchError(message, state.tp, asked, asked + 1))
+            message = f"{state.tp}, offset {generation}: what follows cannot be decoded: {error}"
+            self.fail(CorruptBatchError(message, state.tp, generation, generation + 1))
             return False
         state.fetch_from = fetched.end_offset
         state.fetch_epoch = fetched.last_epoch
@@ -280,28 +284,30 @@ class Fetcher:
         self.arrived.set()
         return True
 
-    def _one_error(self, state: PartitionState, error: type[KafkaError], asked: int, node: int) -> bool:
+    def _handle_error(self, state: PartitionState, error: type[KafkaError], generation: int, node: int) -> bool:
         if error is OffsetOutOfRangeError:
-            return self._out_of_range(state, asked)
+            return self._out_of_range(state, generation)
         state.preferred = None
         if error.refresh_metadata:
             self.metadata.request_update()
         if not error.retriable or error is errors.CorruptMessageError:
-            self.fail(error(f"{state.tp}, offset {asked}: {error.__doc__}"))
+            self.fail(error(f"{state.tp}, offset {generation}: {error.__doc__}"))
         else:
             log.debug("fetch of %s from node %d: %s", state.tp, node, error.name)
         return False
 
-    def _out_of_range(self, state: PartitionState, asked: int) -> bool:
+    def _out_of_range(self, state: PartitionState, generation: int) -> bool:
         if state.preferred is not None:
             # A follower may lag behind; the leader knows.
             state.preferred = None
             return True
-        if state.position != asked:
+        if state.position != generation:
             # What is here already is still good. When it is used up, the same answer comes again.
             return False
         if not self.reset(state):
-            self.fail(OffsetOutOfRangeError(f"{state.tp}: offset {asked} is out of range, auto.offset.reset is none"))
+            self.fail(
+                OffsetOutOfRangeError(f"{state.tp}: offset {generation} is out of range, auto.offset.reset is none")
+            )
             return False
         self.arrived.set()
         return True

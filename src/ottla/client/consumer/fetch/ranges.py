@@ -49,11 +49,11 @@ class Planner:
 
     def topics(self, pattern: str | None = None) -> set[str]:
         """All topics; with `pattern` those that it is found in, anywhere in the name."""
-        found = self._consumer.topics()
+        names = self._consumer.topics()
         if pattern is None:
-            return found
+            return names
         compiled = re.compile(pattern)
-        return {topic for topic in found if compiled.search(topic)}
+        return {topic for topic in names if compiled.search(topic)}
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
         """The partitions of topics, as they are now; a topic that does not exist has none."""
@@ -78,15 +78,15 @@ class Planner:
         """
         special = {tp: ts for tp, ts in timestamps.items() if ts in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)}
         times = {tp: ts for tp, ts in timestamps.items() if tp not in special}
-        found = self._consumer.offsets_for_times(times) if times else {}
+        offsets = self._consumer.offsets_for_times(times) if times else {}
         for timestamp, ask in (
             (EARLIEST_TIMESTAMP, self._consumer.beginning_offsets),
             (LATEST_TIMESTAMP, self._consumer.end_offsets),
         ):
-            wanted = [tp for tp, ts in special.items() if ts == timestamp]
-            if wanted:
-                found.update({tp: OffsetAndTimestamp(offset, -1) for tp, offset in ask(wanted).items()})
-        return found
+            partitions = [tp for tp, ts in special.items() if ts == timestamp]
+            if partitions:
+                offsets.update({tp: OffsetAndTimestamp(offset, -1) for tp, offset in ask(partitions).items()})
+        return offsets
 
     def close(self) -> None:
         """End the connections."""
@@ -129,10 +129,10 @@ def read_range(
         heard = time.monotonic()
         position = start_offset
         while position < end_offset:
-            found = consumer.poll_batch(1000, headers=headers, until={tp: end_offset})
+            columns = consumer.poll_batch(1000, headers=headers, until={tp: end_offset})
             moved = consumer.position(tp)
             if moved > position:
                 position, heard = moved, time.monotonic()
             elif time.monotonic() - heard > poll_timeout_ms / 1000:
                 raise KafkaTimeoutError(f"{tp}: nothing came at offset {position} within {poll_timeout_ms:g} ms")
-            yield from found.values()
+            yield from columns.values()

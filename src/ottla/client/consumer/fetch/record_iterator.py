@@ -9,7 +9,7 @@ from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import Subscription
 
 
-class Iteration:
+class RecordIterator:
     """What an iteration has taken and not handed out yet. In the thread that iterates."""
 
     def __init__(self, subscription: Subscription) -> None:
@@ -18,7 +18,7 @@ class Iteration:
         self._rest: Iterator[ConsumerRecord] = iter(())
 
     @property
-    def has_rest(self) -> bool:
+    def has_remaining(self) -> bool:
         """Whether something is left."""
         return bool(self._records)
 
@@ -31,13 +31,13 @@ class Iteration:
         self._records = records
         self._rest = self._one_by_one(records)
 
-    def give_back(self) -> None:
+    def return_remaining(self) -> None:
         """What was not handed out is to be fetched again."""
         rest, self._records, self._rest = self._records, {}, iter(())
         for tp in rest:
             state = self._subscription.partitions.get(tp)
             if state is not None and state.position is not None:
-                state.go_back()
+                state.restart_fetch()
 
     def _one_by_one(self, records: Records) -> Iterator[ConsumerRecord]:
         """Partitions that are done with leave `records`."""

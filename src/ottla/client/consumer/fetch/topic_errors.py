@@ -19,13 +19,13 @@ TOLD: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 """Errors of topics that poll() raises. Others may go away: a topic that does not exist yet is waited for."""
 
 
-def refusal(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
+def topic_error(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
     """The error, with their names, of those topics that are refused; None where none is."""
     infos = [info for topic in topics if (info := cluster.topics.get(topic)) is not None]
-    for told in TOLD:
-        names = sorted(info.name for info in infos if info.error is told)
+    for error in TOLD:
+        names = sorted(info.name for info in infos if info.error is error)
         if names:
-            return told(f"topics {', '.join(map(repr, names))}: {told.__doc__}")
+            return error(f"topics {', '.join(map(repr, names))}: {error.__doc__}")
     return None
 
 
@@ -38,33 +38,33 @@ class TopicErrors:
         self.pending = False
         """Some topic is refused: the next poll has to raise, or to see that it is asked again."""
         self._ask_after = ask_after
-        self._told = -1
+        self._raised_version = -1
 
     def subscribed(self) -> None:
         """The subscription has changed. What is known of its topics may be old: only the next answer is told."""
-        self.follow()
+        self.metadata_updated()
         if self.pending:
-            self._told = self.metadata.version
+            self._raised_version = self.metadata.version
             self.metadata.request_update()
 
-    def follow(self) -> None:
+    def metadata_updated(self) -> None:
         """There is a new snapshot."""
-        self.pending = self._found() is not None
+        self.pending = self._current_error() is not None
 
     def check(self) -> None:
         """A poll's duty. Raises what has not been told yet."""
         if not self.pending:
             return
-        error = self._found()
+        error = self._current_error()
         self.pending = error is not None
-        if error is not None and self._told != self.metadata.version:
-            self._told = self.metadata.version
+        if error is not None and self._raised_version != self.metadata.version:
+            self._raised_version = self.metadata.version
             raise error
         if error is not None and time.monotonic() - self.metadata.updated_at >= self._ask_after:
             self.metadata.request_update()
 
-    def _found(self) -> KafkaError | None:
+    def _current_error(self) -> KafkaError | None:
         if self.subscription.pattern is not None:
             return None  # a pattern finds what may be described
         topics = self.subscription.topics or {tp.topic for tp in self.subscription.partitions}
-        return refusal(self.metadata.cluster, topics)
+        return topic_error(self.metadata.cluster, topics)

@@ -33,25 +33,25 @@ class TopicMetadataFetcher:
         self.connections = connections
         self.offsets = offsets
         self._allow_auto_create = allow_auto_create
-        self._back_off = retry_backoff
+        self._retry_backoff = retry_backoff
         self._done = done
         self._asking = 0
 
     async def topics(self, timeout: float) -> dict[str, Partitions]:
         """All topics that this client may see."""
-        found = await self._ask(None, timeout)
+        found = await self._fetch(None, timeout)
         return {topic.name: topic.partitions for topic in found if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
         """The partitions of a topic; none when it does not exist."""
-        for info in await self._ask([topic], timeout):
+        for info in await self._fetch([topic], timeout):
             if info.error is None:
                 return info.partitions
             if info.error is not errors.UnknownTopicOrPartitionError:
                 raise info.error(f"topic {topic!r}: {info.error.__doc__}")
         return ()
 
-    async def _ask(self, names: list[str] | None, timeout: float) -> list[TopicInfo]:
+    async def _fetch(self, names: list[str] | None, timeout: float) -> list[TopicInfo]:
         """Ask some broker, again as long as it is electing leaders. KafkaTimeoutError after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -62,7 +62,7 @@ class TopicMetadataFetcher:
         while (left := deadline - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left):
-                    response = await self.connections.ask_any(request)
+                    response = await self.connections.send_any(request)
                 found = [topic_info(topic) for topic in response.topics if topic.name is not None]
                 waiting = [t for t in found if t.error is errors.LeaderNotAvailableError]
                 if not waiting:
@@ -74,30 +74,30 @@ class TopicMetadataFetcher:
                 last = error
             except TimeoutError:
                 break
-            await asyncio.sleep(min(self._back_off, max(0.0, deadline - time.monotonic())))
+            await asyncio.sleep(min(self._retry_backoff, max(0.0, deadline - time.monotonic())))
         raise KafkaTimeoutError(f"no metadata after {timeout:g} s" + (f" ({last})" if last else ""))
 
     async def positions(
-        self, wanted: Iterable[TopicPartition], timestamp: int, timeout: float
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
         """The begin (-2) or end (-1) of partitions."""
-        with self._looking():
-            return await self.offsets.positions([TopicPartition(*tp) for tp in wanted], timestamp, timeout)
+        with self._lookup():
+            return await self.offsets.positions([TopicPartition(*tp) for tp in partitions], timestamp, timeout)
 
     async def for_times(
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset at or after each time; None where no record is that late."""
-        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in times.items()}
-        for tp, timestamp in wanted.items():
+        by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in times.items()}
+        for tp, timestamp in by_partition.items():
             if timestamp < 0:
                 raise ValueError(f"{tp}: {timestamp} is no time in milliseconds since 1970")
-        with self._looking():
-            found = await self.offsets.lookup(wanted, timeout)
-        return {tp: found[tp] if found[tp].offset >= 0 else None for tp in wanted}
+        with self._lookup():
+            offsets = await self.offsets.lookup(by_partition, timeout)
+        return {tp: offsets[tp] if offsets[tp].offset >= 0 else None for tp in by_partition}
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
+    def _lookup(self) -> Iterator[None]:
         """Metadata of the topics is kept up to date only as long as it is needed for this."""
         self._asking += 1
         try:

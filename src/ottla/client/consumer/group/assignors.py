@@ -80,9 +80,9 @@ class RoundRobinAssignor:
         """Every member's partitions."""
         assignment: Assignment = {member: [] for member in members}
         order = in_order(members)
-        wanted = {t for m in members.values() for t in m.topics}
+        topics = {t for m in members.values() for t in m.topics}
         turn = 0
-        for topic in sorted(t for t in wanted if t in counts):
+        for topic in sorted(t for t in topics if t in counts):
             for number in range(counts[topic]):
                 while topic not in members[order[turn % len(order)]].topics:
                     turn += 1
@@ -172,9 +172,9 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
     """
     order = in_order(members)
     assignment: Assignment = {member: [] for member in order}
-    wanted = sorted({t for m in members.values() for t in m.topics if t in counts})
+    topics = sorted({t for m in members.values() for t in m.topics if t in counts})
     free: list[TopicPartition] = []
-    for topic in wanted:
+    for topic in topics:
         for number in range(counts[topic]):
             tp = TopicPartition(topic, number)
             owner = owners.get(tp)
@@ -182,7 +182,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
                 assignment[owner].append(tp)
             else:
                 free.append(tp)
-    takers = {topic: [m for m in order if topic in members[m].topics] for topic in wanted}
+    takers = {topic: [m for m in order if topic in members[m].topics] for topic in topics}
     # Partitions that few want come first: the others can still go anywhere.
     for tp in sorted(free, key=lambda tp: (len(takers[tp.topic]), tp)):
         least = min(takers[tp.topic], key=lambda m: len(assignment[m]))

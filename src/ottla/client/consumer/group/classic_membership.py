@@ -76,9 +76,9 @@ class ClassicMembership(Membership):
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
 
-    def follow(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[KafkaError]) -> None:
         """What an error of the coordinator means for this membership."""
-        self.coordinator.follow(error)
+        self.coordinator.handle_error(error)
         if issubclass(error, errors.RebalanceInProgressError):
             self.needs_join = True
         elif issubclass(error, FENCED):
@@ -129,18 +129,18 @@ class ClassicMembership(Membership):
             log.info("group %s: the partitions of its topics have changed", self.group_id)
             self.rejoin("the partitions of the topics have changed")
 
-    async def settle(self, deadline: float) -> bool:
+    async def join_if_needed(self, deadline: float) -> bool:
         """Be a member with an assignment. False when `deadline` comes first: joining goes on, see at the next poll."""
         if self.error is not None:
             error, self.error = self.error, None
             raise error
         while self.has_work or self._joining is not None:
             if self._assigned is not None:
-                await self._take_over(self._assigned)
+                await self._adopt_assignment(self._assigned)
                 continue
             if self._joining is None:
                 self.metrics.rebalance_began()
-                await self._give_up()
+                await self._cancel_join()
                 self._joining = asyncio.get_running_loop().create_task(self._rejoin(self.subscription.topics))
                 self._joining.add_done_callback(lambda _: self.changed())
             joining = self._joining
@@ -158,7 +158,7 @@ class ClassicMembership(Membership):
         try:
             self._assigned = joining.result()
         except KafkaError as error:
-            self.follow(type(error))
+            self.handle_error(type(error))
             if isinstance(error, errors.MemberIdRequiredError):
                 return True
             self.metrics.rebalance_failed()
@@ -168,17 +168,17 @@ class ClassicMembership(Membership):
             return time.monotonic() < deadline
         return True
 
-    async def _give_up(self) -> None:
+    async def _cancel_join(self) -> None:
         """Tell the listener what is lost, or (unless cooperative) given up for the rebalance."""
         owned = set(self.subscription.partitions)
         if self._lost and owned:
             self.subscription.assign(())
             self._lost = False
-            await self.tell("on_partitions_lost", owned)
+            await self.notify_listener("on_partitions_lost", owned)
         elif not self.cooperative and owned:
             await self.before_revoke()
             # When the group has gone on while that was tried, they are lost already.
-            await self.tell("on_partitions_lost" if self._lost else "on_partitions_revoked", owned)
+            await self.notify_listener("on_partitions_lost" if self._lost else "on_partitions_revoked", owned)
             self.subscription.assign(())
         self._lost = False
 
@@ -195,7 +195,7 @@ class ClassicMembership(Membership):
             raise
         except KafkaError:
             self.needs_join = True
-            await asyncio.sleep(self.coordinator.back_off)  # the next round follows at once
+            await asyncio.sleep(self.coordinator.retry_backoff)  # the next round follows at once
             raise
         except BaseException:
             self.needs_join = True
@@ -214,13 +214,13 @@ class ClassicMembership(Membership):
             group_instance_id=self.config.group_instance_id,
             protocol_type=PROTOCOL,
             protocols=[
-                JoinGroupRequestProtocol(name=assignor.name, metadata=self._told(assignor, topics))
+                JoinGroupRequestProtocol(name=assignor.name, metadata=self._subscription(assignor, topics))
                 for assignor in self.assignors
             ],
             reason=self._reason[:MAX_REASON] or None,
         )
         began = time.monotonic()
-        response = await self.coordinator.ask(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
+        response = await self.coordinator.send(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
         self.metrics.joins.record((time.monotonic() - began) * 1000)
         if response.error_code:
             error = errors.for_code(response.error_code)
@@ -232,7 +232,7 @@ class ClassicMembership(Membership):
         self._reason = ""
         return response
 
-    def _told(self, assignor: Assignor, topics: frozenset[str]) -> bytes:
+    def _subscription(self, assignor: Assignor, topics: frozenset[str]) -> bytes:
         owned = sorted(self.subscription.partitions)
         rack = self.config.client_rack or None
         return protocol.subscription(assignor, topics, owned, self.generation, self._last_assigned, rack)
@@ -254,7 +254,7 @@ class ClassicMembership(Membership):
         )
         timeout = self.config.max_poll_interval_ms / 1000 + JOIN_MARGIN
         began = time.monotonic()
-        response = await self.coordinator.ask(request, deadline, timeout=timeout)
+        response = await self.coordinator.send(request, deadline, timeout=timeout)
         self.metrics.syncs.record((time.monotonic() - began) * 1000)
         if response.error_code:
             raise group_error(response.error_code, self.group_id)
@@ -276,13 +276,13 @@ class ClassicMembership(Membership):
         decided = assignor.assign(members, {topic: count for topic, count in counts.items() if count})
         return protocol.assignments(decided)
 
-    async def _take_over(self, assigned: set[TopicPartition]) -> None:
+    async def _adopt_assignment(self, assigned: set[TopicPartition]) -> None:
         """Make the assignment ours. A cooperative member that has to give something up joins again afterwards."""
         owned = set(self.subscription.partitions)
         revoked, added = owned - assigned, assigned - owned
         if revoked and not self._lost:
             await self.before_revoke()
-            await self.tell("on_partitions_revoked", revoked)
+            await self.notify_listener("on_partitions_revoked", revoked)
             self.subscription.assign(owned & assigned)
             self.rejoin("partitions were given up")
         self._assigned = None
@@ -292,31 +292,31 @@ class ClassicMembership(Membership):
         self.subscription.assign(assigned)
         log.info("group %s, generation %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(assigned))))
         self.metrics.rebalance_ended()
-        await self.tell("on_partitions_assigned", added if self.cooperative else assigned)
+        await self.notify_listener("on_partitions_assigned", added if self.cooperative else assigned)
 
     # Staying
 
     def _start_heartbeats(self) -> None:
-        self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+        self._heartbeats = asyncio.get_running_loop().create_task(self._heartbeat_loop())
 
     def _stop_heartbeats(self) -> None:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             self._heartbeats = None
 
-    async def _beat(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         """Tell the coordinator that we live, until we do not: polls are missing, or it has dropped us."""
         session = self.config.session_timeout_ms / 1000
         heard = time.monotonic()
         while True:
-            if not await self.pause(self.config.heartbeat_interval_ms / 1000, self._hurry):
+            if not await self.back_off(self.config.heartbeat_interval_ms / 1000, self._hurry):
                 if self.config.group_instance_id is None:
-                    await self._say_goodbye("consumer poll timeout has expired.")
-                self.follow(errors.UnknownMemberIdError)
+                    await self._send_leave("consumer poll timeout has expired.")
+                self.handle_error(errors.UnknownMemberIdError)
                 return
             began = time.monotonic()
             try:
-                response = await self.coordinator.ask(
+                response = await self.coordinator.send(
                     HeartbeatRequest(
                         group_id=self.group_id,
                         generation_id=self.generation,
@@ -329,16 +329,16 @@ class ClassicMembership(Membership):
             except KafkaError as error:
                 log.debug("heartbeat: %s", error)
                 if time.monotonic() - heard > session:
-                    self.follow(errors.UnknownMemberIdError)
+                    self.handle_error(errors.UnknownMemberIdError)
                     return
                 continue
-            self.metrics.heartbeat(time.monotonic() - began)
+            self.metrics.record_heartbeat(time.monotonic() - began)
             if not response.error_code:
                 heard = time.monotonic()
                 continue
             error_class = errors.for_code(response.error_code)
             log.debug("heartbeat: %s", error_class.name)
-            self.follow(error_class)
+            self.handle_error(error_class)
             if error_class is errors.RebalanceInProgressError:
                 heard = time.monotonic()
             elif issubclass(error_class, FENCED):
@@ -349,17 +349,17 @@ class ClassicMembership(Membership):
 
     # Leaving
 
-    async def hold_still(self, seconds: float) -> None:
+    async def finish_rebalance(self, seconds: float) -> None:
         """Let a round that is on its way end soon, or give it up: then commits of the generation before are taken."""
         if self._joining is not None:
             await asyncio.wait({self._joining}, timeout=max(0.0, min(HOLD_SECONDS, seconds)))
-            self._give_up_round()
+            self._cancel_round()
 
-    def _give_up_round(self) -> None:
+    def _cancel_round(self) -> None:
         if self._joining is not None:
             if not self._joining.done():
                 self._joining.cancel()
-                self.coordinator.hang_up()
+                self.coordinator.disconnect()
             elif not self._joining.cancelled():
                 self._joining.exception()  # nobody wants to hear of it any more
             self._joining = None
@@ -367,15 +367,15 @@ class ClassicMembership(Membership):
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         """Go, unless the member is static: then it may come back within the session timeout."""
         self._stop_heartbeats()
-        self._give_up_round()
+        self._cancel_round()
         goes = self.config.group_instance_id is None
         if operation is not GroupMembershipOperation.DEFAULT:
             goes = operation is GroupMembershipOperation.LEAVE_GROUP
         if self.member_id and goes:
-            await self._say_goodbye("the consumer is being closed or unsubscribed")
+            await self._send_leave("the consumer is being closed or unsubscribed")
         self.reset()
 
-    async def _say_goodbye(self, reason: str) -> None:
+    async def _send_leave(self, reason: str) -> None:
         if self.coordinator.node is None or not self.member_id:
             return
 
@@ -388,7 +388,7 @@ class ClassicMembership(Membership):
             return LeaveGroupRequest(group_id=self.group_id, members=[me])
 
         try:
-            await self.coordinator.ask(
+            await self.coordinator.send(
                 request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS
             )
         except KafkaError as error:
@@ -397,7 +397,7 @@ class ClassicMembership(Membership):
     def reset(self) -> None:
         """Be nobody: the next poll of a subscription joins as a new member."""
         self._stop_heartbeats()
-        self._give_up_round()
+        self._cancel_round()
         self.member_id = ""
         self.generation = NOBODY
         self.needs_join = True

@@ -108,7 +108,7 @@ class ConsumerMembership(Membership):
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._beats = GroupHeartbeat(config, subscription)
-        self._wanted: Assignment | None = None
+        self._unresolved: Assignment | None = None
         """The broker's last word, while some of its topics are not known by name."""
         self._target: dict[TopicPartition, uuid.UUID] = {}
         """What this member is to read, with the topics' ids: a topic made anew is another one."""
@@ -142,15 +142,15 @@ class ConsumerMembership(Membership):
         """Those of the partitions that are to be taken over."""
         return frozenset(tp.topic for tp in self._target)
 
-    async def settle(self, deadline: float) -> bool:
+    async def join_if_needed(self, deadline: float) -> bool:
         """Join, and take over what the broker wants. Waits for nothing but the listener and the last commit."""
         self._raise_error()
         if self.state in (State.OUTSIDE, State.FENCED, State.STALE):
-            await self._lose()
+            await self._lose_partitions()
             self._join()
-        while self._goes_on():
+        while self._is_joined():
             await self._reconcile(self._target)
-        if self._beats.is_behind:
+        if self._beats.has_changes:
             self._hurry.set()
         self.raise_listener_error()
         return True
@@ -168,21 +168,21 @@ class ConsumerMembership(Membership):
 
     def metadata_changed(self) -> None:
         """Topics that the broker has named by id may be known now."""
-        if self._wanted is not None and self.state in IS_MEMBER:
+        if self._unresolved is not None and self.state in IS_MEMBER:
             self._resolve()
 
-    def follow(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[KafkaError]) -> None:
         """What an error of the coordinator means for this membership."""
-        self.coordinator.follow(error)
+        self.coordinator.handle_error(error)
         if issubclass(error, FENCED):
             if self.state in (*IS_MEMBER, State.JOINING):
-                self._out(State.FENCED)
+                self._leave_state(State.FENCED)
         elif issubclass(error, errors.StaleMemberEpochError):
             self._hurry.set()
 
     # Being dropped, and joining
 
-    def _out(self, state: State) -> None:
+    def _leave_state(self, state: State) -> None:
         """Be no member any more; the next poll finds out."""
         if self.state is State.RECONCILING:
             self.metrics.rebalance_failed()
@@ -192,28 +192,28 @@ class ConsumerMembership(Membership):
         self.changed()
 
     def _fail(self, error: KafkaError) -> None:
-        self._out(State.FAILED)
+        self._leave_state(State.FAILED)
         self.fail(error)
 
-    async def _lose(self) -> None:
+    async def _lose_partitions(self) -> None:
         owned = set(self.subscription.partitions)
         self.subscription.assign(())
         if owned:
-            await self.tell("on_partitions_lost", owned)
+            await self.notify_listener("on_partitions_lost", owned)
 
     def _join(self) -> None:
         # The id is made here (KIP-1082), so that a member whose first answer is lost does not become two.
         self.member_id = self.member_id or str(uuid.uuid4())
-        self._wanted, self._target, self._owned = None, {}, {}
-        self._beats.forget()
+        self._unresolved, self._target, self._owned = None, {}, {}
+        self._beats.reset()
         self._move(State.JOINING)
         self._hurry.set()
         self._stop_heartbeats()
-        self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+        self._heartbeats = asyncio.get_running_loop().create_task(self._heartbeat_loop())
 
     # Taking over an assignment
 
-    def _goes_on(self) -> bool:
+    def _is_joined(self) -> bool:
         """Whether taking over is still wanted: while a listener or a commit takes its time, the group may drop us."""
         return self.state is State.RECONCILING
 
@@ -223,10 +223,10 @@ class ConsumerMembership(Membership):
         revoked = {tp for tp, topic_id in self._owned.items() if target.get(tp) != topic_id}
         if revoked:
             await self.before_revoke()
-            if not self._goes_on():
+            if not self._is_joined():
                 return
-            await self.tell("on_partitions_revoked", revoked)
-            if not self._goes_on():
+            await self.notify_listener("on_partitions_revoked", revoked)
+            if not self._is_joined():
                 return
             self._owned = {tp: topic_id for tp, topic_id in self._owned.items() if tp not in revoked}
             self.subscription.assign(self._owned)
@@ -235,8 +235,8 @@ class ConsumerMembership(Membership):
         self.subscription.assign(target)
         log.info("group %s, epoch %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(target))))
         self.metrics.rebalance_ended()
-        await self.tell("on_partitions_assigned", set(added))
-        if self._goes_on() and target == self._target:
+        await self.notify_listener("on_partitions_assigned", set(added))
+        if self._is_joined() and target == self._target:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
@@ -245,19 +245,19 @@ class ConsumerMembership(Membership):
 
     def _resolve(self) -> None:
         """Topics have ids in an assignment: find their names, by new metadata if need be."""
-        wanted = self._wanted
-        assert wanted is not None
-        known = {info.topic_id: name for name, info in self.metadata.cluster.topics.items()}
-        self._names.update({t.topic_id: known[t.topic_id] for t in wanted.topic_partitions if t.topic_id in known})
-        found = [t for t in wanted.topic_partitions if t.topic_id in self._names]
-        self._target = {TopicPartition(self._names[t.topic_id], p): t.topic_id for t in found for p in t.partitions}
-        self.metadata.add_topics({self._names[t.topic_id] for t in found})
-        complete = len(found) == len(wanted.topic_partitions)
+        assignment = self._unresolved
+        assert assignment is not None
+        names = {info.topic_id: name for name, info in self.metadata.cluster.topics.items()}
+        self._names.update({t.topic_id: names[t.topic_id] for t in assignment.topic_partitions if t.topic_id in names})
+        resolved = [t for t in assignment.topic_partitions if t.topic_id in self._names]
+        self._target = {TopicPartition(self._names[t.topic_id], p): t.topic_id for t in resolved for p in t.partitions}
+        self.metadata.add_topics({self._names[t.topic_id] for t in resolved})
+        complete = len(resolved) == len(assignment.topic_partitions)
         if complete:
-            self._wanted = None
+            self._unresolved = None
             self.metadata.all_topics = self.subscription.pattern is not None
         elif self._retry is None:
-            self._ask_for_topics()
+            self._request_topic_metadata()
             self._retry = asyncio.get_running_loop().call_later(UNKNOWN_TOPICS_PAUSE, self._retry_topics)
         # The first assignment is taken over, and told to the listener, even when it is empty.
         if self._target != self._owned or (complete and self.state is State.JOINING):
@@ -266,14 +266,14 @@ class ConsumerMembership(Membership):
         elif self.state in (State.JOINING, State.RECONCILING):
             self._move(State.STABLE)
 
-    def _ask_for_topics(self) -> None:
+    def _request_topic_metadata(self) -> None:
         # Of a pattern that the broker evaluates, the client knows no topics.
         self.metadata.all_topics = self.subscription.pattern is not None or self.subscription.remote_pattern is not None
         self.metadata.request_update()
 
     def _retry_topics(self) -> None:
         self._retry = None
-        if self._wanted is not None and self.state in IS_MEMBER:
+        if self._unresolved is not None and self.state in IS_MEMBER:
             self._resolve()
 
     # Heartbeats
@@ -283,27 +283,27 @@ class ConsumerMembership(Membership):
             self._heartbeats.cancel()
         self._heartbeats = None
 
-    async def _beat(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         """Heartbeats, until this is no member any more."""
         me = self._heartbeats
         while self._heartbeats is me:
-            if not await self.pause(self.interval, self._hurry):
-                await self._say_goodbye(self._leave_epoch())
+            if not await self.back_off(self.interval, self._hurry):
+                await self._send_leave(self._leave_epoch())
                 if self._heartbeats is me:
-                    self._out(State.STALE)
+                    self._leave_state(State.STALE)
                 return
             try:
-                self._answered(await self._send())
+                self._handle_response(await self._send())
             except UnsupportedVersionError as error:
                 what = "the cluster does not know group.protocol=consumer; take classic"
                 self._fail(UnsupportedVersionError(f"{what}: {error}"))
             except KafkaError as error:
                 log.debug("heartbeat: %s", error)
-                self._beats.forget()
+                self._beats.reset()
                 if not error.retriable:
                     self._fail(error)
                 else:
-                    await asyncio.sleep(self.coordinator.back_off)
+                    await asyncio.sleep(self.coordinator.retry_backoff)
                     self._hurry.set()
 
     async def _send(self) -> ConsumerGroupHeartbeatResponse:
@@ -312,19 +312,19 @@ class ConsumerMembership(Membership):
             self._move(State.STABLE)
         limit = self.config.request_timeout_ms / 1000
         began = time.monotonic()
-        response = await self.coordinator.ask(request, began + limit, timeout=limit)
-        self.metrics.heartbeat(time.monotonic() - began)
+        response = await self.coordinator.send(request, began + limit, timeout=limit)
+        self.metrics.record_heartbeat(time.monotonic() - began)
         return response
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         if self.state is State.JOINING:
-            return self._beats.joining(self.member_id)
+            return self._beats.join_request(self.member_id)
         acknowledges = self.state is State.ACKNOWLEDGING
-        return self._beats.next(self.member_id, self.generation, self._owned, acknowledges=acknowledges)
+        return self._beats.next_request(self.member_id, self.generation, self._owned, acknowledges=acknowledges)
 
-    def _answered(self, response: ConsumerGroupHeartbeatResponse) -> None:
+    def _handle_response(self, response: ConsumerGroupHeartbeatResponse) -> None:
         if response.error_code:
-            self._refused(errors.for_code(response.error_code), response.error_message)
+            self._handle_error(errors.for_code(response.error_code), response.error_message)
             return
         if self.state not in (*IS_MEMBER, State.JOINING):
             return
@@ -332,25 +332,25 @@ class ConsumerMembership(Membership):
         self.generation = response.member_epoch
         self.member_id = response.member_id or self.member_id
         if response.assignment is not None:
-            self._wanted = response.assignment
+            self._unresolved = response.assignment
             self._resolve()
         elif self.state is State.JOINING:
             self._move(State.STABLE)
 
-    def _refused(self, error: type[KafkaError], message: str | None) -> None:
+    def _handle_error(self, error: type[KafkaError], message: str | None) -> None:
         """What an error in a heartbeat's answer means."""
         log.debug("heartbeat: %s", error.name)
-        self._beats.forget()
+        self._beats.reset()
         if issubclass(error, FENCED):
             log.info("group %s: this member was fenced (%s); it joins again", self.group_id, error.name)
-            self.follow(error)
+            self.handle_error(error)
         elif issubclass(error, errors.FencedInstanceIdError):
             self._fail(fenced_instance(self.config.group_instance_id))
         elif issubclass(error, errors.TopicAuthorizationFailedError):
             self.fail(error(message))  # told once; the other topics go on
         elif error.retriable:
-            self.coordinator.follow(error)
-            asyncio.get_running_loop().call_later(self.coordinator.back_off, self._hurry.set)
+            self.coordinator.handle_error(error)
+            asyncio.get_running_loop().call_later(self.coordinator.retry_backoff, self._hurry.set)
         else:
             self._fail(group_error(error.code or 0, self.group_id, message))
 
@@ -366,10 +366,10 @@ class ConsumerMembership(Membership):
         self._stop_heartbeats()
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
         if self.state in (*IS_MEMBER, State.JOINING) and not stays:
-            await self._say_goodbye(self._leave_epoch(operation))
+            await self._send_leave(self._leave_epoch(operation))
         self.reset()
 
-    async def _say_goodbye(self, epoch: int) -> None:
+    async def _send_leave(self, epoch: int) -> None:
         if self.coordinator.node is None:
             return
         request = ConsumerGroupHeartbeatRequest(
@@ -379,7 +379,7 @@ class ConsumerMembership(Membership):
             instance_id=self.config.group_instance_id,
         )
         try:
-            await self.coordinator.ask(request, time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS)
+            await self.coordinator.send(request, time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS)
         except KafkaError as error:
             log.debug("leaving the group: %s", error)
 
@@ -393,5 +393,5 @@ class ConsumerMembership(Membership):
         self.member_id = ""
         self.generation = NOBODY
         self.error = None
-        self._wanted, self._target, self._owned = None, {}, {}
-        self._beats.forget()
+        self._unresolved, self._target, self._owned = None, {}, {}
+        self._beats.reset()

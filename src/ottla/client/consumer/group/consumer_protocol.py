@@ -27,11 +27,11 @@ def subscription(
     rack: str | None,
 ) -> bytes:
     """What a member wants and has, for the group's leader."""
-    told = getattr(assignor, "user_data", None)
+    user_data = getattr(assignor, "user_data", None)
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(topics),
-            user_data=None if told is None else told(sorted(last[1]), last[0]),
+            user_data=None if user_data is None else user_data(sorted(last[1]), last[0]),
             owned_partitions=group_by_topic(owned),
             generation_id=generation,
             rack_id=rack,
@@ -40,16 +40,20 @@ def subscription(
     )
 
 
-def members(told: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscription]:
+def members(joined: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscription]:
     """What all members want and have, as their leader hears it."""
-    found = {}
-    for member in told:
-        wanted = decode_versioned(ConsumerProtocolSubscription, member.metadata)
-        owned = tuple(TopicPartition(t.topic, p) for t in wanted.owned_partitions for p in t.partitions)
-        found[member.member_id] = MemberSubscription(
-            tuple(wanted.topics), owned, wanted.generation_id, wanted.user_data, member.group_instance_id
+    subscriptions = {}
+    for member in joined:
+        subscription = decode_versioned(ConsumerProtocolSubscription, member.metadata)
+        owned = tuple(TopicPartition(t.topic, p) for t in subscription.owned_partitions for p in t.partitions)
+        subscriptions[member.member_id] = MemberSubscription(
+            tuple(subscription.topics),
+            owned,
+            subscription.generation_id,
+            subscription.user_data,
+            member.group_instance_id,
         )
-    return found
+    return subscriptions
 
 
 def assignments(decided: Mapping[str, Sequence[TopicPartition]]) -> dict[str, bytes]:

@@ -23,27 +23,29 @@ class GroupHeartbeat:
     def __init__(self, config: ConsumerConfig, subscription: Subscription) -> None:
         self.config = config
         self.subscription = subscription
-        self._told: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
         """What the broker knows."""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Tell everything with the next one: the last one may not have come through."""
-        self._told = {}
+        self._sent = {}
 
     @property
-    def is_behind(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether the broker does not know yet what is subscribed to."""
-        return bool(self._told) and any(self._told.get(k) != v for k, v in self._subscribed().items())
+        return bool(self._sent) and any(self._sent.get(k) != v for k, v in self._subscribed().items())
 
-    def joining(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+    def join_request(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
         """The first one."""
-        self.forget()
+        self.reset()
         return self._request(member_id, JOIN_EPOCH, {})
 
-    def next(self, member_id: str, epoch: int, owned: Owned, *, acknowledges: bool) -> ConsumerGroupHeartbeatRequest:
+    def next_request(
+        self, member_id: str, epoch: int, owned: Owned, *, acknowledges: bool
+    ) -> ConsumerGroupHeartbeatRequest:
         """Another one; one that acknowledges an assignment tells what is read."""
         if acknowledges:
-            self._told.pop("topic_partitions", None)
+            self._sent.pop("topic_partitions", None)
         return self._request(member_id, epoch, owned)
 
     def _request(self, member_id: str, epoch: int, owned: Owned) -> ConsumerGroupHeartbeatRequest:
@@ -53,22 +55,22 @@ class GroupHeartbeat:
             "rack_id": self.config.client_rack or None,
             **self._subscribed(),
         }
-        if "topic_partitions" not in self._told:
+        if "topic_partitions" not in self._sent:
             fields["topic_partitions"] = by_topic(owned)
-        told = {name: value for name, value in fields.items() if self._told.get(name) != value}
-        self._told.update(fields)
+        changed = {name: value for name, value in fields.items() if self._sent.get(name) != value}
+        self._sent.update(fields)
         return ConsumerGroupHeartbeatRequest(
             group_id=self.config.group_id or "",
             member_id=member_id,
             member_epoch=epoch,
             instance_id=self.config.group_instance_id,
-            **told,
+            **changed,
         )
 
     def _subscribed(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"subscribed_topic_names": sorted(self.subscription.topics)}
         pattern = self.subscription.remote_pattern
-        if pattern is not None or self._told.get("subscribed_topic_regex"):
+        if pattern is not None or self._sent.get("subscribed_topic_regex"):
             fields["subscribed_topic_regex"] = pattern or ""
         return fields
 

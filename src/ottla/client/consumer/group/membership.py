@@ -63,7 +63,7 @@ class ConsumerRebalanceListener:
         return self.on_partitions_revoked(lost)
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """A hook that nobody has set."""
 
 
@@ -85,7 +85,7 @@ class Membership(abc.ABC):
         self.generation = NOBODY
         """The generation, or the member's epoch, that commits are made in."""
         self.listener: Any = None
-        self.before_revoke: Callable[[], Awaitable[None]] = nothing
+        self.before_revoke: Callable[[], Awaitable[None]] = do_nothing
         """Called before partitions are given up: the last automatic commit."""
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something to do for the next poll."""
@@ -114,7 +114,7 @@ class Membership(abc.ABC):
         """Topics, beside those of the partitions, whose metadata the membership needs."""
 
     @abc.abstractmethod
-    async def settle(self, deadline: float) -> bool:
+    async def join_if_needed(self, deadline: float) -> bool:
         """Do what has to be done before records are handed out. False when `deadline` comes first.
 
         Cancelling it does no harm: the next call goes on where it was.
@@ -129,10 +129,10 @@ class Membership(abc.ABC):
         """Call for a rebalance."""
 
     @abc.abstractmethod
-    def follow(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[KafkaError]) -> None:
         """What an error of the coordinator means for this membership."""
 
-    async def hold_still(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
+    async def finish_rebalance(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
         """Before the end: no round goes on after so many seconds, so that the last commit is taken."""
 
     @abc.abstractmethod
@@ -162,14 +162,16 @@ class Membership(abc.ABC):
             raise CommitFailedError(f"group {self.group_id} {what}; poll() completes that")
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
-    async def give_back(self) -> None:
+    async def revoke_all(self) -> None:
         """Before leaving on purpose: tell the listener. Raises what it raised."""
         owned = set(self.subscription.partitions)
         if owned:
-            await self.tell("on_partitions_lost" if self.generation == NOBODY else "on_partitions_revoked", owned)
+            await self.notify_listener(
+                "on_partitions_lost" if self.generation == NOBODY else "on_partitions_revoked", owned
+            )
         self.raise_listener_error()
 
-    async def tell(self, method: str, partitions: set[TopicPartition]) -> None:
+    async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
         """Call the listener where poll() was called. What it raises is kept for `raise_listener_error`."""
         call = getattr(self.listener, method, None)
         if call is None and method == "on_partitions_lost":
@@ -202,7 +204,7 @@ class Membership(abc.ABC):
         """Until the caller has not polled for max.poll.interval.ms."""
         return self.last_poll + self._max_poll - time.monotonic()
 
-    async def pause(self, seconds: float, hurry: asyncio.Event) -> bool:
+    async def back_off(self, seconds: float, hurry: asyncio.Event) -> bool:
         """Wait between heartbeats, or until there is a hurry. False when the caller has not polled for too long."""
         left = self.poll_seconds_left
         if left > 0:

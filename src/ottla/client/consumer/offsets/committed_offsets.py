@@ -41,7 +41,7 @@ GONE_ON: Final = (
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-class GroupOffsets:
+class CommittedOffsets:
     """Stores and fetches offsets: as a member of the group, or from outside when partitions are assigned by hand.
 
     Commits are made one after the other, in the order of the calls: a late one must not take back a later one.
@@ -77,12 +77,12 @@ class GroupOffsets:
                 await self._commit_once(offsets, committer, deadline)
                 return
             except errors.StaleMemberEpochError as error:
-                committer = self._newer(committer, offsets, error)
-                await self.coordinator.pause(deadline, self._failed(), error, tries)
+                committer = self._has_rejoined(committer, offsets, error)
+                await self.coordinator.back_off(deadline, self._failed(), error, tries)
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                await self.coordinator.pause(deadline, self._failed(), error, tries)
+                await self.coordinator.back_off(deadline, self._failed(), error, tries)
 
     async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
         """One try, in the name of who the member was when it was asked for."""
@@ -92,7 +92,7 @@ class GroupOffsets:
     def _failed(self) -> str:
         return f"offsets of group {self.group_id} were not committed"
 
-    def _newer(self, before: Committer, offsets: Offsets, error: KafkaError) -> Committer:
+    def _has_rejoined(self, before: Committer, offsets: Offsets, error: KafkaError) -> Committer:
         """The broker has a newer epoch: as long as all partitions are still ours, they may be committed in that one."""
         now = self.membership.committer()
         if now.member_id != before.member_id or not offsets.keys() <= self.membership.subscription.partitions.keys():
@@ -117,7 +117,7 @@ class GroupOffsets:
             topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
         began = asyncio.get_running_loop().time()
-        response = await self.coordinator.ask(request, deadline, at_most=NEWEST_COMMIT)
+        response = await self.coordinator.send(request, deadline, at_most=NEWEST_COMMIT)
         self.committed_in(asyncio.get_running_loop().time() - began)
         self._raise_failures(response, committer)
 
@@ -131,9 +131,9 @@ class GroupOffsets:
     def _commit_failed(self, tp: TopicPartition, error: type[KafkaError], committer: Committer) -> None:
         # A commit that was overtaken by a rebalance says nothing about the generation that we are in now.
         if committer.generation == self.membership.generation and self.membership.is_settled:
-            self.membership.follow(error)
+            self.membership.handle_error(error)
         else:
-            self.coordinator.follow(error)
+            self.coordinator.handle_error(error)
         if issubclass(error, errors.StaleMemberEpochError):
             raise error(f"{tp}: {error.__doc__}")
         if issubclass(error, GONE_ON):
@@ -151,14 +151,14 @@ class GroupOffsets:
             try:
                 return await self._committed_once(partitions, deadline)
             except KafkaError as error:
-                self.membership.follow(type(error))
+                self.membership.handle_error(type(error))
                 if not error.retriable and not isinstance(error, errors.StaleMemberEpochError):
                     raise
                 what = f"no committed offsets of group {self.group_id}"
-                await self.coordinator.pause(deadline, what, error, tries)
+                await self.coordinator.back_off(deadline, what, error, tries)
                 tries += 1
 
-    def _asker(self) -> Committer:
+    def _committer(self) -> Committer:
         """Only a member of a group that the broker assigns says who it is."""
         me = self.membership
         if me.config.group_protocol != "consumer" or not me.subscription.by_group or not me.is_settled:
@@ -179,7 +179,7 @@ class GroupOffsets:
                 old = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
                 return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
             new = [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
-            me = self._asker()
+            me = self._committer()
             groups = [
                 OffsetFetchRequestGroup(
                     group_id=group_id, topics=new, member_id=me.member_id or None, member_epoch=me.generation
@@ -187,11 +187,11 @@ class GroupOffsets:
             ]
             return OffsetFetchRequest(groups=groups, require_stable=stable)
 
-        response = await self.coordinator.ask(request, deadline, of=OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH)
+        response = await self.coordinator.send(request, deadline, of=OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH)
         answer: Any = response.groups[0] if response.groups else response
         if answer.error_code:
             raise group_error(answer.error_code, group_id)
-        found = {}
+        committed = {}
         for topic in answer.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
@@ -199,5 +199,5 @@ class GroupOffsets:
                     error = errors.for_code(p.error_code)
                     raise error(f"{tp}: {error.__doc__}")
                 if p.committed_offset >= 0:
-                    found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-        return found
+                    committed[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
+        return committed

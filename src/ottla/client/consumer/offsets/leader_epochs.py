@@ -43,29 +43,33 @@ class LeaderEpochs:
         self.connections = connections
         self.metadata = metadata
 
-    async def ends(self, wanted: Mapping[TopicPartition, int]) -> Ends:
+    async def end_offsets(self, epochs_by_partition: Mapping[TopicPartition, int]) -> Ends:
         """The ends of the epochs, from every leader that answers; the others are left out, and may be asked again.
 
         Raises what will not change.
         """
         by_node: dict[int, list[TopicPartition]] = {}
-        for tp in wanted:
+        for tp in epochs_by_partition:
             leader = self.metadata.cluster.leader(tp)
             if leader >= 0:
                 by_node.setdefault(leader, []).append(tp)
         found: Ends = {}
-        asked = [self._ask(node, {tp: wanted[tp] for tp in tps}, found) for node, tps in by_node.items()]
-        await asyncio.gather(*asked)
+        requests = [
+            self._fetch(node, {tp: epochs_by_partition[tp] for tp in tps}, found) for node, tps in by_node.items()
+        ]
+        await asyncio.gather(*requests)
         return found
 
-    async def _ask(self, node: int, wanted: Mapping[TopicPartition, int], found: Ends) -> None:
-        epochs = {tp: info.leader_epoch for tp in wanted if (info := self.metadata.cluster.partition(tp)) is not None}
+    async def _fetch(self, node: int, requested: Mapping[TopicPartition, int], ends: Ends) -> None:
+        epochs = {
+            tp: info.leader_epoch for tp in requested if (info := self.metadata.cluster.partition(tp)) is not None
+        }
         try:
-            response = await self.connections.ask(
-                node, lambda version: _request(version, wanted, epochs), of=OffsetForLeaderEpochRequest
+            response = await self.connections.send(
+                node, lambda version: _request(version, requested, epochs), of=OffsetForLeaderEpochRequest
             )
         except UnsupportedVersionError:
-            found.update({tp: (epoch, None) for tp, epoch in epochs.items()})
+            ends.update({tp: (epoch, None) for tp, epoch in epochs.items()})
             return
         except KafkaError as error:
             log.debug("offsets of leader epochs from node %d: %s", node, error)
@@ -80,17 +84,17 @@ class LeaderEpochs:
                     if not error_class.retriable:
                         raise error_class(f"{tp}: {error_class.__doc__}")
                 elif tp in epochs:
-                    found[tp] = (epochs[tp], EpochEnd(p.leader_epoch, p.end_offset))
+                    ends[tp] = (epochs[tp], EpochEnd(p.leader_epoch, p.end_offset))
 
 
 def _request(
-    version: int, wanted: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+    version: int, requested: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
 ) -> OffsetForLeaderEpochRequest:
     if version < FOR_CONSUMERS:
         raise UnsupportedVersionError(f"OffsetForLeaderEpoch is for consumers since version {FOR_CONSUMERS}")
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for tp, epoch in epochs.items():
-        one = OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=epoch, leader_epoch=wanted[tp])
+        one = OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=epoch, leader_epoch=requested[tp])
         topics.setdefault(tp.topic, []).append(one)
     return OffsetForLeaderEpochRequest(
         replica_id=CONSUMER,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla import errors
-from ottla.client.consumer.fetch.topic_errors import refusal
+from ottla.client.consumer.fetch.topic_errors import topic_error
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import Metadata
 from ottla.errors import KafkaError, KafkaTimeoutError
@@ -33,10 +33,10 @@ class OffsetLookup:
         self.connections = connections
         self.metadata = metadata
         self._isolation_level = isolation_level
-        self._back_off = retry_backoff
+        self._retry_backoff = retry_backoff
 
     async def lookup(
-        self, wanted: Mapping[TopicPartition, int], timeout: float
+        self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The first offset at or after each timestamp (-2: begin, -1: end); offset -1 where no record is that late.
 
@@ -44,15 +44,15 @@ class OffsetLookup:
         change at once.
         """
         deadline = time.monotonic() + timeout
-        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
         last: KafkaError | None = None
-        known = self.metadata.version
-        self.metadata.add_topics({tp.topic for tp in wanted})
+        version = self.metadata.version
+        self.metadata.add_topics({tp.topic for tp in timestamps})
         while True:
-            missing = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
+            missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in offsets}
             if not missing:
-                return found
-            described = self._are_described(missing, known)
+                return offsets
+            described = self._have_metadata(missing, version)
             left = deadline - time.monotonic()
             if left <= 0:
                 names = ", ".join(map(str, sorted(missing)[:5]))
@@ -60,23 +60,23 @@ class OffsetLookup:
             update = self.metadata.next_update()
             try:
                 async with asyncio.timeout(left):  # also connections take their time
-                    last = await self._try(missing, found, left) or last
+                    last = await self._try(missing, offsets, left) or last
             except TimeoutError:
                 continue
-            if len(found) < len(wanted):
+            if len(offsets) < len(timestamps):
                 self.metadata.request_update()
-                pause = min(self._back_off, max(0.0, deadline - time.monotonic()))
+                pause = min(self._retry_backoff, max(0.0, deadline - time.monotonic()))
                 if isinstance(last, errors.LeaderNotAvailableError) and not described:
                     await asyncio.wait({update}, timeout=pause)  # a new client's first question, mostly
                 else:
                     await asyncio.sleep(pause)
 
-    def _are_described(self, wanted: Iterable[TopicPartition], known: int) -> bool:
+    def _have_metadata(self, partitions: Iterable[TopicPartition], version: int) -> bool:
         """Whether brokers have told of the topics since the snapshot `known`. Raises when they refused to."""
-        topics = {tp.topic for tp in wanted}
-        if self.metadata.version == known:
+        topics = {tp.topic for tp in partitions}
+        if self.metadata.version == version:
             return False
-        error = refusal(self.metadata.cluster, topics)
+        error = topic_error(self.metadata.cluster, topics)
         if error is not None:
             raise error
         return topics <= self.metadata.cluster.topics.keys()
@@ -84,7 +84,7 @@ class OffsetLookup:
     async def _try(
         self,
         missing: Mapping[TopicPartition, int],
-        found: dict[TopicPartition, OffsetAndTimestamp],
+        offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
         """Ask every leader once; a reason why something is still missing."""
@@ -93,8 +93,10 @@ class OffsetLookup:
             leader = self.metadata.cluster.leader(tp)
             if leader >= 0:
                 by_node.setdefault(leader, []).append(tp)
-        asked = [self._ask(node, {tp: missing[tp] for tp in tps}, found, timeout) for node, tps in by_node.items()]
-        for problem in await asyncio.gather(*asked, return_exceptions=True):
+        requests = [
+            self._fetch(node, {tp: missing[tp] for tp in tps}, offsets, timeout) for node, tps in by_node.items()
+        ]
+        for problem in await asyncio.gather(*requests, return_exceptions=True):
             if isinstance(problem, BaseException) and not (isinstance(problem, KafkaError) and problem.retriable):
                 raise problem
             if isinstance(problem, KafkaError):
@@ -102,15 +104,15 @@ class OffsetLookup:
         placed = sum(map(len, by_node.values()))
         return errors.LeaderNotAvailableError() if placed < len(missing) else None
 
-    async def _ask(
+    async def _fetch(
         self,
         node: int,
-        wanted: Mapping[TopicPartition, int],
-        found: dict[TopicPartition, OffsetAndTimestamp],
+        timestamps: Mapping[TopicPartition, int],
+        offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        for tp, timestamp in wanted.items():
+        for tp, timestamp in timestamps.items():
             info = self.metadata.cluster.partition(tp)
             one = ListOffsetsPartition(
                 partition_index=tp.partition,
@@ -124,7 +126,7 @@ class OffsetLookup:
             topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
         limit = min(timeout, self.connections.request_timeout)
-        response = await self.connections.ask(node, request, at_most=NEWEST_LIST_OFFSETS, timeout=limit)
+        response = await self.connections.send(node, request, at_most=NEWEST_LIST_OFFSETS, timeout=limit)
         problem: KafkaError | None = None
         for topic in response.topics:
             for partition in topic.partitions:
@@ -137,15 +139,15 @@ class OffsetLookup:
                         raise error
                     problem = error
                 else:
-                    found[tp] = _result(partition)
+                    offsets[tp] = _result(partition)
         return problem
 
     async def positions(
-        self, wanted: Iterable[TopicPartition], timestamp: int, timeout: float
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
         """The offsets of one timestamp for many partitions."""
-        found = await self.lookup(dict.fromkeys(wanted, timestamp), timeout)
-        return {tp: result.offset for tp, result in found.items()}
+        offsets = await self.lookup(dict.fromkeys(partitions, timestamp), timeout)
+        return {tp: result.offset for tp, result in offsets.items()}
 
 
 def _result(partition: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:

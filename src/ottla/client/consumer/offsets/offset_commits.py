@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.client.consumer.interceptors import ConsumerInterceptors
-from ottla.client.consumer.offsets.committed_offsets import GroupOffsets, Offsets
+from ottla.client.consumer.offsets.committed_offsets import CommittedOffsets, Offsets
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
@@ -22,13 +22,13 @@ log = logging.getLogger("ottla.client")
 CommitCallback = Callable[[Offsets, BaseException | None], Any]
 
 
-class Commits:
+class OffsetCommits:
     """On the loop, but for `consumed` and `is_due`, which the polling thread asks too."""
 
     def __init__(
         self,
         config: ConsumerConfig,
-        group_offsets: GroupOffsets,
+        group_offsets: CommittedOffsets,
         subscription: Subscription,
         interceptors: ConsumerInterceptors,
     ) -> None:
@@ -37,7 +37,7 @@ class Commits:
         self.interceptors = interceptors
         self.automatic = config.enable_auto_commit and config.group_id is not None
         self._interval = config.auto_commit_interval_ms / 1000
-        self._back_off = config.retry_backoff_ms / 1000
+        self._retry_backoff = config.retry_backoff_ms / 1000
         self._api_timeout = config.default_api_timeout_ms / 1000
         self._default_callback: CommitCallback | None = config.default_offset_commit_callback
         self._rebalance_timeout = config.max_poll_interval_ms / 1000
@@ -65,28 +65,28 @@ class Commits:
             self.next_due = time.monotonic() + self._interval
             offsets = self.consumed() if self.group_offsets.membership.can_commit else {}
             if offsets and not self._on_their_way:
-                self._begin(offsets, None, self._automatic_ended)
+                self._start(offsets, None, self._automatic_ended)
 
     def _automatic_ended(self, error: BaseException | None) -> None:
         if isinstance(error, RetriableCommitFailedError):
-            self.next_due = min(self.next_due, time.monotonic() + self._back_off)
+            self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
 
-    async def now(self, offsets: Offsets, deadline: float) -> None:
+    async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
         """Commit, behind those that are on their way, and wait for it; their callbacks come first."""
         await self.group_offsets.commit(offsets, deadline)
         await asyncio.sleep(0)  # what has ended before us may not have put its callback down yet
         self._committed(offsets)
         await self.run_callbacks()
 
-    def later(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+    def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
         """Commit beside everything else, in one try; `callback(offsets, error)` is called by a later poll."""
-        self._begin(offsets, callback, lambda error: None)
+        self._start(offsets, callback, lambda error: None)
 
-    def _begin(
+    def _start(
         self, offsets: Offsets, callback: CommitCallback | None, then: Callable[[BaseException | None], None]
     ) -> None:
         callback = callback or self._default_callback
-        task = asyncio.get_running_loop().create_task(self._try(offsets))
+        task = asyncio.get_running_loop().create_task(self._commit(offsets))
         self._on_their_way.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -105,7 +105,7 @@ class Commits:
 
         task.add_done_callback(ended)
 
-    async def _try(self, offsets: Offsets) -> None:
+    async def _commit(self, offsets: Offsets) -> None:
         if not offsets:
             return
         deadline = time.monotonic() + self._api_timeout
@@ -126,7 +126,7 @@ class Commits:
         if self.automatic:
             await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
 
-    async def last(self, deadline: float, automatic: bool) -> None:
+    async def commit_on_close(self, deadline: float, automatic: bool) -> None:
         """Before the end: wait for what is on its way, commit automatically, call back."""
         if self._on_their_way:
             await asyncio.wait(self._on_their_way, timeout=max(0.0, deadline - time.monotonic()))

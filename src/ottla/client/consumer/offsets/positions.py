@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.client.consumer.offsets.committed_offsets import GroupOffsets
+from ottla.client.consumer.offsets.committed_offsets import CommittedOffsets
 from ottla.client.consumer.offsets.leader_epochs import EpochEnd, LeaderEpochs
 from ottla.client.consumer.offsets.list_offsets import OffsetLookup
 from ottla.client.consumer.subscription import PartitionState, Subscription
@@ -32,7 +32,7 @@ def reset_timestamp(policy: str) -> int | None:
     return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
 
 
-class Finding(NamedTuple):
+class EpochCheck(NamedTuple):
     """What the leader says of the place where a partition is read."""
 
     state: PartitionState
@@ -50,7 +50,7 @@ class Positions:
         config: ConsumerConfig,
         subscription: Subscription,
         metadata: Metadata,
-        group_offsets: GroupOffsets,
+        group_offsets: CommittedOffsets,
         offsets: OffsetLookup,
         leader_epochs: LeaderEpochs,
     ) -> None:
@@ -68,7 +68,7 @@ class Positions:
         """Called with what the next poll has to raise."""
         self.raise_failure: Callable[[], None] = lambda: None
         """Raises it at once instead, in a call that waits for a position."""
-        self._findings: list[Finding] = []
+        self._findings: list[EpochCheck] = []
         self._finding: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
@@ -77,13 +77,13 @@ class Positions:
         """Whether the next poll has something to put into effect."""
         return self.unplaced or bool(self._findings)
 
-    def find(self) -> None:
+    def look_up(self) -> None:
         """Begin to find out what is not known. A poll's duty, on the loop."""
-        self._apply_findings()
+        self._apply_checks()
         missing = [s for s in self.subscription.partitions.values() if s.position is None]
         self.unplaced = bool(missing)
         if missing and self._finding is None:
-            self._finding = self._spawn(self._place(missing), self._found)
+            self._finding = self._spawn(self._set_from_committed(missing), self._lookup_ended)
         self.check_leaders(self.metadata.cluster)
 
     def _spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
@@ -101,7 +101,7 @@ class Positions:
         task.add_done_callback(done)
         return task
 
-    def _found(self) -> None:
+    def _lookup_ended(self) -> None:
         self._finding = None
 
     async def close(self) -> None:
@@ -124,14 +124,14 @@ class Positions:
 
     # Beginning
 
-    async def _place(self, missing: Sequence[PartitionState]) -> None:
+    async def _set_from_committed(self, missing: Sequence[PartitionState]) -> None:
         """Positions from the group's offsets, and for those without one by auto.offset.reset."""
         timeout = self.config.default_api_timeout_ms / 1000
         generations = {state.tp: state.generation for state in missing}
-        asked = [state for state in missing if state.reset_to is None]
+        uncommitted = [state for state in missing if state.reset_to is None]
         committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
-        if asked and self.config.group_id:
-            committed = await self.group_offsets.committed([s.tp for s in asked], time.monotonic() + timeout)
+        if uncommitted and self.config.group_id:
+            committed = await self.group_offsets.committed([s.tp for s in uncommitted], time.monotonic() + timeout)
         resets: dict[TopicPartition, int] = {}
         without: list[TopicPartition] = []
         policy = reset_timestamp(self.config.auto_offset_reset)
@@ -140,7 +140,7 @@ class Positions:
             if state.reset_to is not None:
                 resets[state.tp] = state.reset_to
             elif offset is not None:
-                self._placed(state, generations, offset.offset, offset.leader_epoch)
+                self._set_position(state, generations, offset.offset, offset.leader_epoch)
             elif policy is not None:
                 resets[state.tp] = policy
             else:
@@ -162,16 +162,18 @@ class Positions:
         # What a leader tells of its own log need not be checked: a fetch of other partitions would begin meanwhile, and
         # this one wait behind it.
         infos = {tp: self.metadata.cluster.partition(tp) for tp in resets}
-        found = await self.offsets.lookup(resets, timeout)
-        later = [tp for tp in resets if found[tp].offset < 0]
+        offsets = await self.offsets.lookup(resets, timeout)
+        later = [tp for tp in resets if offsets[tp].offset < 0]
         if later:  # no record is as late as that: the next one to come will be
-            found.update(await self.offsets.lookup(dict.fromkeys(later, LATEST_TIMESTAMP), timeout))
+            offsets.update(await self.offsets.lookup(dict.fromkeys(later, LATEST_TIMESTAMP), timeout))
         for state in states:
             info = infos[state.tp] or self.metadata.cluster.partition(state.tp)
             leader_epoch = None if info is None else info.leader_epoch
-            self._placed(state, generations, found[state.tp].offset, found[state.tp].leader_epoch, leader_epoch)
+            self._set_position(
+                state, generations, offsets[state.tp].offset, offsets[state.tp].leader_epoch, leader_epoch
+            )
 
-    def _placed(
+    def _set_position(
         self,
         state: PartitionState,
         generations: Mapping[TopicPartition, int],
@@ -180,14 +182,14 @@ class Positions:
         validated: int | None = None,
     ) -> None:
         if state.generation == generations[state.tp] and state.position is None:
-            state.place(offset, epoch, validated)
+            state.set_position(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
         """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
         deadline = time.monotonic() + timeout
         state = self.subscription.state(tp)
         while state.position is None:
-            self.find()
+            self.look_up()
             if self._finding is not None:
                 await asyncio.wait({self._finding}, timeout=max(0.0, deadline - time.monotonic()))
             self.raise_failure()
@@ -202,7 +204,7 @@ class Positions:
         waiting = []
         for tp, state in self.subscription.partitions.items():
             info = cluster.partition(tp)
-            if info is not None and state.fetch_from is not None and not state.lies_on(info.leader_epoch):
+            if info is not None and state.fetch_from is not None and not state.needs_check(info.leader_epoch):
                 waiting.append(state)
         if waiting and self._checking is None:
             self._checking = self._spawn(self._check(waiting), self._checked)
@@ -211,21 +213,21 @@ class Positions:
         self._checking = None
 
     async def _check(self, states: Sequence[PartitionState]) -> None:
-        asked = {s.tp: (s, s.generation, s.fetch_from or 0, s.fetch_epoch) for s in states}
-        ends = await self.leader_epochs.ends({tp: epoch for tp, (_, _, _, epoch) in asked.items()})
+        checked = {s.tp: (s, s.generation, s.fetch_from or 0, s.fetch_epoch) for s in states}
+        ends = await self.leader_epochs.end_offsets({tp: epoch for tp, (_, _, _, epoch) in checked.items()})
         for tp, (leader_epoch, end) in ends.items():
-            state, generation, fetch_from, _ = asked[tp]
+            state, generation, fetch_from, _ = checked[tp]
             if state.generation != generation or state.fetch_from != fetch_from:
                 continue
             if end is None or (end.offset >= fetch_from and end.epoch >= 0):
                 state.validated = leader_epoch
             else:
-                self._findings.append(Finding(state, generation, fetch_from, leader_epoch, end))
-        if len(ends) < len(asked):
+                self._findings.append(EpochCheck(state, generation, fetch_from, leader_epoch, end))
+        if len(ends) < len(checked):
             self.metadata.request_update()
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
-    def _apply_findings(self) -> None:
+    def _apply_checks(self) -> None:
         """Go back to where the leader's log is the one that was read. LogTruncationError without a reset policy."""
         findings, self._findings = self._findings, []
         divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -235,21 +237,21 @@ class Positions:
                 continue
             if state.position != finding.fetch_from:
                 # What was fetched ahead is of another log; whether what was returned is, too, has to be asked.
-                state.jump(state.position, state.epoch)
+                state.seek(state.position, state.epoch)
             elif reset_timestamp(self.config.auto_offset_reset) is None:
-                known = finding.end.offset >= 0
-                divergent[state.tp] = OffsetAndMetadata(finding.end.offset, "", finding.end.epoch) if known else None
+                has_end = finding.end.offset >= 0
+                divergent[state.tp] = OffsetAndMetadata(finding.end.offset, "", finding.end.epoch) if has_end else None
             else:
                 self._truncated(state, finding)
         if divergent:
             raise LogTruncationError(divergent)
 
-    def _truncated(self, state: PartitionState, finding: Finding) -> None:
+    def _truncated(self, state: PartitionState, finding: EpochCheck) -> None:
         if finding.end.offset < 0:
             log.info("%s: the log was truncated before offset %d; resetting", state.tp, finding.fetch_from)
             state.reset(reset_timestamp(self.config.auto_offset_reset) or 0)
             self.unplaced = True
             return
         log.info("%s: the log was truncated; going from offset %d to %d", state.tp, state.position, finding.end.offset)
-        state.jump(finding.end.offset, finding.end.epoch)
+        state.seek(finding.end.offset, finding.end.epoch)
         state.validated = finding.leader_epoch
