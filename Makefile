@@ -1,15 +1,15 @@
-# Ottla's ten verbs. Each sets up what it needs by itself and can be run again at once.
+# Each target installs what it needs into .venv and can be run again at once.
 SHELL := /bin/bash
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup demo test lint types bench fuzz docs serve release
+.PHONY: help setup demo test test-fast coverage lint types bench fuzz docs serve lock release
 .DEFAULT_GOAL := help
 
-help:  ## list the verbs
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
-setup:  ## make .venv with everything
+setup:  ## create .venv with everything
 	@scripts/setup.sh all dev interop
 
 demo:  ## a year of flights through a broker into Spark (ARGS="--seconds 30 --resume …")
@@ -20,9 +20,18 @@ test:  ## all tests; ARGS=tests/unit for a part
 	@scripts/setup.sh all dev interop
 	@scripts/test.sh $(ARGS)
 
-lint:  ## style, formatting, import contract
+test-fast:  ## unit tests without Spark: under a minute on two cores
 	@scripts/setup.sh all dev interop
-	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && .venv/bin/lint-imports --no-cache
+	@scripts/test.sh --fast
+
+coverage:  ## unit tests with the lines that they cover; fails below the floor
+	@scripts/setup.sh all dev interop
+	@scripts/test.sh --coverage
+
+lint:  ## style, formatting, spelling, glossary, import contract
+	@scripts/setup.sh all dev interop
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && .venv/bin/codespell && .venv/bin/lint-imports --no-cache
+	@$(PY) -m pytest tests/unit/docs/test_glossary.py
 
 types:  ## mypy --strict
 	@scripts/setup.sh all dev interop
@@ -38,13 +47,18 @@ fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop
 	@$(PY) -m fuzz.decoders $(ARGS)
 
-docs:  ## write the tables in docs/ anew from the code
+docs:  ## regenerate the tables in docs/ from the code
 	@scripts/setup.sh all dev interop
 	@$(PY) -m scripts.tables
 
 serve:  ## a broker on 127.0.0.1:9092 (ARGS=server.properties)
 	@scripts/setup.sh ""
 	@$(PY) -m ottla broker $(ARGS)
+
+lock:  ## renew the versions in constraints.txt
+	@scripts/setup.sh all dev interop
+	@$(PY) -m pip install -q uv && .venv/bin/uv pip compile -q --universal --python-version 3.11 --upgrade --no-annotate \
+	  --custom-compile-command "make lock" --all-extras --group dev --group interop -o constraints.txt pyproject.toml
 
 release:  ## build wheel and sdist into dist/
 	@scripts/setup.sh all dev interop

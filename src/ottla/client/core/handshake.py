@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import ottla
 from ottla import errors
 from ottla.config.client import ClientConfig
 from ottla.errors import UnsupportedVersionError
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     from ottla.net.client.sasl_login import Login
 
-SOFTWARE: Final = ("ottla", "0.1.0")
-"""What a client tells the broker about itself (KIP-511)."""
+SOFTWARE: Final = ("ottla", ottla.__version__)
+"""Name and version that a client sends to brokers (KIP-511)."""
 
 
 class BrokerConnection:
