@@ -12,7 +12,7 @@ from typing import Any
 from fuzz.damage import damaged
 from ottla.broker.security.sasl_authenticator import SESSION, Offer, SaslAuthenticator
 from ottla.errors import SaslAuthenticationFailedError
-from ottla.net.server.connection import USER, HangupError
+from ottla.net.server.connection import USER, CloseConnectionError
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -63,7 +63,7 @@ def first_requests(r: random.Random) -> None:
     for _ in range(r.randint(1, 5)):
         try:
             answer = door(memoryview(_frame(r)), connection)
-        except HangupError:
+        except CloseConnectionError:
             return
         if isinstance(answer, Awaitable):
             answer.close()  # type: ignore[attr-defined]  # it would be refused after a pause

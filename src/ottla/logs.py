@@ -1,5 +1,4 @@
-"""A logging filter for untrusted text: names come over the wire, and must neither forge log lines nor control a
-terminal.
+"""Logging filters: untrusted text must neither forge log lines nor control a terminal nor fill the disk.
 
 Client ids, group ids, topic names and user names may contain line ends and escape sequences. A filter on each logger
 of the package escapes them, whichever handler writes the record.
@@ -9,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
+import time
+from collections.abc import Callable
 from typing import Final
 
 LOGGERS: Final = (
@@ -71,3 +72,29 @@ def _safe(value: object) -> object:
         return value
     text = str(value)
     return value if text.isprintable() else escaped(text)
+
+
+WINDOW_SECONDS: Final = 10.0
+PER_WINDOW: Final = 20
+"""Records with the same format string in a window; further ones are counted and mentioned by the next one."""
+
+
+class RateLimitFilter(logging.Filter):
+    """Bounds what peers can make a broker log: a client that sends garbage all day must not fill a disk with it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is logged: at most `PER_WINDOW` for one format string in `WINDOW_SECONDS`."""
+        now = self._clock()
+        message = str(record.msg)
+        began, count = self._windows.get(message, (now, 0))
+        if now - began >= WINDOW_SECONDS:
+            if count > PER_WINDOW:
+                record.msg = f"{record.msg} (and {count - PER_WINDOW} more like this were not written)"
+            began, count = now, 0
+        self._windows[message] = (began, count + 1)
+        return count < PER_WINDOW

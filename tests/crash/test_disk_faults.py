@@ -118,7 +118,7 @@ class Scenario:
             cleaning.copy()
             self.log_dir.finish_cleaning(cleaning)
         except KafkaStorageError:
-            self.log_dir.leave_cleaning(cleaning)
+            self.log_dir.abort_cleaning(cleaning)
             raise
 
     def make_and_delete(self):

@@ -18,7 +18,7 @@ from tests.unit.broker.large_requests import array_paths, large
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.errors import KafkaError
-from ottla.net.server.connection import HangupError
+from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.metadata import MetadataRequest
 
 ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))
@@ -65,7 +65,7 @@ async def send(client: Asker, frame: bytearray) -> None:
         answer = client.dispatch(frame)
         if isinstance(answer, Awaitable):
             await asyncio.wait_for(answer, WAIT_SECONDS)
-    except (HangupError, KafkaError, TimeoutError):
+    except (CloseConnectionError, KafkaError, TimeoutError):
         pass
 
 

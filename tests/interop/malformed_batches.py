@@ -146,7 +146,7 @@ class Old:
             value = bytes(compression.compress(codec, value))
             if self.codec == "lz4" and self.magic == 0:
                 # Kafka's old clients computed the header checksum over the magic as well.
-                from ottla.records.message_set import _with_lz4_checksum
+                from ottla.records.legacy_message_set import _with_lz4_checksum
 
                 value = bytes(_with_lz4_checksum(value, over_magic=True))
         if self.damage is not None and value is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.records import message_set
+from ottla.records import legacy_message_set
 from ottla.records.batch import read_header, records, split, verify
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import LZ4
@@ -73,7 +73,7 @@ OLD = [(*row[:3], []) for row in ROWS[:3]]
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 def test_javas_old_message_sets_are_read(magic, codec):
-    found = list(message_set.records(GOLDEN[f"v{magic}_{codec}"]))
+    found = list(legacy_message_set.records(GOLDEN[f"v{magic}_{codec}"]))
     assert [r.offset for r in found] == [42, 43, 44]
     assert [(r.timestamp if magic else -1, r.key, r.value) for r in found] == [
         (t if magic else -1, k, v) for t, k, v, _ in OLD
@@ -85,13 +85,13 @@ def test_our_old_messages_are_javas(magic):
     builder = BatchBuilder(bytearray(500), base_offset=42)
     for row in OLD:
         builder.append(*row)
-    assert message_set.from_batches(builder.close(), magic) == GOLDEN[f"v{magic}_none"]
+    assert legacy_message_set.from_batches(builder.close(), magic) == GOLDEN[f"v{magic}_none"]
 
 
 def test_the_odd_lz4_checksum_of_format_0_is_javas():
     builder = BatchBuilder(bytearray(500), LZ4, base_offset=42)
     for row in OLD:
         builder.append(*row)
-    ours = next(message_set.messages(message_set.from_batches(builder.close(), 0)))
-    javas = next(message_set.messages(GOLDEN["v0_lz4"]))
+    ours = next(legacy_message_set.messages(legacy_message_set.from_batches(builder.close(), 0)))
+    javas = next(legacy_message_set.messages(GOLDEN["v0_lz4"]))
     assert ours.value[:7] == javas.value[:7]

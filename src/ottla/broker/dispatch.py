@@ -27,7 +27,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.net.server.connection import Chunk as SentChunk
-from ottla.net.server.connection import Connection, HangupError, Reply
+from ottla.net.server.connection import CloseConnectionError, Connection, Reply
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
 from ottla.protocol.message import Request, Response, decode, decode_in_slices, encode_chunks, encode_chunks_in_slices
@@ -102,7 +102,7 @@ class Dispatch:
                 except StopIteration as done:
                     request, steps = done.value, None
         except (MalformedMessageError, UnsupportedVersionError) as error:
-            raise HangupError(f"a request cannot be read: {error}") from None
+            raise CloseConnectionError(f"a request cannot be read: {error}") from None
         except ClusterAuthorizationFailedError as error:
             return framed(failure(entry, version, error), header)
         meter = (
@@ -132,7 +132,7 @@ class Dispatch:
         try:
             request = await in_slices(steps)
         except MalformedMessageError as error:
-            raise HangupError(f"a request cannot be read: {error}") from None
+            raise CloseConnectionError(f"a request cannot be read: {error}") from None
         reply = self._handle(request, header, entry, handler, context, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
@@ -228,7 +228,7 @@ class Dispatch:
         return framed(unsupported(), header._replace(api_version=0))
 
     def _unexpected(self, entry: ApiEntry, header: RequestHeader, error: Exception) -> Response:
-        if isinstance(error, HangupError):
+        if isinstance(error, CloseConnectionError):
             raise error
         log.error("%s failed", entry.name, exc_info=error)
         return failure(entry, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
@@ -287,11 +287,11 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
 
 
 def failure(entry: ApiEntry, version: int, error: KafkaError) -> Response:
-    """An answer that carries an error for the whole request; HangupError where this version has no place for one."""
+    """Return the response to a request that failed. CloseConnectionError if this version has no field for the error."""
     response_class = entry.api.response
     places = {field.name for field in response_class.FIELDS if field.in_version(version)}
     if "error_code" not in places:
-        raise HangupError(f"{entry.name} failed: {error}")
+        raise CloseConnectionError(f"{entry.name} failed: {error}")
     told = {"error_code": code_of(error), "error_message": error.message}
     return response_class(**{name: value for name, value in told.items() if name in places})
 

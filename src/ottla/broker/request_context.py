@@ -18,15 +18,15 @@ from ottla.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
+from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
-from ottla.net.flood import FloodFilter
 from ottla.net.server.connection import USER, Connection
 from ottla.security.acl import CLUSTER_NAME, ResourceType
 from ottla.security.authorizer import Client
 
 log = logging.getLogger("ottla.authorizer")
 broker_log = logging.getLogger("ottla.broker.refused")
-broker_log.addFilter(FloodFilter())
+broker_log.addFilter(RateLimitFilter())
 
 MAX_THROTTLE_MS = 2**31 - 1
 """The largest value of `throttle_time_ms` in a response."""

@@ -170,15 +170,15 @@ class BackgroundTasks:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
             return log_dir.finish_cleaning(cleaning)
         except (StoppedError, asyncio.CancelledError):
-            log_dir.leave_cleaning(cleaning)
+            log_dir.abort_cleaning(cleaning)
             raise
         except (DiskFailedError, DiskFullError, ResourcesExhaustedError) as error:
             self._storage_failed(log_dir, error)
-            log_dir.leave_cleaning(cleaning)
+            log_dir.abort_cleaning(cleaning)
             return False
         except Exception as error:
             # whatever it met: the other logs of the directory must not wait for this one
-            log_dir.leave_cleaning(cleaning, error)
+            log_dir.abort_cleaning(cleaning, error)
             return True
 
     async def _compact_often(self, number: int) -> None:

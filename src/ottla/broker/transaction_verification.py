@@ -75,7 +75,7 @@ class Rules(NamedTuple):
     """Partitions join the transaction with their first write."""
     abortable: bool
     """The client knows TRANSACTION_ABORTABLE."""
-    come_again: type[KafkaError]
+    retriable_error: type[KafkaError]
     """What makes a client without `joins` repeat the request a little later."""
 
 
@@ -95,7 +95,7 @@ class Admission:
     """Of those that another broker has admitted."""
 
 
-def is_elsewhere(broker: BrokerContext, transactional_id: str) -> bool:
+def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
     """Whether another broker coordinates the transactions of an id."""
     if broker.add_partitions is None:
         return False  # this one is by itself
@@ -113,7 +113,7 @@ async def join(
     `written` has the sequence of each partition's batch.
     """
     new = [tp for tp in written if not _is_open(broker.partitions.led(tp), writer.producer)]
-    elsewhere = is_elsewhere(broker, writer.transactional_id)
+    elsewhere = is_remote(broker, writer.transactional_id)
     if not new or not (rules.joins or (elsewhere and broker.config.transaction_partition_verification_enable)):
         return
     try:
@@ -186,7 +186,7 @@ def check(
     if guard is None:
         _look_up(broker, writer, partition, rules, sequence)
     elif not producers.is_guarded(producer_id, guard):
-        raise rules.come_again("a transaction has ended here while this one was verified")
+        raise rules.retriable_error("a transaction has ended here while this one was verified")
     producers.expect(producer_id, epoch, 0 if rules.joins else sequence)
 
 
@@ -215,5 +215,5 @@ def _told(error: KafkaError, rules: Rules) -> KafkaError:
     if isinstance(error, TransactionAbortableError) and not rules.abortable:
         return InvalidTxnStateError("Partition was not added to the transaction")
     if isinstance(error, PASSING) or (isinstance(error, ConcurrentTransactionsError) and not rules.joins):
-        return rules.come_again(f"the transaction cannot be verified now: {error.name}")
+        return rules.retriable_error(f"the transaction cannot be verified now: {error.name}")
     return error

@@ -34,7 +34,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.compression import NONE
 from ottla.records.decoder import Record
-from ottla.records.message_set import encode_set
+from ottla.records.legacy_message_set import encode_set
 
 log = logging.getLogger("ottla.legacy")
 

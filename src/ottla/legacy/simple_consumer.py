@@ -24,7 +24,7 @@ from ottla.model import Node, TopicPartition
 from ottla.net.client.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages import fetch, find_coordinator, list_offsets, metadata, offset_commit, offset_fetch
-from ottla.records import message_set
+from ottla.records import legacy_message_set
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
@@ -220,7 +220,7 @@ def _topic(topic: metadata.MetadataResponseTopic, nodes: Mapping[int, Node]) -> 
 
 
 def _fetched(p: Any) -> api.FetchedPartition:
-    records = () if p.error_code or not p.records else message_set.records(p.records)
+    records = () if p.error_code or not p.records else legacy_message_set.records(p.records)
     messages = tuple(api.MessageAndOffset(Message(r.key, r.value), r.offset) for r in records)
     size = 0 if p.error_code or not p.records else len(p.records)
     return api.FetchedPartition(p.error_code, p.high_watermark, messages, size)

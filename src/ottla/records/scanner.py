@@ -14,10 +14,10 @@ try:
 except ImportError:
     from ottla.records import _cython as cython
 
+from ottla.records.any_magic import CRC_START as OLD_CRC_START
+from ottla.records.any_magic import MIN_BATCH_BYTES
 from ottla.records.batch import CONTROL_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_MASK
 from ottla.records.crc import crc32c
-from ottla.records.formats import CRC_START as OLD_CRC_START
-from ottla.records.formats import MIN_BATCH_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -27,8 +27,8 @@ from ottla.errors import (
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
+from ottla.logs import RateLimitFilter
 from ottla.model import TopicPartition
-from ottla.net.flood import FloodFilter
 from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.isr_updates import IsrUpdates
 from ottla.replication.leader_replica import LeaderReplica
@@ -38,7 +38,7 @@ from ottla.storage.log import Appended, Log
 
 logger = logging.getLogger("ottla.replication")
 full_log = logger.getChild("full")
-full_log.addFilter(FloodFilter())  # each retry of a producer fails again
+full_log.addFilter(RateLimitFilter())  # each retry of a producer fails again
 
 ALL_REPLICAS = -1
 """acks=all."""

@@ -387,7 +387,7 @@ class Partitions:
                 log.error("%s", error)  # it is out of service all the same
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
-        self._set_aside_copies(tp)
+        self._mark_stray_copies(tp)
         for directory in self._log_dirs:
             failure = directory.failed.get(tp)
             if failure is not None:
@@ -397,7 +397,7 @@ class Partitions:
                 continue
             if existing.topic_id not in (None, uuid_text(topic.id)):
                 # a topic of this name was deleted and the broker died before its log was
-                log.warning("%s: the log of an earlier topic is set aside as %s", tp, directory.set_aside(tp))
+                log.warning("%s: the log of an earlier topic is set aside as %s", tp, directory.mark_stray(tp))
                 continue
             existing.config = config
             return existing
@@ -409,11 +409,11 @@ class Partitions:
         chosen = preferred if preferred in online else min(online, key=lambda d: len(d.logs))
         return chosen.create(tp, config, uuid_text(topic.id))
 
-    def _set_aside_copies(self, tp: TopicPartition) -> None:
+    def _mark_stray_copies(self, tp: TopicPartition) -> None:
         """After a crash at the end of a move a log may be there twice: the one that goes farther was in use last."""
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
-            log.warning("%s is there twice: %s holds less and is set aside", tp, directory.set_aside(tp))
+            log.warning("%s is there twice: %s holds less and is set aside", tp, directory.mark_stray(tp))
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.errors import ConfigurationError, CorruptBatchError, KafkaError, OffsetOutOfRangeError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
-from ottla.records import formats, message_set
+from ottla.records import any_magic, legacy_message_set
 from ottla.records.batch import MAGIC, BatchHeader, read_header
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
@@ -26,7 +26,7 @@ from ottla.spark.offsets import OffsetRange, split
 from ottla.spark.options import SourceOptions, Subscription
 from ottla.spark.python_workers import keep_what_is_loaded
 from ottla.spark.ranges import FilterPushdown, RangeReader, check_exists, what_is_left
-from ottla.storage.offline import OfflineLog, StoredBatch, offline_logs
+from ottla.storage.log_reader import ReadOnlyLog, StoredBatch, offline_logs
 from ottla.storage.producer_state import ABORT, read_marker
 
 
@@ -71,7 +71,7 @@ class LogDirReader(RangeReader, DataSourceReader):
 
         def lost(left: OffsetRange, error: OffsetOutOfRangeError) -> int:
             self.report_loss(f"{left.topic_partition}: {error}")
-            return OfflineLog(partition.directory, left.start, left.end).start
+            return ReadOnlyLog(partition.directory, left.start, left.end).start
 
         read = partial(columns_of, partition=partition, headers=self.options.include_headers)
         columns = what_is_left(partition.range, read, lost)
@@ -150,7 +150,7 @@ def _only_committed(level: str) -> bool:
     return level.strip().lower() == "read_committed"
 
 
-def outcomes(log: OfflineLog) -> tuple[int, list[Aborted]]:
+def outcomes(log: ReadOnlyLog) -> tuple[int, list[Aborted]]:
     """The last stable offset, and what was rolled back: told by the markers, as a running broker knows them."""
     begun: dict[int, int] = {}
     aborted = []
@@ -177,11 +177,11 @@ def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers
     """
     tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)
-    for batch in OfflineLog(partition.directory, start, end).batches(start, end):
+    for batch in ReadOnlyLog(partition.directory, start, end).batches(start, end):
         if batch.header.is_control or _is_hidden(batch.header, partition.aborted):
             continue
         try:
-            formats.verify(batch.data, batch.position, batch.header)
+            any_magic.verify(batch.data, batch.position, batch.header)
             has_room = _add(decoder, batch, start, end)
         except KafkaError as error:
             if decoder.row_count:
@@ -215,5 +215,5 @@ def _add(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bo
     if header.magic == MAGIC:
         return decoder.add_batch(data, position, header, start, end)
     # One batch, however many messages a compressed one holds: part of a batch must not be added.
-    converted = message_set.in_place(data[position : position + header.size_in_bytes])
+    converted = legacy_message_set.in_place(data[position : position + header.size_in_bytes])
     return decoder.add_batch(converted, 0, read_header(converted), start, end)

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from ottla.errors import KafkaStorageError
-from ottla.records import formats, message_set
+from ottla.records import any_magic, legacy_message_set
 from ottla.records.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, write_header
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import Record
@@ -132,7 +132,7 @@ class Cleaning:
             if header.last_offset >= from_offset:
                 self._throttle.spend(header.size_in_bytes)
                 batch = segment.file.read(position, header.size_in_bytes)
-                yield header, batch, formats.decode_records(batch, 0, header, from_offset)
+                yield header, batch, any_magic.decode_records(batch, 0, header, from_offset)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional:
@@ -158,7 +158,7 @@ class Cleaning:
                 if kept is None:
                     continue
                 self._throttle.spend(len(kept))
-                target.append(kept, [(formats.read_header(kept), 0, len(kept))])
+                target.append(kept, [(any_magic.read_header(kept), 0, len(kept))])
         self._copy_transaction_index(group, target)
         target.finish()
         target.keep_time()
@@ -188,7 +188,7 @@ class Cleaning:
             kept = [r for r in records if self._keeps(r, expired=old_tombstones_go)]
             if len(kept) == len(records):
                 return batch
-            return message_set.encode_set(kept, header.attributes, header.magic) if kept else None
+            return legacy_message_set.encode_set(kept, header.attributes, header.magic) if kept else None
         horizon = header.base_timestamp if header.has_delete_horizon else None
         expired = horizon is not None and horizon <= self.now_ms
         if header.is_control:

@@ -26,7 +26,7 @@ from ottla.errors import (
     UnsupportedForMessageFormatError,
 )
 from ottla.model import OffsetAndTimestamp, TopicPartition
-from ottla.records import formats
+from ottla.records import any_magic
 from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
@@ -417,7 +417,7 @@ class Log:
                 view = memoryview(found.read())
             if not view:
                 return
-            for header, start, end in formats.split(view):
+            for header, start, end in any_magic.split(view):
                 offset = header.next_offset
                 yield (header, view[start:end]) if header.magic == MAGIC else _as_new(view[start:end])
 
@@ -627,7 +627,7 @@ class Log:
 
 def _as_new(message: memoryview) -> tuple[BatchHeader, memoryview]:
     """A message of an old format, with all that is inside, as a batch at its offsets."""
-    from ottla.records import message_set
+    from ottla.records import legacy_message_set
 
-    batch = memoryview(message_set.in_place(message))
-    return formats.read_header(batch), batch
+    batch = memoryview(legacy_message_set.in_place(message))
+    return any_magic.read_header(batch), batch

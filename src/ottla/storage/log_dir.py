@@ -277,7 +277,7 @@ class LogDir:
         if topic_id is not None and created.topic_id not in (None, topic_id):
             # a topic of this name was deleted, and its log could not be moved away then
             self.logs[tp] = created
-            log.warning("%s: the log of an earlier topic is set aside as %s", tp, self.set_aside(tp))
+            log.warning("%s: the log of an earlier topic is set aside as %s", tp, self.mark_stray(tp))
             created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:
             try:
@@ -333,7 +333,7 @@ class LogDir:
             doomed = self._rename(gone, DELETE_SUFFIX)
             self._doomed.append((self.clock.now_ms() + gone.config.file_delete_delay_ms, doomed))
 
-    def set_aside(self, tp: TopicPartition) -> Path:
+    def mark_stray(self, tp: TopicPartition) -> Path:
         """Take a log out of service that belongs to nobody. Its directory is renamed and stays; returns where."""
         return self._rename(self.logs[tp], STRAY_SUFFIX)
 
@@ -419,7 +419,7 @@ class LogDir:
         if self.logs.get(tp) is not cleaning.log:
             return False  # it was deleted, or has moved to another directory
         if cleaning.cleaned_to <= cleaning.first_dirty:
-            self.leave_cleaning(cleaning, "one batch has more keys than the cleaner's map")
+            self.abort_cleaning(cleaning, "one batch has more keys than the cleaner's map")
             return False
         if not cleaning.install():
             return False
@@ -431,7 +431,7 @@ class LogDir:
             raise storage_error("write the cleaner's checkpoint", self.path, error) from error
         return True
 
-    def leave_cleaning(self, cleaning: Cleaning, because: object = None) -> None:
+    def abort_cleaning(self, cleaning: Cleaning, because: object = None) -> None:
         """A pass came to nothing. With a reason that will not go away the log is left alone, until the next start."""
         tp = cleaning.log.topic_partition
         cleaning.abandon()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.records import formats
+from ottla.records import any_magic
+from ottla.records.any_magic import MIN_BATCH_BYTES
 from ottla.records.batch import HEADER_BYTES, BatchHeader
-from ottla.records.formats import MIN_BATCH_BYTES
 from ottla.records.scanner import Scanner
 from ottla.storage.files import LogFile
 
@@ -29,9 +29,9 @@ def headers(
         if at + HEADER_BYTES > len(chunk):
             chunk = file.read(position, min(chunk_bytes, end - position))
             chunk_start, at = position, 0
-            if not formats.begins_in(chunk, 0, len(chunk)):
+            if not any_magic.begins_in(chunk, 0, len(chunk)):
                 return
-        header = formats.read_header(chunk, at)
+        header = any_magic.read_header(chunk, at)
         if position + header.size_in_bytes > end:
             return
         yield position, header

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessageError, KafkaStorageError
-from ottla.records import formats
+from ottla.records import any_magic
 from ottla.records.batch import HEADER_BYTES, MAGIC, BatchHeader
 from ottla.records.scanner import MAX_RELATIVE_OFFSET, Scanner
 from ottla.storage.files import FileSlice, LogFile, sync_file
@@ -323,11 +323,11 @@ class Segment:
         """Whether a batch begins at the position that ends with the offset or, after an append of several, before."""
         head = self.file.read(position, HEADER_BYTES) if 0 < position < self.size else b""
         try:
-            if not formats.begins_in(head, 0, len(head)):
+            if not any_magic.begins_in(head, 0, len(head)):
                 return False
-            header = formats.read_header(head)
+            header = any_magic.read_header(head)
             if header.magic < MAGIC:  # whose heads are too short to be told from other bytes
-                formats.verify(self.file.read(position, header.size_in_bytes), 0, header)
+                any_magic.verify(self.file.read(position, header.size_in_bytes), 0, header)
         except CorruptMessageError:
             return False
         return self.base_offset <= header.base_offset and header.last_offset <= self.base_offset + relative_offset
@@ -366,7 +366,7 @@ class Segment:
             raise CorruptMessageError(f"{self.path(LOG_SUFFIX)}: no batch ends where the file does")
         if last is None:
             return self.base_offset
-        formats.verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)
+        any_magic.verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)
         return last.next_offset
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
@@ -379,7 +379,7 @@ class Segment:
             if header.max_timestamp < timestamp:
                 continue
             batch = self.file.read(position, header.size_in_bytes)
-            for record in formats.decode_records(batch, 0, header, from_offset):
+            for record in any_magic.decode_records(batch, 0, header, from_offset):
                 if record.timestamp >= timestamp:
                     return TimestampAndOffset(record.timestamp, record.offset), header.leader_epoch
         return None

@@ -21,7 +21,7 @@ from ottla.errors import (
     MessageTooLargeError,
     UnsupportedForMessageFormatError,
 )
-from ottla.records import compression, formats
+from ottla.records import any_magic, compression
 from ottla.records.batch import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -91,10 +91,10 @@ def read_batches(view: memoryview) -> list[Batch]:
 
 def read_copied_batches(view: memoryview) -> list[Batch]:
     """The batches of any format that fill `view`, as a leader sent them; CorruptMessageError for anything else."""
-    batches = [Batch(*found) for found in formats.split(view)]
+    batches = [Batch(*found) for found in any_magic.split(view)]
     _check_filled(view, batches)
     for batch in batches:
-        formats.verify(view, batch.start, batch.header)
+        any_magic.verify(view, batch.start, batch.header)
     return batches
 
 
@@ -144,10 +144,10 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
     """Batches that have their offsets, as messages of format 0 or 1."""
-    from ottla.records.message_set import from_batches
+    from ottla.records.legacy_message_set import from_batches
 
     written = memoryview(bytearray(from_batches(view, magic)))
-    return written, [Batch(*found) for found in formats.split(written)]
+    return written, [Batch(*found) for found in any_magic.split(written)]
 
 
 def single_batch(view: memoryview) -> memoryview:

@@ -30,7 +30,7 @@ from ottla.errors import (
     StaleControllerEpochError,
 )
 from ottla.model import TopicPartition
-from ottla.net.server.connection import HangupError
+from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -76,7 +76,7 @@ def test_inter_broker_api_at_a_standalone_broker_is_not_served(row: ApiEntry, tm
     async def test(client: Asker) -> None:
         client.connection.state[MEMBER] = True
         for version in versions(row):
-            with pytest.raises(HangupError, match="not served"):
+            with pytest.raises(CloseConnectionError, match="not served"):
                 await client.ask(row.api.request(), version)
 
     with_broker(test, tmp_path)

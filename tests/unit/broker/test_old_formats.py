@@ -12,10 +12,10 @@ from tests.unit.broker.test_produce_and_fetch import create, fetch_request, prod
 
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import PartitionData
-from ottla.records import formats, message_set
+from ottla.records import any_magic, legacy_message_set
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import GZIP, ZSTD
-from ottla.records.message_set import from_batches, messages
+from ottla.records.legacy_message_set import from_batches, messages
 from ottla.replication.partition import Partition
 
 UNSUPPORTED_VERSION, INVALID_TIMESTAMP, UNSUPPORTED_FOR_FORMAT, UNSUPPORTED_COMPRESSION, INVALID_RECORD = (
@@ -35,8 +35,8 @@ def partition(client: Asker) -> Partition:
 def rows(data: Any) -> list[tuple[int, bytes | None]]:
     return [
         (r.offset, r.value)
-        for header, start, _ in formats.split(data)
-        for r in formats.decode_records(data, start, header)
+        for header, start, _ in any_magic.split(data)
+        for r in any_magic.decode_records(data, start, header)
     ]
 
 
@@ -167,8 +167,8 @@ def test_compressed_set_with_absolute_inner_offsets_is_taken(tmp_path: Path) -> 
         await create(client)
         now = time.time_ns() // 1_000_000
         for first in (0, 70):
-            inner = b"".join(message_set.encode(first + i, now, b"k", b"%d" % i, 1) for i in range(3))
-            outer = message_set.encode(first + 2, now, None, bytes(compression.compress(GZIP, inner)), 1, GZIP)
+            inner = b"".join(legacy_message_set.encode(first + i, now, b"k", b"%d" % i, 1) for i in range(3))
+            outer = legacy_message_set.encode(first + 2, now, None, bytes(compression.compress(GZIP, inner)), 1, GZIP)
             assert (await produce(client, bytearray(outer), version=2)).error_code == 0
         expected = [(i, b"%d" % (i % 3)) for i in range(6)]
         assert rows((await fetch(client, 4)).records) == expected

@@ -15,7 +15,7 @@ from ottla.broker.sessions import fetch_sessions
 from ottla.cluster.store.metadata_store import Delete
 from ottla.errors import FetchSessionIdNotFoundError, StartupError, UnknownProducerIdError
 from ottla.model import TopicPartition
-from ottla.net.server.connection import HangupError
+from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -29,8 +29,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records import compression
 from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
-from ottla.records.message_set import from_batches, magic_of
-from ottla.records.message_set import records as message_records
+from ottla.records.legacy_message_set import from_batches, magic_of
+from ottla.records.legacy_message_set import records as message_records
 from ottla.storage.log import Log
 
 
@@ -130,7 +130,7 @@ def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path: Path
         await create(client)
         assert client.send(produce_request(batch(b"a"), acks=0), 9) is None
         assert values(await client.ask(fetch_request(), 11)) == [b"a"]
-        with pytest.raises(HangupError):
+        with pytest.raises(CloseConnectionError):
             client.send(produce_request(batch(b"a"), "nowhere", acks=0), 9)
 
     with_broker(test, tmp_path)
@@ -307,7 +307,7 @@ def test_a_bug_is_an_unknown_server_error_where_there_is_a_place_for_it(
         monkeypatch.setattr(client.context.fetch_sessions, "context", broken)
         answer = await client.ask(fetch_request(), 11)
         assert answer.error_code == -1
-        with pytest.raises(HangupError):
+        with pytest.raises(CloseConnectionError):
             client.send(fetch_request(), 4)
 
     with_broker(test, tmp_path)

@@ -28,7 +28,7 @@ from tests.unit.broker.transacting import Transactor, find_coordinator
 
 from ottla.broker.sessions.fetch_sessions import Wanted
 from ottla.model import ACLOperation, TopicPartition
-from ottla.net.server.connection import HangupError
+from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.apis import BY_NAME
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -287,10 +287,10 @@ def test_a_refused_request_without_acknowledgement_closes_the_connection(tmp_pat
     async def test(client: Asker) -> None:
         await create(client)
         only(client)
-        with pytest.raises(HangupError):
+        with pytest.raises(CloseConnectionError):
             client.send(produce_request(batch(b"a"), acks=0), 9)
         request = produce_request(batch(b"a", transactional=True), acks=0)
-        with pytest.raises(HangupError):
+        with pytest.raises(CloseConnectionError):
             client.send(request, 9)
         assert written(client, "t") == [0]
 

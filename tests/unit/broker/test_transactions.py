@@ -58,7 +58,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.storage.log import Log
 
-JOINS = transaction_verification.Rules(joins=True, abortable=True, come_again=NotEnoughReplicasError)
+JOINS = transaction_verification.Rules(joins=True, abortable=True, retriable_error=NotEnoughReplicasError)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 

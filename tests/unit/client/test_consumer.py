@@ -40,7 +40,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.records import message_set
+from ottla.records import legacy_message_set
 from ottla.records.batch import assign
 from ottla.records.builder import BatchBuilder
 
@@ -288,7 +288,8 @@ def test_columns_of_a_fetch_that_is_large_when_decompressed_come_in_pieces(
 def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: int) -> None:
     times = [-1, -1, -1] if magic == 0 else [1000, 1001, 1002]
     old = b"".join(
-        message_set.encode(offset, times[offset], b"k", value, magic) for offset, value in enumerate([b"a", None, b"c"])
+        legacy_message_set.encode(offset, times[offset], b"k", value, magic)
+        for offset, value in enumerate([b"a", None, b"c"])
     )
     new = bytearray(batch([b"d"]))
     assign(new, 0, 3, 0)
@@ -311,7 +312,7 @@ def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: i
 
 def test_a_record_that_an_old_broker_cuts_off_is_told(broker: ScriptedBroker) -> None:
     def answer(request: FetchRequest) -> FetchResponse:
-        cut = message_set.encode(0, 5, b"k", bytes(5000), 1)[:1000]
+        cut = legacy_message_set.encode(0, 5, b"k", bytes(5000), 1)[:1000]
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=cut)])])
 
     broker.on(FetchRequest, answer, times=100)

@@ -13,7 +13,7 @@ from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
 from ottla.client.consumer.fetch.ranges import read_range
 from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import CorruptBatchError, CorruptMessageError
-from ottla.records import compression, message_set
+from ottla.records import compression, legacy_message_set
 from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD, assign, reseal
 from ottla.records.builder import BatchBuilder
 
@@ -191,8 +191,8 @@ def test_records_before_garbage_in_a_fetch_are_returned() -> None:
 
 
 def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
-    good = message_set.from_batches(bytes(batch(0)), 1)
-    bad = bytearray(message_set.from_batches(bytes(batch(10)), 1))
+    good = legacy_message_set.from_batches(bytes(batch(0)), 1)
+    bad = bytearray(legacy_message_set.from_batches(bytes(batch(10)), 1))
     bad[-1] ^= 1
     found = fetched(good + bad)
     assert [r.offset for r in found.next_records(100, None, None)] == list(range(19))
@@ -202,10 +202,10 @@ def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
 
 
 def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> None:
-    large = message_set.from_batches(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
+    large = legacy_message_set.from_batches(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
     with pytest.raises(compression.DecompressedTooLargeError):
         fetched(large, 10)
-    found = fetched(message_set.from_batches(bytes(batch(0)), 1) + large)
+    found = fetched(legacy_message_set.from_batches(bytes(batch(0)), 1) + large)
     assert found.end_offset == 10
 
 

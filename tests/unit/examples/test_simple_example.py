@@ -12,7 +12,7 @@ from ottla import Broker
 from ottla.legacy import KeyedMessage, Producer, ProducerConfig
 from ottla.protocol.messages import fetch, list_offsets
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.records.message_set import encode
+from ottla.records.legacy_message_set import encode
 
 from .running import loaded
 

@@ -8,7 +8,7 @@ from tests.unit.client.scripted import ScriptedBroker
 
 from ottla.broker.embedded import Broker
 from ottla.protocol.messages import metadata, produce
-from ottla.records.message_set import records
+from ottla.records.legacy_message_set import records
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.errors import StartupError
 from ottla.net.server import connection_quotas as admissions
-from ottla.net.server.connection import Connection, FileRange, HangupError, Reply, Rest
+from ottla.net.server.connection import CloseConnectionError, Connection, FileRange, Reply, Rest
 from ottla.net.server.connection_quotas import UNLIMITED, ConnectionQuotas, Limits
 from ottla.net.server.listener import Connects, Listener
 from ottla.net.server.memory_pool import MemoryPool
@@ -202,7 +202,7 @@ def test_a_reader_that_stops_reading_does_not_hold_others_up() -> None:
 def test_a_peer_that_breaks_the_protocol_is_cut_off() -> None:
     async def test() -> None:
         def handle(body: memoryview, connection: Connection) -> Reply:
-            raise HangupError("nonsense")
+            raise CloseConnectionError("nonsense")
 
         async with Server(handle) as server:
             reader, writer = await server.connect()
@@ -410,7 +410,7 @@ def test_where_all_wait_for_more_memory_the_first_goes_on() -> None:
 
 
 def test_who_does_not_finish_is_cut_off_when_others_need_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.net.server.connection.STALL_SECONDS", 0.05)
+    monkeypatch.setattr("ottla.net.server.connection.SLOW_REQUEST_SECONDS", 0.05)
     monkeypatch.setattr("ottla.net.server.memory_pool.REAP_SECONDS", 0.01)
 
     async def test() -> None:

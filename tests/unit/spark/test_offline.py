@@ -23,14 +23,14 @@ from ottla.errors import (
     KafkaStorageError,
     UnknownTopicOrPartitionError,
 )
-from ottla.records import message_set
+from ottla.records import legacy_message_set
 from ottla.records.batch import reseal
 from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
 from ottla.spark.log_dir_source import LogDirReader, LogFiles
 from ottla.spark.options import read_options
 from ottla.spark.ranges import DataLossError
-from ottla.storage.offline import OfflineLog
+from ottla.storage.log_reader import ReadOnlyLog
 
 PARTITIONS = 2
 
@@ -169,7 +169,7 @@ def test_messages_from_before_0_11_are_read(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     records = [Record(i, i, 0, b"k", b"old %d" % i, []) for i in range(3)]
-    old = message_set.encode_set(records[:1], 0, 0) + message_set.encode_set(records[1:], SNAPPY, 1)
+    old = legacy_message_set.encode_set(records[:1], 0, 0) + legacy_message_set.encode_set(records[1:], SNAPPY, 1)
     (directory / "00000000000000000000.log").write_bytes(old)
     assert rows(tmp_path) == [(0, i, b"k", b"old %d" % i) for i in range(3)]
 
@@ -179,7 +179,7 @@ def test_a_compressed_message_from_before_0_11_may_hold_any_number(tmp_path: Pat
     directory = tmp_path / "t-0"
     directory.mkdir()
     records = [Record(i, 1_000_000 + i, 0, None, b"%d" % i, []) for i in range(2500)]
-    (directory / "00000000000000000000.log").write_bytes(message_set.encode_set(records, SNAPPY, magic))
+    (directory / "00000000000000000000.log").write_bytes(legacy_message_set.encode_set(records, SNAPPY, magic))
     assert rows(tmp_path) == [(0, i, None, b"%d" % i) for i in range(2500)]
     bounds = {"startingOffsets": '{"t": {"0": 1700}}', "endingOffsets": '{"t": {"0": 2300}}'}
     assert [row[1] for row in rows(tmp_path, **bounds)] == list(range(1700, 2300))
@@ -288,14 +288,14 @@ def test_a_segment_that_compaction_takes_away_is_looked_for_again(
     send(broker.bootstrap_servers, 1000)
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
-    listed = OfflineLog._bases
+    listed = ReadOnlyLog._bases
     lies = [True]
 
-    def once_too_many(self: OfflineLog) -> list[int]:
+    def once_too_many(self: ReadOnlyLog) -> list[int]:
         return sorted({*listed(self), 7}) if lies and not lies.clear() else listed(self)  # type: ignore[func-returns-value]
 
-    log = OfflineLog(tmp_path / "t-0", 0, None)
-    monkeypatch.setattr(OfflineLog, "_bases", once_too_many)
+    log = ReadOnlyLog(tmp_path / "t-0", 0, None)
+    monkeypatch.setattr(ReadOnlyLog, "_bases", once_too_many)
     assert sum(b.header.count for b in log.batches(0, log.end)) == sum(1 for row in expected if row[0] == 0)
 
 

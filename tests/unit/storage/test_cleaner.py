@@ -301,7 +301,7 @@ def test_passes_at_a_time_are_over_different_logs(log_dir):
     first, second = log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)
     assert {first.log.topic_partition.topic, second.log.topic_partition.topic} == {"a", "b"}
     assert log_dir.next_cleaning(NOW) is None
-    log_dir.leave_cleaning(first)
+    log_dir.abort_cleaning(first)
     again = log_dir.next_cleaning(NOW)
     assert again.log is first.log
     again.copy()
@@ -311,11 +311,11 @@ def test_passes_at_a_time_are_over_different_logs(log_dir):
 
 def test_damaged_log_does_not_keep_others_from_compaction(log_dir):
     first = log_dir.next_cleaning(NOW)
-    log_dir.leave_cleaning(first, "it is damaged")
+    log_dir.abort_cleaning(first, "it is damaged")
     for _ in range(2):
         following = log_dir.next_cleaning(NOW)
         assert following.log is not first.log
-        log_dir.leave_cleaning(following)
+        log_dir.abort_cleaning(following)
     too_small = log_dir.next_cleaning(NOW)
     assert not log_dir.finish_cleaning(too_small), "a pass without progress is not tried for ever"
     assert log_dir.next_cleaning(NOW) is None

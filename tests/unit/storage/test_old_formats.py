@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ottla.records import compression, formats, message_set
+from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.batch import read_header
 from ottla.records.decoder import Record, decode_records
 from ottla.storage import cleaner
@@ -42,7 +42,7 @@ class OldLog:
             self.records.append(Record(self.offset + i, time if magic else -1, 0, key, value, []))
         new = batch(*rows, codec=codec, base_offset=self.offset)
         self.offset += len(rows)
-        return bytes(new) if magic == 2 else message_set.from_batches(new, magic)
+        return bytes(new) if magic == 2 else legacy_message_set.from_batches(new, magic)
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def read_all(log):
     found, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 400, max_offset=log.log_end_offset).read()
-        for header, start, _ in formats.split(data):
-            found += formats.decode_records(data, start, header, offset)
+        for header, start, _ in any_magic.split(data):
+            found += any_magic.decode_records(data, start, header, offset)
             offset = header.next_offset
     return found
 
@@ -70,8 +70,8 @@ def test_log_of_all_formats_opens_and_every_offset_is_read(old, make_log, clean)
     assert contents(log) == old.records
     for record in old.records:
         data = log.read(record.offset, 1, max_offset=log.log_end_offset).read()
-        ((header, start, _),) = formats.split(data)
-        assert record in formats.decode_records(data, start, header)
+        ((header, start, _),) = any_magic.split(data)
+        assert record in any_magic.decode_records(data, start, header)
     for segment in log.segments[:-1]:
         assert segment.offset_index.entries or clean
         segment.sanity_check()
@@ -120,10 +120,10 @@ def test_times_are_found_in_format_1_and_later(old, make_log):
 def test_old_consumers_get_what_they_know(old, make_log, magic):
     log = make_log(**CONFIG)
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
-    found = message_set.from_batches(data, magic)
-    assert {m.magic for m in message_set.messages(found)} <= set(range(magic + 1))
-    assert [r.value for r in message_set.records(found)] == [r.value for r in old.records]
-    times = [r.timestamp for r in message_set.records(found)]
+    found = legacy_message_set.from_batches(data, magic)
+    assert {m.magic for m in legacy_message_set.messages(found)} <= set(range(magic + 1))
+    assert [r.value for r in legacy_message_set.records(found)] == [r.value for r in old.records]
+    times = [r.timestamp for r in legacy_message_set.records(found)]
     assert times == [r.timestamp if magic else -1 for r in old.records]
 
 
@@ -151,7 +151,7 @@ def decode_at(log, offset):
 def test_old_tombstones_go_with_the_age_of_their_segment(make_log):
     directory = make_log().dir
     for base, age_seconds in ((0, 100), (4, 0)):
-        rows = [message_set.encode(base + i, NOW, b"k%d" % (base + i), (None, b"v")[i % 2], 1) for i in range(4)]
+        rows = [legacy_message_set.encode(base + i, NOW, b"k%d" % (base + i), (None, b"v")[i % 2], 1) for i in range(4)]
         path = directory / f"{base:020d}.log"
         path.write_bytes(b"".join(rows))
         os.utime(path, (NOW / 1000 - age_seconds, NOW / 1000 - age_seconds))
@@ -173,7 +173,7 @@ def test_message_in_place_keeps_its_offsets_and_its_kind_of_time():
     new = batch(
         (NOW, b"a", b"1"), (NOW + 5, b"b", b"2"), codec=compression.GZIP, base_offset=70, append_time_ms=NOW + 9
     )
-    up = message_set.in_place(message_set.from_batches(new, 1))
+    up = legacy_message_set.in_place(legacy_message_set.from_batches(new, 1))
     header = read_header(up)
     assert (header.base_offset, header.last_offset, header.timestamp_type) == (70, 71, 1)
     assert [(r.offset, r.timestamp) for r in decode_records(up, 0, header)] == [(70, NOW + 9), (71, NOW + 9)]

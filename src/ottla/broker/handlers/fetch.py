@@ -47,9 +47,9 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.protocol.wire import RecordData
-from ottla.records import formats
+from ottla.records import any_magic
 from ottla.records.batch import MAGIC
-from ottla.records.message_set import from_batches
+from ottla.records.legacy_message_set import from_batches
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType
@@ -416,7 +416,7 @@ class Fetch:
             converted = from_batches(content, self._format, offset)
             if converted:
                 return memoryview(converted)
-            *_, (last, _, _) = formats.split(content)
+            *_, (last, _, _) = any_magic.split(content)
             offset = last.next_offset
             data = partition.read(offset, size, committed_only=committed, at_least_one=True)
         return memoryview(b"")

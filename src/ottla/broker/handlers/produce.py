@@ -38,7 +38,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
-from ottla.net.server.connection import HangupError
+from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -65,7 +65,7 @@ from ottla.records.batch import (
     read_header,
 )
 from ottla.records.compression import NONE, ZSTD
-from ottla.records.message_set import magic_of, to_batches
+from ottla.records.legacy_message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
 from ottla.security.acl import ResourceType
@@ -131,9 +131,7 @@ def _take(
         return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
         return _append_all(request, context, NOT_ASKED)
-    if context.version >= JOINS_SINCE or transaction_verification.is_elsewhere(
-        context.broker, request.transactional_id
-    ):
+    if context.version >= JOINS_SINCE or transaction_verification.is_remote(context.broker, request.transactional_id):
         return _join_and_append(request, context)
     return _append_all(request, context, NOT_ASKED)
 
@@ -259,7 +257,7 @@ def _answer(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
-            raise HangupError("a batch was refused that was sent with acks=0")
+            raise CloseConnectionError("a batch was refused that was sent with acks=0")
         return None
     return _when_safe(response, waits, request, context) if waits else _with_leaders(response, request, context)
 
@@ -433,7 +431,7 @@ def _check_transaction(
 
 def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     if request.acks == 0:
-        raise HangupError(f"a request with acks=0 was refused: {error}")
+        raise CloseConnectionError(f"a request with acks=0 was refused: {error}")
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.sessions.share_fetch import ShareReader
+from ottla.broker.sessions.share_fetch import SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, InvalidShareSessionEpochError
@@ -23,11 +23,11 @@ def handle(request: m.ShareAcknowledgeRequest, context: RequestContext) -> Await
         raise InvalidShareSessionEpochError
     key = SessionKey(request.group_id, request.member_id)
     context.broker.share_sessions.go_on(key, request.share_session_epoch)
-    return _answer(request, ShareReader(context, key), context)
+    return _answer(request, SharePartitionReader(context, key), context)
 
 
 async def _answer(
-    request: m.ShareAcknowledgeRequest, reader: ShareReader, context: RequestContext
+    request: m.ShareAcknowledgeRequest, reader: SharePartitionReader, context: RequestContext
 ) -> m.ShareAcknowledgeResponse:
     topics = []
     for topic in request.topics:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from itertools import groupby
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.sessions.share_fetch import Acquired, ShareReader
+from ottla.broker.sessions.share_fetch import Acquired, SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, KafkaError, code_of
@@ -40,7 +40,7 @@ class ShareFetch:
         self._broker = context.broker
         self._client_gone = False
         self._key = SessionKey(request.group_id, request.member_id)
-        self._reader = ShareReader(context, self._key)
+        self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
 
     async def answer(self) -> m.ShareFetchResponse:

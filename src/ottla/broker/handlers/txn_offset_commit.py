@@ -68,7 +68,7 @@ async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, acce
     rules = Rules(
         joins=context.version >= JOINS_SINCE,
         abortable=context.version >= ABORTABLE_SINCE,
-        come_again=CoordinatorLoadInProgressError,
+        retriable_error=CoordinatorLoadInProgressError,
     )
     admission = Admission()
     await transaction_verification.join(broker, writer, {offsets: NO_SEQUENCE}, rules, admission)

@@ -19,7 +19,7 @@ from ottla.broker.apis import BY_KEY
 from ottla.broker.dispatch import framed
 from ottla.cluster.interbroker.membership_proof import MECHANISM
 from ottla.errors import KafkaError, MalformedMessageError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
-from ottla.net.server.connection import USER, Connection, HangupError, Reply, Service
+from ottla.net.server.connection import USER, CloseConnectionError, Connection, Reply, Service
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header
 from ottla.protocol.message import decode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -105,7 +105,7 @@ class SaslAuthenticator:
         return self._first_words(frame, session, connection)
 
     def _must_renew(self, session: Session, frame: memoryview) -> bool:
-        """Whether the client begins to say again who it is. HangupError where it has not done so in time."""
+        """Whether the client begins to say again who it is. CloseConnectionError where it has not done so in time."""
         assert session.expires is not None
         now = time.monotonic()
         if int.from_bytes(frame[:2], "big") == HANDSHAKE:
@@ -113,7 +113,7 @@ class SaslAuthenticator:
                 session.renewed = now
                 return True
         elif now > session.expires:
-            raise HangupError(f"{session.user} has not authenticated again in time")
+            raise CloseConnectionError(f"{session.user} has not authenticated again in time")
         return False
 
     def _first_words(self, frame: memoryview, session: Session, connection: Connection) -> Reply | Awaitable[Reply]:
@@ -121,7 +121,9 @@ class SaslAuthenticator:
         if header.api_key == API_VERSIONS and session.stage is Stage.OPEN:
             return self._service(frame, connection)
         if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
-            raise HangupError(f"{_name(header)} where SaslHandshake is due; has the client a SASL security.protocol?")
+            raise CloseConnectionError(
+                f"{_name(header)} where SaslHandshake is due; has the client a SASL security.protocol?"
+            )
         wanted = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
         answer = SaslHandshakeResponse(mechanisms=list(self._offers))
         if wanted == MECHANISM and session.user is not None:
@@ -146,7 +148,7 @@ class SaslAuthenticator:
             return [len(said).to_bytes(4, "big"), said]
         header, pos = _header(frame)
         if header.api_key != AUTHENTICATE or header.api_version not in SaslAuthenticateRequest.VERSIONS:
-            raise HangupError(f"{_name(header)} where SaslAuthenticate is due")
+            raise CloseConnectionError(f"{_name(header)} where SaslAuthenticate is due")
         token = _decoded(SaslAuthenticateRequest, frame, header, pos).auth_bytes
         try:
             said = self._step(bytes(token), session, connection)
@@ -177,7 +179,7 @@ class SaslAuthenticator:
     async def _fail(self, answer: Reply, connection: Connection, why: str) -> Reply:
         log.warning("%s: authentication failed on listener %s: %s", connection.peer, connection.listener.name, why)
         await asyncio.sleep(self._delay)
-        raise HangupError(why, answer)
+        raise CloseConnectionError(why, answer)
 
 
 def _lifetime_ms(offer: Offer, mechanism: Mechanism) -> int:
@@ -200,14 +202,14 @@ def _header(frame: memoryview) -> tuple[RequestHeader, int]:
     try:
         return decode_request_header(frame)
     except MalformedMessageError as error:
-        raise HangupError(f"a request cannot be read: {error}") from None
+        raise CloseConnectionError(f"a request cannot be read: {error}") from None
 
 
 def _decoded(kind: type[M], frame: memoryview, header: RequestHeader, pos: int) -> M:
     try:
         return decode(kind, frame, header.api_version, pos)
     except MalformedMessageError as error:
-        raise HangupError(f"a request cannot be read: {error}") from None
+        raise CloseConnectionError(f"a request cannot be read: {error}") from None
 
 
 def _name(header: RequestHeader) -> str:

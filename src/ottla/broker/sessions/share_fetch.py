@@ -32,7 +32,7 @@ class Acquired(NamedTuple):
     runs: list[Run]
 
 
-class ShareReader:
+class SharePartitionReader:
     """One member's way to the partitions of its session."""
 
     def __init__(self, context: RequestContext, key: SessionKey) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.options import Flag, Option
 from ottla.errors import CorruptMessageError, KafkaStorageError
-from ottla.records import compression, message_set
+from ottla.records import compression, legacy_message_set
 from ottla.records.batch import HEADER_BYTES, BatchHeader, verify
 from ottla.records.decoder import Record, decode_records
 from ottla.storage.files import LogFile
@@ -151,14 +151,14 @@ def _show_old(
 ) -> int:
     """Print messages of magic 0 and 1 up to the first incomplete one; returns the position after them."""
     data = file.read(position, size - position)
-    for outer in message_set.messages(data):
+    for outer in legacy_message_set.messages(data):
         print(
             f"offset: {outer.offset} position: {position} {_old_time(outer)} size: {outer.size_in_bytes} "
             f"magic: {outer.magic} compresscodec: {_codec_name(outer.codec)} crc: {outer.crc} "
             f"isvalid: {_java(outer.is_valid)}"
         )
         position += outer.size_in_bytes
-        for m in message_set.open_message(outer) if deep else ():
+        for m in legacy_message_set.open_message(outer) if deep else ():
             prefix = "|"
             if not args.skip_record_metadata:
                 prefix = (
@@ -169,7 +169,7 @@ def _show_old(
     return position
 
 
-def _old_time(m: message_set.Message) -> str:
+def _old_time(m: legacy_message_set.Message) -> str:
     name = "NoTimestampType" if m.timestamp_type < 0 else TIME_NAMES[m.timestamp_type]
     return f"{name}: {m.timestamp}"
 

@@ -24,7 +24,7 @@ from ottla.errors import (
     RequestTimedOutError,
 )
 from ottla.net.client.channel_metrics import NodeMetrics
-from ottla.net.client.connect import SocketOptions, dial, last_words, reason, refusal
+from ottla.net.client.connect import SocketOptions, dial, pending_tls_error, reason, refusal
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
@@ -192,7 +192,7 @@ class Channel:
                 self.loop.add_writer(self._socket, self._write)
             return
         except OSError as error:
-            why = refusal(error, self._peer) or last_words(self._socket, self._peer)
+            why = refusal(error, self._peer) or pending_tls_error(self._socket, self._peer)
             self.close(why or NetworkError(self._told(error)))
             return
         if self._writing:

@@ -37,7 +37,7 @@ async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int, options: S
         sock.close()
         raise
     try:
-        await _shake_hands(loop, secure)
+        await _handshake(loop, secure)
     except BaseException:
         secure.close()
         raise
@@ -76,7 +76,7 @@ def _tune(sock: socket.socket, options: SocketOptions) -> None:
         sock.setsockopt(*option)
 
 
-async def _shake_hands(loop: asyncio.AbstractEventLoop, secure: ssl.SSLSocket) -> None:
+async def _handshake(loop: asyncio.AbstractEventLoop, secure: ssl.SSLSocket) -> None:
     while True:
         try:
             secure.do_handshake()
@@ -127,7 +127,7 @@ def refusal(error: OSError, peer: str) -> KafkaError | None:
     return None
 
 
-def last_words(sock: socket.socket | None, peer: str) -> KafkaError | None:
+def pending_tls_error(sock: socket.socket | None, peer: str) -> KafkaError | None:
     """Why a peer has hung up, where TLS has told it and nobody has read it yet."""
     if not isinstance(sock, ssl.SSLSocket):
         return None

@@ -19,14 +19,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from ottla.net.flood import FloodFilter
+from ottla.logs import RateLimitFilter
 from ottla.net.server.memory_pool import LARGE_BYTES, STANDARD_BYTES, MemoryPool
 
 log = logging.getLogger("ottla.net")
-log.addFilter(FloodFilter())
+log.addFilter(RateLimitFilter())
 
 Buffer = bytes | bytearray | memoryview
-STALL_SECONDS = 10.0
+SLOW_REQUEST_SECONDS = 10.0
 """How long a large request may take to arrive while others wait for its memory."""
 USER = "user"
 """Where a connection's state has the user's name; a client that has not said who it is has none."""
@@ -77,15 +77,15 @@ class Owner(Protocol):
         ...
 
 
-class HangupError(Exception):
+class CloseConnectionError(Exception):
     """Raised by the service to have the connection closed: the peer does not speak the protocol, or is not let in.
 
-    `last_words` are an answer that is sent before, as far as the socket takes it at once.
+    `pending_tls_error` are an answer that is sent before, as far as the socket takes it at once.
     """
 
-    def __init__(self, reason: str, last_words: Reply = None) -> None:
+    def __init__(self, reason: str, pending_tls_error: Reply = None) -> None:
         super().__init__(reason)
-        self.last_words = last_words
+        self.pending_tls_error = pending_tls_error
 
 
 class Service(Protocol):
@@ -329,7 +329,7 @@ class Connection:
         self._frame_free = False
         try:
             answer = self._service(frame, self)
-        except HangupError as reason:
+        except CloseConnectionError as reason:
             log.warning("%s: %s; the connection is closed", self.peer, reason)
             self._hang_up(reason)
             return
@@ -357,7 +357,7 @@ class Connection:
             return
         error = task.exception()
         if error is not None:
-            if isinstance(error, HangupError):
+            if isinstance(error, CloseConnectionError):
                 self._hang_up(error)
                 return
             log.error("%s: a request failed", self.peer, exc_info=error)
@@ -367,9 +367,9 @@ class Connection:
         self._begin_pause()
         self.resume()
 
-    def _hang_up(self, reason: HangupError) -> None:
-        if reason.last_words:
-            self._send(reason.last_words)
+    def _hang_up(self, reason: CloseConnectionError) -> None:
+        if reason.pending_tls_error:
+            self._send(reason.pending_tls_error)
         self.close()
 
     def _begin_pause(self) -> None:
@@ -447,7 +447,7 @@ class Connection:
 
     def overdue(self) -> bool:
         """Whether the peer has had its time to send the rest of a large request."""
-        return not self.busy and 0 < self._frame_began < time.monotonic() - STALL_SECONDS
+        return not self.busy and 0 < self._frame_began < time.monotonic() - SLOW_REQUEST_SECONDS
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
         self._out = list(chunks)

@@ -101,16 +101,16 @@ class TlsConnection(Connection):
             self._sock.close()
             self._forgotten()
             return
-        self._shake_hands()
+        self._handshake()
 
-    def _shake_hands(self) -> None:
+    def _handshake(self) -> None:
         assert isinstance(self._sock, ssl.SSLSocket)
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
-            self._wait(self._shake_hands)
+            self._wait(self._handshake)
         except ssl.SSLWantWriteError:
-            self._wait(self._shake_hands, writable=True)
+            self._wait(self._handshake, writable=True)
         except (OSError, ValueError) as error:
             self._refuse(error)
         else:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from ottla.config.oauth import OAuthCheckConfig, file_of
 from ottla.errors import ConfigurationError, StartupError
 from ottla.security.sasl.oauthbearer import InvalidTokenError, Proven
-from ottla.security.sasl.token_provider import unbased
+from ottla.security.sasl.token_provider import b64url_decode
 
 log = logging.getLogger("ottla.net")
 
@@ -187,7 +187,7 @@ def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        header, claims = (json.loads(unbased(part)) for part in token.split(".")[:2])
+        header, claims = (json.loads(b64url_decode(part)) for part in token.split(".")[:2])
     except (ValueError, RecursionError):
         raise InvalidTokenError("the token cannot be read") from None
     if not isinstance(header, dict) or not isinstance(claims, dict):

@@ -92,13 +92,13 @@ class Tokens:
 def expiry(token: str) -> float | None:
     """Until when a token says that it holds; None for one that only its maker can read."""
     try:
-        found = json.loads(unbased(token.split(".")[1])).get("exp")
+        found = json.loads(b64url_decode(token.split(".")[1])).get("exp")
     except (ValueError, IndexError, AttributeError):
         return None
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def unbased(part: str) -> bytes:
+def b64url_decode(part: str) -> bytes:
     """A part of a JWT. ValueError for what is none."""
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 

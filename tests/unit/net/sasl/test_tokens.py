@@ -22,11 +22,11 @@ from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.token_provider import (
     Token,
     Tokens,
+    b64url_decode,
     based,
     expiry,
     provided,
     tokens_of,
-    unbased,
     unsecured_token,
 )
 
@@ -36,7 +36,7 @@ def token(**claims: Any) -> str:
 
 
 def claims_of(made: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(unbased(made.split(".")[1]))
+    found: dict[str, Any] = json.loads(b64url_decode(made.split(".")[1]))
     return found
 
 

@@ -23,7 +23,7 @@ from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records.batch import BatchHeader, split, verify
 from ottla.records.compression import MAX_DECOMPRESSED_BYTES, DecompressedTooLargeError
 from ottla.records.decoder import decode_records, decode_rows
-from ottla.records.old_formats import with_old_formats_converted
+from ottla.records.up_conversion import up_converted
 
 Convert = Callable[[str, Any, Any], Any]
 """(topic, bytes, headers) -> key or value."""
@@ -80,7 +80,7 @@ class CompletedFetch:
         """Of the response that it belongs to."""
         self.returned = 0
         """Records that were handed out."""
-        self.data = data = with_old_formats_converted(data, max_decompressed_bytes)
+        self.data = data = up_converted(data, max_decompressed_bytes)
         self.position = position
         """The next offset to return."""
         self._check_crc = check_crc

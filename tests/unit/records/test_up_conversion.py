@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from ottla.records import message_set
+from ottla.records import legacy_message_set
 from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
-from ottla.records.old_formats import with_old_formats_converted
+from ottla.records.up_conversion import up_converted
 
 
 def test_times_that_a_broker_gave_to_old_messages_are_told_as_such():
@@ -11,11 +11,11 @@ def test_times_that_a_broker_gave_to_old_messages_are_told_as_such():
         builder = BatchBuilder(bytearray(1000), base_offset=offset)
         for value in values:
             assert builder.append(5, None, value)
-        return bytes(message_set.from_batches(bytes(builder.close(append_time_ms=time_ms)), 1))
+        return bytes(legacy_message_set.from_batches(bytes(builder.close(append_time_ms=time_ms)), 1))
 
-    given = message_set.encode(0, 77, None, b"a", 1)
+    given = legacy_message_set.encode(0, 77, None, b"a", 1)
     old = given + stamped(1, 100, b"b", b"c") + stamped(3, 200, b"d")
-    found = records(with_old_formats_converted(memoryview(old)))
+    found = records(up_converted(memoryview(old)))
     assert [(r.offset, r.timestamp, r.timestamp_type) for r in found] == [
         (0, 77, 0),
         (1, 100, 1),

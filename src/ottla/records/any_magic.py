@@ -95,7 +95,7 @@ def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: in
     """The records of one whole batch, those before `from_offset` left out. Raises CorruptMessageError."""
     if header.magic == MAGIC:
         return decoder.decode_records(buf, start, header, from_offset)
-    from ottla.records import message_set
+    from ottla.records import legacy_message_set
 
-    found = message_set.records(memoryview(buf)[start : start + header.size_in_bytes])
+    found = legacy_message_set.records(memoryview(buf)[start : start + header.size_in_bytes])
     return [record for record in found if record.offset >= from_offset]

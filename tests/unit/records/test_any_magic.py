@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError
-from ottla.records import compression, formats, message_set
+from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
@@ -16,7 +16,7 @@ def entry(magic, codec=compression.NONE, count=3, base_offset=0):
     for i in range(count):
         builder.append(NOW + i, b"k%d" % i, b"value")
     data = bytes(builder.close(leader_epoch=7))
-    return data if magic == 2 else message_set.from_batches(data, magic)
+    return data if magic == 2 else legacy_message_set.from_batches(data, magic)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -24,13 +24,13 @@ def entry(magic, codec=compression.NONE, count=3, base_offset=0):
 def test_records_of_every_format_are_read_alike(magic, codec):
     data = entry(magic, codec, base_offset=40)
     found = []
-    for header, start, end in formats.split(data):
-        formats.verify(data, start, header)
+    for header, start, end in any_magic.split(data):
+        any_magic.verify(data, start, header)
         assert header.size_in_bytes == end - start
         assert (header.magic, header.codec) == (magic, codec)
         assert header.leader_epoch == (7 if magic == 2 else -1)
         assert header.producer_id == -1
-        found += formats.decode_records(data, start, header)
+        found += any_magic.decode_records(data, start, header)
         assert header.last_offset == found[-1].offset
         assert header.max_timestamp == (-1 if magic == 0 else found[-1].timestamp)
     assert [(r.offset, r.key, r.value) for r in found] == [(40 + i, b"k%d" % i, b"value") for i in range(3)]
@@ -38,31 +38,31 @@ def test_records_of_every_format_are_read_alike(magic, codec):
 
 def test_formats_lie_beside_each_other():
     data = entry(0) + entry(2, base_offset=3) + entry(1, compression.GZIP, base_offset=6) + entry(2, base_offset=9)
-    assert [h.magic for h, _, _ in formats.split(data)] == [0, 0, 0, 2, 1, 2]
-    assert [h.next_offset for h, _, _ in formats.split(data)] == [1, 2, 3, 6, 9, 12]
+    assert [h.magic for h, _, _ in any_magic.split(data)] == [0, 0, 0, 2, 1, 2]
+    assert [h.next_offset for h, _, _ in any_magic.split(data)] == [1, 2, 3, 6, 9, 12]
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_batch_that_is_cut_off_ends_the_walk(magic):
     whole = entry(magic, compression.GZIP)
     for cut in range(1, len(whole)):
-        assert len(list(formats.split(whole + whole[:-cut]))) == 1
+        assert len(list(any_magic.split(whole + whole[:-cut]))) == 1
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_changed_bytes_fail_their_checksum(magic):
     data = bytearray(entry(magic, compression.GZIP))
     data[-5] ^= 4
-    ((header, start, _),) = formats.split(data)
+    ((header, start, _),) = any_magic.split(data)
     with pytest.raises(CorruptMessageError):
-        formats.verify(data, start, header)
+        any_magic.verify(data, start, header)
 
 
 @given(data=st.binary(max_size=200))
 def test_garbage_is_corrupt_or_cut_off(data):
     try:
-        for header, start, _ in formats.split(data):
-            formats.verify(data, start, header)
+        for header, start, _ in any_magic.split(data):
+            any_magic.verify(data, start, header)
     except CorruptMessageError:
         pass
 
@@ -80,7 +80,7 @@ def test_scanner_walks_over_every_format(hot, seed, chunk_bytes):
     while not scanner.damaged and len(data) - scanner.position >= scanner.needed:
         scanner.feed(memoryview(data)[scanner.position :][: max(chunk_bytes, scanner.needed)])
     assert (scanner.position, scanner.next_offset, scanner.damaged) == (len(data), offset, False)
-    batches = {start: header for header, start, _ in formats.split(data)}
+    batches = {start: header for header, start, _ in any_magic.split(data)}
     assert scanner.max_timestamp == max(h.max_timestamp for h in batches.values())
     assert all(batches[position].last_offset == last for last, position, _, _ in scanner.entries)
     damaged = bytearray(data)

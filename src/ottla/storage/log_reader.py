@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ottla.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
 from ottla.model import TopicPartition
-from ottla.records import formats
+from ottla.records import any_magic
 from ottla.records.batch import MAGIC, BatchHeader
 from ottla.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
 from ottla.storage.index import OffsetIndex
@@ -39,7 +39,7 @@ class StoredBatch(NamedTuple):
     header: BatchHeader
 
 
-class OfflineLog:
+class ReadOnlyLog:
     """One partition's log."""
 
     def __init__(self, directory: Path, start: int, high_watermark: int | None) -> None:
@@ -148,12 +148,12 @@ class OfflineLog:
 def _is_start(data: memoryview, position: int, offset: int) -> bool:
     """Whether a whole batch begins at the position, none of which lies behind the offset."""
     try:
-        if not 0 < position < data.nbytes or not formats.begins_in(data, position, data.nbytes - position):
+        if not 0 < position < data.nbytes or not any_magic.begins_in(data, position, data.nbytes - position):
             return False
-        header = formats.read_header(data, position)
+        header = any_magic.read_header(data, position)
         if header.last_offset > offset or position + header.size_in_bytes > data.nbytes:
             return False
-        formats.verify(data, position, header)
+        any_magic.verify(data, position, header)
     except CorruptMessageError:
         return False
     return True
@@ -161,20 +161,20 @@ def _is_start(data: memoryview, position: int, offset: int) -> bool:
 
 def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch from `position` on; zeros behind the last one end it."""
-    while formats.begins_in(data, position, data.nbytes - position) and any(data[position + 8 : position + 12]):
-        header = formats.read_header(data, position)
+    while any_magic.begins_in(data, position, data.nbytes - position) and any(data[position + 8 : position + 12]):
+        header = any_magic.read_header(data, position)
         if position + header.size_in_bytes > data.nbytes:
             return
         yield position, header
         position += header.size_in_bytes
 
 
-def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, OfflineLog]:
+def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
     """The logs in data directories, as they are now. KafkaStorageError for a path that is no directory.
 
     Of replicas in the directories of several brokers, the one that knows most to be committed.
     """
-    found: dict[TopicPartition, OfflineLog] = {}
+    found: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:
         if not path.is_dir():
             raise KafkaStorageError(f"{path} is no directory")
@@ -184,7 +184,7 @@ def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, OfflineLog]:
         for directory in sorted(path.iterdir()):
             tp = parse_directory_name(directory.name)
             if tp is not None and directory.is_dir():
-                replica = OfflineLog(directory, starts.get(tp, 0), ends.get(tp, 0) if has_ends else None)
+                replica = ReadOnlyLog(directory, starts.get(tp, 0), ends.get(tp, 0) if has_ends else None)
                 if tp not in found or found[tp].end < replica.end:
                     found[tp] = replica
     return found

@@ -8,7 +8,7 @@ from ottla.errors import (
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
 )
-from ottla.records import compression, message_set
+from ottla.records import compression, legacy_message_set
 from ottla.records.batch import read_header, records, split
 from ottla.records.builder import BatchBuilder
 
@@ -29,95 +29,95 @@ def batch(rows, codec=compression.NONE, base_offset=0, **options):
 
 @given(rows=rows, codec=st.integers(0, 3), magic=st.integers(0, 1), base=st.integers(0, 1 << 40))
 def test_records_survive_the_way_down_and_up_again(rows, codec, magic, base):
-    old = message_set.from_batches(batch(rows, codec, base), magic)
-    assert message_set.magic_of(old) == magic
-    found = list(message_set.records(old))
+    old = legacy_message_set.from_batches(batch(rows, codec, base), magic)
+    assert legacy_message_set.magic_of(old) == magic
+    found = list(legacy_message_set.records(old))
     assert [r.offset for r in found] == list(range(base, base + len(rows)))
     expected = [(t if magic else -1, k, v) for t, k, v in rows]
     assert [(r.timestamp, r.key, r.value) for r in found] == expected
-    up = message_set.to_batches(old)
+    up = legacy_message_set.to_batches(old)
     assert [(r.timestamp, r.key, r.value) for r in records(up)] == expected
     assert read_header(up).codec == codec
 
 
 def test_records_before_the_offset_are_left_out():
     data = batch([(NOW, None, b"%d" % i) for i in range(5)], compression.GZIP, 10)
-    assert [r.offset for r in message_set.records(message_set.from_batches(data, 1, 13))] == [13, 14]
-    assert message_set.from_batches(data, 1, 15) == b""
+    assert [r.offset for r in legacy_message_set.records(legacy_message_set.from_batches(data, 1, 13))] == [13, 14]
+    assert legacy_message_set.from_batches(data, 1, 15) == b""
 
 
 def test_control_batches_are_left_out():
     control = batch([(NOW, b"\0\0\0\1", b"")], control=True, transactional=True, producer_id=1, producer_epoch=0)
-    assert message_set.from_batches(control, 1) == b""
+    assert legacy_message_set.from_batches(control, 1) == b""
 
 
 def test_append_time_goes_down_too():
     for codec in (compression.NONE, compression.SNAPPY):
         data = batch([(NOW, None, b"a"), (NOW, None, b"b")], codec, append_time_ms=NOW + 9)
-        found = list(message_set.records(message_set.from_batches(data, 1)))
+        found = list(legacy_message_set.records(legacy_message_set.from_batches(data, 1)))
         assert [(r.timestamp, r.timestamp_type) for r in found] == [(NOW + 9, 1)] * 2
 
 
 def test_zstd_cannot_go_down():
     with pytest.raises(UnsupportedCompressionTypeError, match="zstd"):
-        message_set.from_batches(batch([(NOW, None, b"a")], compression.ZSTD), 1)
+        legacy_message_set.from_batches(batch([(NOW, None, b"a")], compression.ZSTD), 1)
 
 
 def test_plain_messages_become_one_batch_and_a_compressed_message_another():
-    plain = [message_set.encode(i, NOW, None, b"%d" % i, 1) for i in range(2)]
-    packed = message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
+    plain = [legacy_message_set.encode(i, NOW, None, b"%d" % i, 1) for i in range(2)]
+    packed = legacy_message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced, codec, values in (
         (plain[0] + plain[1], 0, [b"0", b"1"]),
         (packed, compression.LZ4, [b"2", b"3"]),
     ):
-        up = message_set.to_batches(produced)
+        up = legacy_message_set.to_batches(produced)
         assert [(h.codec, h.count) for h, _, _ in split(up)] == [(codec, 2)]
         assert [r.value for r in records(up)] == values
 
 
 def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka():
-    plain = message_set.encode(0, NOW, None, b"0", 1)
-    packed = message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
+    plain = legacy_message_set.encode(0, NOW, None, b"0", 1)
+    packed = legacy_message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced in (
         plain + packed,
         packed + plain,
         packed + packed,
-        plain + message_set.encode(0, NOW, None, b"0", 0),
+        plain + legacy_message_set.encode(0, NOW, None, b"0", 0),
     ):
         with pytest.raises(InvalidRecordError):
-            message_set.to_batches(produced)
+            legacy_message_set.to_batches(produced)
 
 
 def test_compressed_message_above_the_bound_is_too_large():
-    packed = message_set.from_batches(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
+    packed = legacy_message_set.from_batches(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
     with pytest.raises(MessageTooLargeError):
-        message_set.to_batches(packed, 10_000)
-    assert message_set.to_batches(packed, 30_000)
+        legacy_message_set.to_batches(packed, 10_000)
+    assert legacy_message_set.to_batches(packed, 30_000)
     with pytest.raises(MessageTooLargeError):
-        message_set.to_batches(packed, 10)
+        legacy_message_set.to_batches(packed, 10)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_every_flipped_bit_is_noticed(magic):
-    good = message_set.encode(0, NOW, b"key", b"value", magic)
+    good = legacy_message_set.encode(0, NOW, b"key", b"value", magic)
     for i in range(8 * 8, 8 * len(good)):
         bad = bytearray(good)
         bad[i // 8] ^= 1 << (i % 8)
         with pytest.raises((CorruptMessageError, InvalidRecordError)):
-            message_set.to_batches(bad)
+            legacy_message_set.to_batches(bad)
 
 
 @given(data=st.binary(max_size=100))
 def test_garbage_is_corrupt(data):
     with pytest.raises((CorruptMessageError, InvalidRecordError)):
-        message_set.to_batches(data)
+        legacy_message_set.to_batches(data)
 
 
 @pytest.mark.parametrize("cut", [1, 10, 25])
 def test_message_that_is_cut_off_at_the_end_of_a_set_is_left_out(cut):
-    one = message_set.encode(0, NOW, b"key", b"value", 1)
+    one = legacy_message_set.encode(0, NOW, b"key", b"value", 1)
     data = one + one[:-cut]
-    assert len(list(message_set.records(data))) == 1
-    assert len(list(records(message_set.to_batches(data)))) == 1
+    assert len(list(legacy_message_set.records(data))) == 1
+    assert len(list(records(legacy_message_set.to_batches(data)))) == 1
     with pytest.raises(InvalidRecordError):
-        message_set.to_batches(one[:-cut])
+        legacy_message_set.to_batches(one[:-cut])

@@ -19,7 +19,7 @@ from ottla.errors import (
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
 )
-from ottla.records import compression, formats
+from ottla.records import any_magic, compression
 from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.compression import LZ4, NONE, ZSTD, DecompressedTooLargeError
@@ -208,7 +208,7 @@ def _whole_messages(view: memoryview) -> Iterator[Message]:
         end = pos + LOG_OVERHEAD + size
         if end > len(view):
             return
-        if zlib.crc32(view[pos + formats.CRC_START : end]) != int.from_bytes(view[pos + 12 : pos + 16], "big"):
+        if zlib.crc32(view[pos + any_magic.CRC_START : end]) != int.from_bytes(view[pos + 12 : pos + 16], "big"):
             raise CorruptMessageError(f"message {pos} bytes into the set fails its CRC")
         try:
             (message,) = messages(view[:end], pos)
@@ -279,16 +279,16 @@ def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
     for zstd, which old consumers do not have.
     """
     out = bytearray()
-    for header, start, end in formats.split(buf):
+    for header, start, end in any_magic.split(buf):
         if header.is_control or header.next_offset <= from_offset:
             continue
         if header.magic <= magic:
             out += memoryview(buf)[start:end]
             continue
-        formats.verify(buf, start, header)
+        any_magic.verify(buf, start, header)
         if header.codec == ZSTD:
             raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
-        found = formats.decode_records(buf, start, header, from_offset)
+        found = any_magic.decode_records(buf, start, header, from_offset)
         if found:
             out += encode_set(found, header.attributes, magic)
     return bytes(out)

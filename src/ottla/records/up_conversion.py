@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from ottla.errors import KafkaError
-from ottla.records import message_set
+from ottla.records import legacy_message_set
 from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.compression import MAX_DECOMPRESSED_BYTES
@@ -17,7 +17,7 @@ ROWS_PER_BATCH: Final = 1000
 """Old messages that become one batch."""
 
 
-def with_old_formats_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
+def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
     """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
 
     They come first, if at all: a log's format changes once. What precedes a malformed message is returned without it
@@ -44,7 +44,7 @@ def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
     """The records before the first malformed message, and whether there is none."""
     rows: list[Record] = []
     try:
-        for row in message_set.records(data, max_bytes):
+        for row in legacy_message_set.records(data, max_bytes):
             rows.append(row)  # those before an error stay
     except KafkaError:
         if not rows:

@@ -1,6 +1,6 @@
 import logging
 
-from ottla.net.flood import PER_WINDOW, WINDOW_SECONDS, FloodFilter
+from ottla.logs import PER_WINDOW, WINDOW_SECONDS, RateLimitFilter
 
 
 class Clock:
@@ -16,7 +16,7 @@ def line(text: str) -> logging.LogRecord:
 
 def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass():
     clock = Clock()
-    flood = FloodFilter(clock)
+    flood = RateLimitFilter(clock)
     assert sum(flood.filter(line("%s: garbage")) for _ in range(1000)) == PER_WINDOW
     assert flood.filter(line("%s: too many"))
     clock.now += WINDOW_SECONDS
