@@ -30,7 +30,7 @@ from ottla.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
-    from ottla.coordinator.transaction.add_partitions import AddPartitions
+    from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class BrokerContext:
     groups: GroupRuntime
     markers: LocalMarkers
     transactions: TransactionRuntime
-    add_partitions: AddPartitions | None
+    add_partitions: AddPartitionsClient | None
     """Sends AddPartitionsToTxn to coordinators on other brokers; None for a standalone broker."""
     zookeeper_offsets: ZooKeeperOffsets
     share_states: ShareCoordinator

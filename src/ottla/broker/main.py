@@ -53,11 +53,11 @@ from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, ow
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
-    from ottla.coordinator.transaction.add_partitions import AddPartitions
+    from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
     from ottla.model import TopicPartition
     from ottla.replication.alter_partition_manager import AlterPartitionManager
-    from ottla.replication.fetcher import Fetchers
+    from ottla.replication.fetcher import ReplicaFetcherManager
 
 log = logging.getLogger("ottla.broker")
 
@@ -97,7 +97,7 @@ class BrokerNode:
         """Makes up credentials of unknown users, so that SCRAM does not reveal which users exist."""
         self._zookeeper: ZooKeeperMetadataStore | None = None
         self._all_dirs = True
-        self._fetchers: Fetchers | None = None
+        self._fetchers: ReplicaFetcherManager | None = None
         self._isr_updates: AlterPartitionManager | None = None
         self._disk_report: asyncio.Task[None] | None = None
         """Reports a failed disk to the controller; referenced here, as the event loop alone would drop the task."""
@@ -267,7 +267,7 @@ class BrokerNode:
             await partitions.start(cache.image)
         cache.on_change(self._apply_dynamic_configs)
         cache.on_change(lifecycle.interbroker.on_image_changed)
-        cache.on_change(partitions.change)
+        cache.on_change(partitions.on_image_changed)
         cache.on_change(context.transactions.completer.on_image_changed)
         cache.on_change(self._on_topics_changed)
         await context.groups.start()
@@ -327,7 +327,10 @@ class BrokerNode:
         if self._zookeeper is None:
             return build()
         from ottla.replication.alter_partition_manager import AlterPartitionManager
-        from ottla.replication.fetcher import Fetchers, FetchOptions  # a standalone broker starts without them
+        from ottla.replication.fetcher import (  # a standalone broker starts without them
+            FetchOptions,
+            ReplicaFetcherManager,
+        )
 
         options = FetchOptions(
             wait_max_ms=config.replica_fetch_wait_max_ms,
@@ -347,7 +350,7 @@ class BrokerNode:
         self._isr_updates = AlterPartitionManager(
             broker_id, lifecycle.interbroker, lambda: cache.image, lifecycle.controller.isr_updates.alter_partition
         )
-        self._fetchers = Fetchers(broker_id, lifecycle.interbroker, epoch, options, follower_quota)
+        self._fetchers = ReplicaFetcherManager(broker_id, lifecycle.interbroker, epoch, options, follower_quota)
         return build(
             isr_updates=self._isr_updates,
             followers=self._fetchers,
@@ -461,14 +464,16 @@ class BrokerNode:
 
     def _transaction_peers(
         self, local: LocalMarkers, member: BrokerLifecycle
-    ) -> tuple[TransactionMarkerChannel, AddPartitions]:
+    ) -> tuple[TransactionMarkerChannel, AddPartitionsClient]:
         """What transactions ask of other brokers."""
-        from ottla.coordinator.transaction.add_partitions import AddPartitions  # a node by itself starts without them
+        from ottla.coordinator.transaction.add_partitions import (
+            AddPartitionsClient,  # a node by itself starts without them
+        )
         from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 
         timeout, view = self.config.request_timeout_ms / 1000, member.metadata_cache
         markers = TransactionMarkerChannel(self.broker_id, local, member.interbroker, lambda: view.image, timeout)
-        return markers, AddPartitions(member.interbroker, timeout)
+        return markers, AddPartitionsClient(member.interbroker, timeout)
 
     def _build_authorizer(self, store: MetadataStore) -> tuple[Authorizer | None, AclStore | None]:
         """What says who may do what, where the options name it; it goes by the rules in the store."""

@@ -112,7 +112,7 @@ async def join(
 
     `written` has the sequence of each partition's batch.
     """
-    new = [tp for tp in written if not _is_open(broker.partitions.led(tp), writer.producer)]
+    new = [tp for tp in written if not _is_open(broker.partitions.get_leader(tp), writer.producer)]
     elsewhere = is_remote(broker, writer.transactional_id)
     if not new or not (rules.joins or (elsewhere and broker.config.transaction_partition_verification_enable)):
         return
@@ -146,7 +146,7 @@ async def _ask(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + broker.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
     while True:
-        led = {tp: p.log.producers for tp in new if (p := broker.partitions.led(tp)) is not None}
+        led = {tp: p.log.producers for tp in new if (p := broker.partitions.get_leader(tp)) is not None}
         guards = {tp: producers.guard(*writer.producer) for tp, producers in led.items()}
         answers = await _answers(broker, writer, list(led), rules)
         concurrent = any(isinstance(error, ConcurrentTransactionsError) for error in answers.values())

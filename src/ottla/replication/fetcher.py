@@ -20,7 +20,7 @@ from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.fetch_session import FetchSession, Place, Terms
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.replication.follower import Follower, Next, describe
+from ottla.replication.follower import Follower, NextStep, describe
 from ottla.replication.partition import Partition
 from ottla.replication.replication_quota import ReplicationQuota
 
@@ -32,7 +32,7 @@ LEADER_BACKOFF_SECONDS = 0.05
 """After the first request that a leader did not answer; it doubles up to `replica.fetch.backoff.ms`."""
 PARTITION_BACKOFF_SECONDS = 0.02
 """After a partition's first error, likewise. A new leader often learns of its role a moment after its followers."""
-LOOK_AGAIN_SECONDS = 1.0
+THROTTLE_CHECK_SECONDS = 1.0
 """How long throttled replicas rest before the quota is asked again, whose rate may have been raised, or removed."""
 
 
@@ -48,7 +48,7 @@ class FetchOptions(NamedTuple):
     fetchers: int = 1
 
 
-class Fetcher:
+class ReplicaFetcher:
     """One task that fetches from one leader."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Fetcher:
         self._quota = quota
         self._followers: dict[TopicPartition, Follower] = {}
         self._session = FetchSession()
-        self._news = asyncio.Event()
+        self._partition_added = asyncio.Event()
         """Set when there is a partition to ask for that the request on its way does not ask for."""
         self._connection = 0
         self._abandoned: asyncio.Task[FetchResponse] | None = None
@@ -90,7 +90,7 @@ class Fetcher:
     def add(self, partition: Partition) -> None:
         """Fetch a partition from now on."""
         self._followers[partition.topic_partition] = Follower(partition)
-        self._news.set()
+        self._partition_added.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -107,7 +107,7 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             try:
-                await self._round()
+                await self._fetch_once()
             except KafkaError as error:
                 await self._back_off(error)
             except Exception as error:
@@ -115,28 +115,28 @@ class Fetcher:
                 log.exception("fetching from broker %d failed", self._leader)
                 await self._back_off(UnknownServerError(str(error)))
 
-    async def _round(self) -> None:
+    async def _fetch_once(self) -> None:
         """Ask once for what is due, and take what comes."""
-        self._news.clear()
+        self._partition_added.clear()
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
-            self._hold_back(min(self._quota.free_at, now + LOOK_AGAIN_SECONDS))
+            self._delay_throttled(min(self._quota.available_at, now + THROTTLE_CHECK_SECONDS))
         due = {f.tp: f for f in self._followers.values() if f.due <= now and not f.awaits_image and f.is_current}
         if not due:
             await self._wait(min((f.due for f in self._followers.values() if f.due > now), default=now + 60.0) - now)
             return
         places = {}
         for tp, follower in due.items():
-            places[tp] = follower.requested_place = follower.place()
+            places[tp] = follower.requested = follower.fetch_position()
         response = await self._fetch(places)
         if response is None:
             return
         if not self._session.answered(response):
             raise for_code(response.error_code)
         self._failures = 0
-        await self._take(response, due)
+        await self._apply_response(response, due)
 
-    def _hold_back(self, until: float) -> None:
+    def _delay_throttled(self, until: float) -> None:
         """More has come of throttled replicas than may; those in sync are never held back."""
         for follower in self._followers.values():
             if self._is_throttled(follower):
@@ -158,34 +158,34 @@ class Fetcher:
         request, _ = self._session.request(places, terms)
         timeout = (options.timeout_ms + options.wait_max_ms) / 1000
         purpose = f"fetch-{self._number}-{self._connection}"
-        asking = asyncio.ensure_future(
+        fetch = asyncio.ensure_future(
             self._sender.send(self._leader, request, FETCH_VERSION, timeout=timeout, purpose=purpose)
         )
-        news = asyncio.ensure_future(self._news.wait())
+        added = asyncio.ensure_future(self._partition_added.wait())
         try:
-            await asyncio.wait((asking, news), return_when=asyncio.FIRST_COMPLETED)
-            if asking.done() or not self._may_abandon():
-                return await asking
-            self._abandon(asking)
+            await asyncio.wait((fetch, added), return_when=asyncio.FIRST_COMPLETED)
+            if fetch.done() or not self._can_abandon():
+                return await fetch
+            self._abandon(fetch)
             return None
         except BaseException:
-            asking.cancel()
+            fetch.cancel()
             self._session.restart()
             raise
         finally:
-            news.cancel()
+            added.cancel()
 
-    def _may_abandon(self) -> bool:
+    def _can_abandon(self) -> bool:
         return self._abandoned is None or self._abandoned.done()
 
-    def _abandon(self, asking: asyncio.Task[FetchResponse]) -> None:
+    def _abandon(self, fetch: asyncio.Task[FetchResponse]) -> None:
         """Go on over the other connection: on this one the leader answers nothing else before."""
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._abandoned = asking
+        fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._abandoned = fetch
         self._connection = 1 - self._connection
         self._session.restart()
 
-    async def _take(self, response: FetchResponse, requested: dict[TopicPartition, Follower]) -> None:
+    async def _apply_response(self, response: FetchResponse, requested: dict[TopicPartition, Follower]) -> None:
         names: dict[UUID, str] = {f.partition.topic_id: tp.topic for tp, f in requested.items()}
         for topic in response.responses:
             for data in topic.partitions:
@@ -193,35 +193,35 @@ class Fetcher:
                 follower = requested.get(tp)
                 if follower is None or self._followers.get(tp) is not follower or not follower.is_current:
                     continue
-                if follower.place() != follower.requested_place:
+                if follower.fetch_position() != follower.requested:
                     continue  # it was cut meanwhile
                 try:
                     if data.records is not None and self._is_throttled(follower):
-                        self._quota.take(data.records.nbytes, asyncio.get_running_loop().time())
-                    await self._follow_up(follower, follower.apply(data))
+                        self._quota.record(data.records.nbytes, asyncio.get_running_loop().time())
+                    await self._apply_next_step(follower, follower.apply(data))
                 except KafkaError as error:
-                    self._leave_alone(follower, error)
+                    self._delay_partition(follower, error)
                 except OSError as error:
                     follower.partition.fail(error)  # it could not be cut, and must not keep the others back
 
-    async def _follow_up(self, follower: Follower, then: Next) -> None:
+    async def _apply_next_step(self, follower: Follower, then: NextStep) -> None:
         log_ = follower.partition.log
-        if then is Next.AWAIT_IMAGE:
+        if then is NextStep.AWAIT_IMAGE:
             follower.awaits_image = True
-        elif then is Next.ASK_RANGE:
-            start, end = [await self._offset(follower, time) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+        elif then is NextStep.LIST_OFFSETS:
+            start, end = [await self._list_offset(follower, time) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
             if follower.is_current:
-                follower.take_range(start, end)
+                follower.apply_range(start, end)
         elif log_.unflushed_messages >= log_.config.flush_messages:
             await follower.partition.flush()  # the next fetch tells the leader that this replica has it
 
-    def _leave_alone(self, follower: Follower, error: KafkaError) -> None:
+    def _delay_partition(self, follower: Follower, error: KafkaError) -> None:
         now = asyncio.get_running_loop().time()
         delay = follower.delay(now, self._partition_backoff)
         level = logging.INFO if delay < self._options.backoff_ms / 1000 else logging.WARNING
         log.log(level, "%s: fetching from broker %d: %s", follower.tp, self._leader, describe(error))
 
-    async def _offset(self, follower: Follower, time: int) -> int:
+    async def _list_offset(self, follower: Follower, time: int) -> int:
         tp = follower.tp
         want = ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=follower.epoch, timestamp=time)
         request = ListOffsetsRequest(
@@ -253,12 +253,12 @@ class Fetcher:
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            await asyncio.wait_for(self._partition_added.wait(), seconds)
         except TimeoutError:
             pass
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """All fetchers of this broker: what `Partitions` tells of the partitions that others lead."""
 
     def __init__(
@@ -275,33 +275,33 @@ class Fetchers:
         self._sender = sender
         self._epoch = epoch
         self._options = options
-        self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        self._places: dict[TopicPartition, tuple[int, int]] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._keys: dict[TopicPartition, tuple[int, int]] = {}
         self._closed = False
 
-    def follow(self, partition: Partition) -> None:
+    def add(self, partition: Partition) -> None:
         """Fetch a partition from the leader that its image names; from its log's end, if that is news."""
         tp, leader = partition.topic_partition, partition.image.leader
         if leader < 0 or leader == self._own_id or self._closed:
-            self.leave(tp)
+            self.remove(tp)
             return
         key = leader, hash(tp) % self._options.fetchers
-        if self._places.get(tp) not in (None, key):
-            self.leave(tp)
+        if self._keys.get(tp) not in (None, key):
+            self.remove(tp)
         fetcher = self._fetchers.get(key)
         follower = None if fetcher is None else fetcher.get(tp)
         if follower is not None and follower.partition is partition and follower.is_current:
             return  # only its replicas have changed
         if fetcher is None:
-            fetcher = self._fetchers[key] = Fetcher(
+            fetcher = self._fetchers[key] = ReplicaFetcher(
                 self._own_id, leader, key[1], self._sender, self._epoch, self._options, self._quota
             )
-        self._places[tp] = key
+        self._keys[tp] = key
         fetcher.add(partition)
 
-    def leave(self, tp: TopicPartition) -> None:
+    def remove(self, tp: TopicPartition) -> None:
         """Fetch it no more; a fetcher without partitions ends."""
-        key = self._places.pop(tp, None)
+        key = self._keys.pop(tp, None)
         if key is None:
             return
         fetcher = self._fetchers[key]
@@ -316,4 +316,4 @@ class Fetchers:
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
-        self._places.clear()
+        self._keys.clear()

@@ -27,18 +27,18 @@ from ottla.storage.log import Log
 logger = logging.getLogger("ottla.replication")
 
 
-class Next(Enum):
+class NextStep(Enum):
     """What comes after an answer."""
 
-    GO_ON = "fetch from where the log now ends"
-    ASK_RANGE = "ask where the leader's log begins and ends: it has nothing at the offset"
+    CONTINUE = "fetch from where the log now ends"
+    LIST_OFFSETS = "ask where the leader's log begins and ends: it has nothing at the offset"
     AWAIT_IMAGE = "wait for a new image: there is another leader, or it has another epoch"
 
 
 class Follower:
     """One partition and its leader in one epoch."""
 
-    __slots__ = ("_failures", "_place", "awaits_image", "due", "epoch", "partition", "requested_place")
+    __slots__ = ("_failures", "_place", "awaits_image", "due", "epoch", "partition", "requested")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -46,7 +46,7 @@ class Follower:
         self.due = 0.0
         """When it may be fetched again."""
         self.awaits_image = False
-        self.requested_place: Place | None = None
+        self.requested: Place | None = None
         """What the request on its way asks for."""
         self._place: Place | None = None
         self._failures = 0
@@ -62,7 +62,7 @@ class Follower:
         partition = self.partition
         return not partition.leads and not partition.closed and partition.image.leader_epoch == self.epoch
 
-    def place(self) -> Place:
+    def fetch_position(self) -> Place:
         """Where to go on."""
         partition, log, last = self.partition, self.partition.log, self._place
         if (
@@ -77,20 +77,20 @@ class Follower:
         )
         return self._place
 
-    def apply(self, data: PartitionData) -> Next:
+    def apply(self, data: PartitionData) -> NextStep:
         """Do what the leader's answer to `place` says. Raises KafkaError for what may pass."""
         if data.error_code == OffsetOutOfRangeError.code:
-            return Next.ASK_RANGE
+            return NextStep.LIST_OFFSETS
         if data.error_code == FencedLeaderEpochError.code:
-            return Next.AWAIT_IMAGE
+            return NextStep.AWAIT_IMAGE
         if data.error_code != NONE:
             raise for_code(data.error_code)
         if data.diverging_epoch is not None:
-            self._cut(data.diverging_epoch)
+            self._truncate(data.diverging_epoch)
         else:
             self._append(data)
         self._failures = 0
-        return Next.GO_ON
+        return NextStep.CONTINUE
 
     def _append(self, data: PartitionData) -> None:
         records = data.records
@@ -117,14 +117,14 @@ class Follower:
         if leader_log_start > log.log_start_offset:
             log.delete_records_before(min(leader_log_start, log.high_watermark))
 
-    def _cut(self, diverging: EpochEndOffset) -> None:
+    def _truncate(self, diverging: EpochEndOffset) -> None:
         log = self.partition.log
         before = (log.log_end_offset, log.leader_epochs.latest)
-        self._truncate_to(cut_at(log, diverging))
+        self._truncate_to(truncation_offset(log, diverging))
         if (log.log_end_offset, log.leader_epochs.latest) == before:
             raise InvalidRecordError(f"{self.tp} diverges from its leader at {diverging}, and there is nothing to cut")
 
-    def take_range(self, leader_start: int, leader_end: int) -> None:
+    def apply_range(self, leader_start: int, leader_end: int) -> None:
         """Begin where the leader's log allows it: at its end, or, where all of this one is older, at its start."""
         end = self.partition.log.log_end_offset
         if leader_end < end:
@@ -150,7 +150,7 @@ class Follower:
         return seconds
 
 
-def cut_at(log: Log, diverging: EpochEndOffset) -> int:
+def truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
     """Where to cut a log whose leader's parts from it after the end of an epoch (KIP-279)."""
     if diverging.epoch < 0:
         return log.high_watermark  # the leader knows nothing of epochs: only this is sure

@@ -22,15 +22,15 @@ class LeaderState:
         self.start = end
         """Where this epoch's records begin: who is not here yet may hold others."""
         self.lag_seconds = lag_seconds
-        self.proposed: tuple[int, ...] | None = None
+        self.pending_isr: tuple[int, ...] | None = None
         """The ISR that the controller was asked for."""
         self.replicas: dict[int, Replica] = {}
-        self._keep(image.replicas)
+        self._retain(image.replicas)
         for replica in self.replicas.values():
-            replica.begin(end, now, in_sync=replica.id in image.isr)
+            replica.reset(end, now, in_sync=replica.id in image.isr)
         self._maximal = frozenset(image.isr)
 
-    def _keep(self, ids: Iterable[int]) -> None:
+    def _retain(self, ids: Iterable[int]) -> None:
         own = self.image.leader
         self.replicas = {i: self.replicas.get(i) or Replica(i) for i in ids if i != own}
 
@@ -42,22 +42,22 @@ class LeaderState:
     def update(self, image: PartitionImage) -> None:
         """Go by a newer state of the same epoch; a proposal was answered by it, or has come too late."""
         self.image = image
-        self._keep(image.replicas)
-        self.withdraw()
+        self._retain(image.replicas)
+        self.clear_pending()
 
-    def propose(self, isr: tuple[int, ...]) -> None:
+    def set_pending(self, isr: tuple[int, ...]) -> None:
         """From now on this ISR may hold, too."""
-        assert self.proposed is None, "one proposal at a time"
-        self.proposed = isr
+        assert self.pending_isr is None, "one proposal at a time"
+        self.pending_isr = isr
         self._maximal = frozenset((*self.image.isr, *isr))
 
     def broker_epochs(self, isr: Iterable[int]) -> dict[int, int]:
         """The registrations in which these have fetched: one that has come back since may have lost what it had."""
         return {i: self.replicas[i].broker_epoch for i in isr if i in self.replicas}
 
-    def withdraw(self) -> None:
+    def clear_pending(self) -> None:
         """The proposal surely does not hold, or is what `image` says."""
-        self.proposed = None
+        self.pending_isr = None
         self._maximal = frozenset(self.image.isr)
 
     def required(self, min_insync_replicas: int) -> int:
@@ -80,11 +80,11 @@ class LeaderState:
         """These have left the cluster: unless they are in the ISR nobody waits for what they do not have."""
         for broker in brokers:
             if broker in self.replicas:
-                self.replicas[broker].left()
+                self.replicas[broker].mark_offline()
 
     def shrunk_isr(self, own_end: int, now: float) -> tuple[int, ...] | None:
         """The ISR without those that have fallen behind; None where all keep up, or a proposal is on its way."""
-        if self.proposed is not None:
+        if self.pending_isr is not None:
             return None
         behind = {
             i
@@ -95,7 +95,7 @@ class LeaderState:
 
     def expanded_isr(self, replica: Replica, high_watermark: int) -> tuple[int, ...] | None:
         """The ISR with a follower that has caught up; None where it has not, or is in it."""
-        if self.proposed is not None or replica.id in self.image.isr:
+        if self.pending_isr is not None or replica.id in self.image.isr:
             return None
         if replica.log_end < high_watermark or replica.log_end < self.start:
             return None

@@ -39,7 +39,7 @@ SUPERSEDED = (
 """The controller has a newer state, which is on its way here. Until it arrives the update may have been written."""
 
 
-class IsrUpdates(Protocol):
+class IsrSubmitter(Protocol):
     """The leader's way to the controller: `AlterPartitionManager`."""
 
     async def submit(
@@ -54,20 +54,20 @@ class IsrUpdates(Protocol):
 
 
 async def submit_until_settled(
-    updates: IsrUpdates, tp: TopicPartition, leader_state: LeaderState, isr: tuple[int, ...]
+    updates: IsrSubmitter, tp: TopicPartition, leader_state: LeaderState, isr: tuple[int, ...]
 ) -> PartitionImage | None:
     """Submit an update until it is written or rejected.
 
     Return the new state, or None if the update was rejected, or superseded by a newer state.
     """
     image, epochs = leader_state.image, leader_state.broker_epochs(isr)
-    while leader_state.proposed is isr:
+    while leader_state.pending_isr is isr:
         try:
             return await updates.submit(tp, image, isr, epochs)
         except REJECTED as error:
             log.info("ISR of %s stays %s; the controller rejected isr=%s: %s", tp, image.isr, isr, error.name)
-            if leader_state.proposed is isr:
-                leader_state.withdraw()
+            if leader_state.pending_isr is isr:
+                leader_state.clear_pending()
             return None
         except SUPERSEDED as error:
             log.info("Update of %s to isr=%s is superseded: %s", tp, isr, error.name)

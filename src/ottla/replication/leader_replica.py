@@ -14,7 +14,7 @@ from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import KafkaError, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from ottla.model import TopicPartition
 from ottla.replication.isr_state import LeaderState
-from ottla.replication.isr_updates import IsrUpdates, submit_until_settled
+from ottla.replication.isr_updates import IsrSubmitter, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.replica import Replica
 from ottla.storage.log import Log
@@ -61,7 +61,7 @@ class LedPartition(Protocol):
 class LeaderReplica:
     """A partition that this broker leads. Not thread-safe: event loop only."""
 
-    def __init__(self, partition: LedPartition, isr_updates: IsrUpdates | None, lag_seconds: float) -> None:
+    def __init__(self, partition: LedPartition, isr_updates: IsrSubmitter | None, lag_seconds: float) -> None:
         self._partition = partition
         self._isr_updates = isr_updates
         self._lag_seconds = lag_seconds
@@ -88,7 +88,7 @@ class LeaderReplica:
     def resign(self) -> None:
         """Forget the followers, and cancel the update of the ISR."""
         if self.state is not None:
-            self.state.withdraw()
+            self.state.clear_pending()
             self.state = None
         if self._submission is not None:
             self._submission.cancel()
@@ -167,7 +167,7 @@ class LeaderReplica:
 
     def _submit(self, state: LeaderState, isr: tuple[int, ...]) -> None:
         if self._isr_updates is not None:
-            state.propose(isr)
+            state.set_pending(isr)
             if self._submission is not None:
                 self._submission.cancel()  # a newer state has superseded it
             update = submit_until_settled(self._isr_updates, self._partition.topic_partition, state, isr)
@@ -180,7 +180,7 @@ class LeaderReplica:
             return
         if image is not None and image.leader == partition.image.leader and not partition.is_older(image):
             partition.lead(image)
-            state.withdraw()  # also if the state is not new, since the ISR was so already
+            state.clear_pending()  # also if the state is not new, since the ISR was so already
         partition.maybe_advance_high_watermark(0)
 
     def on_new_state(self) -> None:

@@ -20,11 +20,11 @@ class LeadershipListener(Protocol):
         """It leads this partition no longer: it follows, it is closed, or nobody leads it."""
 
 
-class Followers(Protocol):
+class FetcherManager(Protocol):
     """What fetches the partitions that this broker follows."""
 
-    def follow(self, partition: Partition) -> None:
+    def add(self, partition: Partition) -> None:
         """Fetch it from the leader that its image names; also called when that changes."""
 
-    def leave(self, tp: TopicPartition) -> None:
+    def remove(self, tp: TopicPartition) -> None:
         """Fetch it no more."""

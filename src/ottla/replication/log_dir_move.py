@@ -34,7 +34,7 @@ class LogDirMove:
         self.target = target
         self._bytes_per_second = bytes_per_second
         self._future: Log | None = None
-        self._cuts = 0
+        self._truncations = 0
         """How often the log had been cut when it was copied last."""
         self._task: asyncio.Task[None] | None = None
 
@@ -67,7 +67,7 @@ class LogDirMove:
                 while copied := self._copy(future):  # noqa: ASYNC110 - a pause that keeps the limit, or lets requests in
                     await asyncio.sleep(copied / self._bytes_per_second())
                 await asyncio.get_running_loop().run_in_executor(None, future.flush)
-                if self.lag == 0 and self._cuts == partition.log.cuts and not partition.closed:
+                if self.lag == 0 and self._truncations == partition.log.cuts and not partition.closed:
                     self._swap(future)
                     return
         except (KafkaError, OSError) as error:
@@ -77,7 +77,7 @@ class LogDirMove:
                 self.target.drop_future(self._future)
 
     def _open(self, current: Log) -> Log:
-        self._cuts = current.cuts
+        self._truncations = current.cuts
         future = self.target.create_future(current.topic_partition, current.config, current.topic_id, uuid4().hex)
         first = next((header for header, _ in current.batches_from(current.log_start_offset)), None)
         future.truncate_fully_and_start_at(current.log_end_offset if first is None else first.base_offset)
@@ -86,9 +86,9 @@ class LogDirMove:
     def _copy(self, future: Log) -> int:
         """Copy the next chunk; how many bytes it has, 0 when there is none."""
         current = self.partition.log
-        if current.cuts != self._cuts:
+        if current.cuts != self._truncations:
             # a follower gave up what its new leader does not have: some of it may have been copied
-            self._cuts = current.cuts
+            self._truncations = current.cuts
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         if future.log_end_offset >= current.log_end_offset:
             return 0

@@ -30,7 +30,7 @@ from ottla.errors import (
 from ottla.logs import RateLimitFilter
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
-from ottla.replication.isr_updates import IsrUpdates
+from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.leader_replica import LeaderReplica
 from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
@@ -64,7 +64,7 @@ class Partition:
         workers: Executor,
         *,
         topic_id: UUID = ZERO_UUID,
-        isr_updates: IsrUpdates | None = None,
+        isr_updates: IsrSubmitter | None = None,
         lag_seconds: float = LAG_SECONDS,
         on_disk_failure: Callable[[Partition, BaseException], None] | None = None,
     ) -> None:

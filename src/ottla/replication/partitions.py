@@ -20,8 +20,8 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
 )
 from ottla.model import TopicPartition
-from ottla.replication.isr_updates import IsrUpdates
-from ottla.replication.listeners import Followers, LeadershipListener
+from ottla.replication.isr_updates import IsrSubmitter
+from ottla.replication.listeners import FetcherManager, LeadershipListener
 from ottla.replication.log_dir_move import LogDirMove
 from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.replication.rejected_batches import RejectedBatches
@@ -34,7 +34,7 @@ log = logging.getLogger("ottla.replication")
 KINDS = ("leader", "follower")
 """Whose replication a topic can bound."""
 
-MAX_PLACES: Final = 10_000
+MAX_PREFERRED_DIRS: Final = 10_000
 """Replicas that are to come, of which it is known in which data directory they are wanted; the oldest are forgotten."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
@@ -54,8 +54,8 @@ class Partitions:
         min_insync_replicas: MinIsrOf,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        isr_updates: IsrUpdates | None = None,
-        followers: Followers | None = None,
+        isr_updates: IsrSubmitter | None = None,
+        followers: FetcherManager | None = None,
         follower_quota: ReplicationQuota | None = None,
         lag_seconds: float = LAG_SECONDS,
         all_dirs: bool = True,
@@ -74,12 +74,12 @@ class Partitions:
         self._log_config = log_config
         self._min_insync_replicas = min_insync_replicas
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._relocations: dict[TopicPartition, LogDirMove] = {}
-        self._places: dict[TopicPartition, LogDir] = {}
+        self._moves: dict[TopicPartition, LogDirMove] = {}
+        self._preferred_dirs: dict[TopicPartition, LogDir] = {}
         """Where replicas are wanted that are not here yet."""
-        self._unmade: list[TopicPartition] = []
+        self._failed_creations: list[TopicPartition] = []
         """Replicas for which no log could be made just now."""
-        self._unusable: set[TopicPartition] = set()
+        self._reported_failures: set[TopicPartition] = set()
         """Those of them that the controller was told of."""
         # If a log directory could not be opened, no log is created for a replica that is in the ISR: it may lie in that
         # directory, and an empty log would look like one that lost everything.
@@ -120,7 +120,7 @@ class Partitions:
         """The partition if this broker has a replica of it."""
         return self._partitions.get(tp)
 
-    def led(self, tp: TopicPartition) -> Partition | None:
+    def get_leader(self, tp: TopicPartition) -> Partition | None:
         """The partition if this broker leads it."""
         partition = self._partitions.get(tp)
         return partition if partition is not None and partition.leads else None
@@ -152,35 +152,35 @@ class Partitions:
         return self._log_dirs
 
     @property
-    def relocations(self) -> Mapping[TopicPartition, LogDirMove]:
+    def log_dir_moves(self) -> Mapping[TopicPartition, LogDirMove]:
         """Replicas that are on their way to another directory."""
-        return self._relocations
+        return self._moves
 
     def offline_replicas(self) -> list[TopicPartition]:
         """The replicas that cannot be used: their disk has failed, or they have no log."""
-        return [*self._unusable, *(tp for tp, partition in self._partitions.items() if partition.failed)]
+        return [*self._reported_failures, *(tp for tp, partition in self._partitions.items() if partition.failed)]
 
     async def start(self, image: ClusterImage) -> None:
         """Lead and follow what the image gives to this broker. Logs that no topic owns are left alone, and named."""
         for topic in image.topics.values():
-            self._take(topic)
-        self._tell_unusable()
+            self._apply_topic(topic)
+        self._report_failed_creations()
         owned = set(self._partitions)
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
                 log.warning("%s in %s belongs to no topic of this cluster and is left as it is", tp, directory.path)
 
-    async def change(self, before: ClusterImage, after: ClusterImage) -> None:
+    async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
         """Follow a change of the cluster. A partition that is not this broker's any more is closed; its log stays."""
         for name, old in before.topics.items():
             new = after.topics.get(name)
             if new is None or new.id != old.id:
                 for index in range(len(old.partitions)):
-                    self._forget(TopicPartition(name, index))
+                    self._close_partition(TopicPartition(name, index))
         for name, topic in after.topics.items():
             if before.topics.get(name) is not topic:
-                self._take(topic)
-        self._tell_unusable()
+                self._apply_topic(topic)
+        self._report_failed_creations()
         removed = before.brokers.keys() - after.brokers.keys()
         if removed:
             for partition in self:
@@ -197,7 +197,7 @@ class Partitions:
                     partition.log.config = config
                     partition.min_insync_replicas = min_isr
 
-    async def relocate(self, tp: TopicPartition, path: str) -> None:
+    async def move_replica(self, tp: TopicPartition, path: str) -> None:
         """Move a replica to the data directory of that path; one that is on its way elsewhere changes its way.
 
         One that is not here yet will begin there, as in Kafka, though ReplicaNotAvailableError is raised.
@@ -211,29 +211,29 @@ class Partitions:
             raise KafkaStorageError(f"{path} is out of service: {target.offline}")
         partition = self._partitions.get(tp)
         if partition is None:
-            self._remember_place(tp, target)
+            self._set_preferred_dir(tp, target)
             raise ReplicaNotAvailableError(f"{tp} has no replica on this broker")
-        running = self._relocations.get(tp)
+        running = self._moves.get(tp)
         if running is not None and running.target is target:
             return
         if running is not None:
             await running.cancel()
         source = self._directory_of(partition)
         if source is not target:
-            moving = self._relocations[tp] = LogDirMove(partition, source, target, self._relocation_share)
-            moving.start(lambda: self._relocated(tp, moving))
+            moving = self._moves[tp] = LogDirMove(partition, source, target, self._rate_per_move)
+            moving.start(lambda: self._on_move_done(tp, moving))
 
-    def _remember_place(self, tp: TopicPartition, target: LogDir) -> None:
-        self._places[tp] = target
-        if len(self._places) > MAX_PLACES:
-            del self._places[next(iter(self._places))]
+    def _set_preferred_dir(self, tp: TopicPartition, target: LogDir) -> None:
+        self._preferred_dirs[tp] = target
+        if len(self._preferred_dirs) > MAX_PREFERRED_DIRS:
+            del self._preferred_dirs[next(iter(self._preferred_dirs))]
 
-    def _relocation_share(self) -> float:
-        return self.alter_log_dirs_rate / len(self._relocations)
+    def _rate_per_move(self) -> float:
+        return self.alter_log_dirs_rate / len(self._moves)
 
-    def _relocated(self, tp: TopicPartition, ended: LogDirMove) -> None:
-        if self._relocations.get(tp) is ended:
-            del self._relocations[tp]
+    def _on_move_done(self, tp: TopicPartition, ended: LogDirMove) -> None:
+        if self._moves.get(tp) is ended:
+            del self._moves[tp]
 
     def _directory_of(self, partition: Partition) -> LogDir:
         return next(d for d in self._log_dirs if d.logs.get(partition.topic_partition) is partition.log)
@@ -251,7 +251,7 @@ class Partitions:
                 if other is not None:
                     other.fail(error)
                     if self._followers is not None:
-                        self._followers.leave(tp)
+                        self._followers.remove(tp)
             if self._on_dir_failure is not None:
                 self._on_dir_failure(list(directory.logs))
             if self._on_fatal is not None and directory is self._log_dirs[0]:
@@ -259,7 +259,7 @@ class Partitions:
 
     async def close(self) -> None:
         """Appends that wait for their fsync get it; then who waits for a partition is told to look elsewhere."""
-        for running in list(self._relocations.values()):
+        for running in list(self._moves.values()):
             await running.cancel()
         for partition in self._partitions.values():
             if partition.has_pending:
@@ -268,14 +268,14 @@ class Partitions:
         for partition in self._partitions.values():
             partition.close()
 
-    def _take(self, topic: TopicImage) -> None:
+    def _apply_topic(self, topic: TopicImage) -> None:
         mine = []
         for index, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, index)
             if self.broker_id in image.replicas:
                 mine.append((tp, image))
             else:
-                self._forget(tp)
+                self._close_partition(tp)
         if not mine:
             return
         config = self._log_config(topic.configs)
@@ -283,12 +283,12 @@ class Partitions:
         for tp, image in mine:
             partition = self._partitions.get(tp)
             if partition is None:
-                partition = self._make(tp, image, topic, config)
+                partition = self._create(tp, image, topic, config)
             if partition is not None:
                 partition.log.config = config
                 partition.min_insync_replicas = min_isr
                 self._throttle(partition, topic.configs)
-                self._give_role(partition, image)
+                self._apply_state(partition, image)
 
     def _throttle(self, partition: Partition, options: Mapping[str, str]) -> None:
         number = partition.topic_partition.partition
@@ -296,16 +296,16 @@ class Partitions:
         partition.throttled_leader = is_throttled(leaders, number, self.broker_id)
         partition.throttled_follower = is_throttled(followers, number, self.broker_id)
 
-    def _make(
+    def _create(
         self, tp: TopicPartition, image: PartitionImage, topic: TopicImage, config: LogConfig
     ) -> Partition | None:
         try:
             partition_log = self._open(tp, image, config, topic)
         except (KafkaStorageError, OSError) as error:
             log.error("%s: no log: %s", tp, error)
-            self._unmade.append(tp)
+            self._failed_creations.append(tp)
             return None
-        self._unusable.discard(tp)
+        self._reported_failures.discard(tp)
         partition = self._partitions[tp] = Partition(
             partition_log,
             image,
@@ -318,7 +318,7 @@ class Partitions:
         )
         return partition
 
-    def _give_role(self, partition: Partition, image: PartitionImage) -> None:
+    def _apply_state(self, partition: Partition, image: PartitionImage) -> None:
         """Have a partition lead or follow. An image that was overtaken on its way changes nothing."""
         if partition.is_older(image):
             return
@@ -327,7 +327,7 @@ class Partitions:
             if partition.failed:
                 return  # whoever comes is told so, until the controller has another leader
             if self._followers is not None and not led:
-                self._followers.leave(tp)
+                self._followers.remove(tp)
             try:
                 new = partition.lead(image)
             except OSError as error:
@@ -339,47 +339,47 @@ class Partitions:
             return
         partition.follow(image)
         if led:
-            self._resigned(tp)
+            self._notify_resigned(tp)
         if self._followers is not None and not partition.failed:
             if self._is_shutting_down and self.broker_id not in image.isr:
-                self._followers.leave(tp)
+                self._followers.remove(tp)
             else:
-                self._followers.follow(partition)
+                self._followers.add(partition)
 
-    def _tell_unusable(self) -> None:
+    def _report_failed_creations(self) -> None:
         """Replicas without a log are as those on a failed disk: others have to lead."""
-        new = [tp for tp in self._unmade if tp not in self._unusable]
-        self._unmade.clear()
-        self._unusable.update(new)
+        new = [tp for tp in self._failed_creations if tp not in self._reported_failures]
+        self._failed_creations.clear()
+        self._reported_failures.update(new)
         if new and self._on_dir_failure is not None:
             self._on_dir_failure(new)
 
-    def _resigned(self, tp: TopicPartition) -> None:
+    def _notify_resigned(self, tp: TopicPartition) -> None:
         for listener in self._listeners:
             listener.on_resigned(tp)
 
-    def _forget(self, tp: TopicPartition) -> None:
+    def _close_partition(self, tp: TopicPartition) -> None:
         """Serve a partition no more; its log stays."""
         partition = self._partitions.pop(tp, None)
         if partition is None:
             return
         led = partition.leads
         if self._followers is not None:
-            self._followers.leave(tp)
+            self._followers.remove(tp)
         partition.close()
         if led:
-            self._resigned(tp)
+            self._notify_resigned(tp)
 
     def stop(self, tp: TopicPartition, delete: bool) -> None:
         """End a replica: for good, or because this broker is about to stop and is in sync no more."""
         if delete:
             self.delete(tp)
         elif self._followers is not None:
-            self._followers.leave(tp)
+            self._followers.remove(tp)
 
     def delete(self, tp: TopicPartition) -> None:
         """Serve a partition no more and delete its log, here where that is wished for and nowhere else."""
-        self._forget(tp)
+        self._close_partition(tp)
         for directory in self._log_dirs:
             try:
                 directory.delete(tp)
@@ -405,7 +405,7 @@ class Partitions:
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
         if (was_there and not self._all_dirs) or not online:
             raise KafkaStorageError("it may lie in a data directory that is out of service")
-        preferred = self._places.pop(tp, None)
+        preferred = self._preferred_dirs.pop(tp, None)
         chosen = preferred if preferred in online else min(online, key=lambda d: len(d.logs))
         return chosen.create(tp, config, uuid_text(topic.id))
 

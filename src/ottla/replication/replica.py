@@ -25,9 +25,9 @@ class Replica:
         self.id = broker_id
         self.broker_epoch = -1
         """Of the follower's registration; an older run of it may still have a fetch on its way."""
-        self.begin(0, float("-inf"), in_sync=False)
+        self.reset(0, float("-inf"), in_sync=False)
 
-    def begin(self, leader_end: int, now: float, *, in_sync: bool) -> None:
+    def reset(self, leader_end: int, now: float, *, in_sync: bool) -> None:
         """A new leader epoch: nothing is known of the follower's log, and it has time to show what it has.
 
         One that was in sync is taken for caught up at this moment, else it would be sent out before its first fetch.
@@ -57,7 +57,7 @@ class Replica:
         self._leader_end = max(leader_end, self._leader_end)
         self._fetched_at = now
 
-    def left(self) -> None:
+    def mark_offline(self) -> None:
         """Its broker has left the cluster: before its next fetch it has nothing, and so does not come back in sync."""
         self.log_end = UNKNOWN
         self.caught_up_at = self._fetched_at = float("-inf")

@@ -12,31 +12,31 @@ ALL = "*"
 class ReplicationQuota:
     """Bytes per second over everything that counts. What was taken too much is waited for, at the present rate."""
 
-    __slots__ = ("_counted_with", "bytes_per_second", "free_at")
+    __slots__ = ("_applied_rate", "available_at", "bytes_per_second")
 
     def __init__(self) -> None:
         self.bytes_per_second = float("inf")
         """May change at any time."""
-        self.free_at = 0.0
+        self.available_at = 0.0
         """When there may be more, with the rate that was last asked or taken with."""
-        self._counted_with = self.bytes_per_second
+        self._applied_rate = self.bytes_per_second
 
-    def take(self, nbytes: int, now: float) -> None:
+    def record(self, nbytes: int, now: float) -> None:
         """So many bytes have gone through."""
-        self._follow_rate(now)
-        self.free_at = max(self.free_at, now) + nbytes / self.bytes_per_second
+        self._apply_rate(now)
+        self.available_at = max(self.available_at, now) + nbytes / self.bytes_per_second
 
     def is_exceeded(self, now: float) -> bool:
         """Whether there is to be nothing more for the moment."""
-        self._follow_rate(now)
-        return self.free_at > now
+        self._apply_rate(now)
+        return self.available_at > now
 
-    def _follow_rate(self, now: float) -> None:
+    def _apply_rate(self, now: float) -> None:
         """What is still waited for takes as long as the new rate says: who raises it wants to see more at once."""
-        if self._counted_with != self.bytes_per_second:
-            if self.free_at > now:
-                self.free_at = now + (self.free_at - now) * (self._counted_with / self.bytes_per_second)
-            self._counted_with = self.bytes_per_second
+        if self._applied_rate != self.bytes_per_second:
+            if self.available_at > now:
+                self.available_at = now + (self.available_at - now) * (self._applied_rate / self.bytes_per_second)
+            self._applied_rate = self.bytes_per_second
 
 
 def is_throttled(option: str, partition: int, broker_id: int) -> bool:

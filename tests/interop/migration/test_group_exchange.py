@@ -19,7 +19,7 @@ from ottla.cluster.store import znodes
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
-from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.classic.records import read_key
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
@@ -93,7 +93,7 @@ def ours(image: ClusterImage) -> list[Record]:
             subscribed_topic_regex="exch.*" if member == "second" else None,
             topic_partitions=[],
         )
-        result = coordinator.consumer_heartbeat(request, 1, Client("client", "/127.0.0.1"), object())
+        result = coordinator.consumer_heartbeat(request, 1, GroupClient("client", "/127.0.0.1"), object())
         for record in result.records:
             coordinator.replay(record.key, record.value, live=True)
         records += result.records

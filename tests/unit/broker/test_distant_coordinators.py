@@ -15,7 +15,7 @@ from tests.unit.broker.test_transactions import T0, T1, begin
 from tests.unit.broker.transacting import at_clock, read_committed, settle
 
 from ottla.clock import ManualClock
-from ottla.coordinator.transaction.add_partitions import AddPartitions
+from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
 from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import (
     ConcurrentTransactionsError,
@@ -87,7 +87,7 @@ class Coordinator:
 async def move_away(client: Asker, topic: str = TRANSACTION_STATE) -> Coordinator:
     """Another broker leads all of the topic's partitions."""
     context, other = client.context, Coordinator()
-    object.__setattr__(context, "add_partitions", AddPartitions(other, 5.0))  # type: ignore[arg-type]
+    object.__setattr__(context, "add_partitions", AddPartitionsClient(other, 5.0))  # type: ignore[arg-type]
     image = context.image.topics[topic]
     moved = replace(image, partitions=tuple(replace(p, leader=OTHER, leader_epoch=9) for p in image.partitions))
     await context.metadata_cache.update(lambda view: replace(view, topics={**view.topics, topic: moved}))
@@ -97,10 +97,10 @@ async def move_away(client: Asker, topic: str = TRANSACTION_STATE) -> Coordinato
 async def marker(client: Asker, producer: Any, *, commit: bool) -> None:
     """The coordinator has a marker written."""
     from ottla.coordinator.runtime.coordinator_log import Producer
-    from ottla.coordinator.transaction.transaction_markers import Ending
+    from ottla.coordinator.transaction.transaction_markers import TransactionEnd
 
     version = EPOCH_PER_TRANSACTION if producer.newer else 0
-    ending = Ending(Producer(producer.producer_id, producer.epoch + producer.newer), commit, 9, version)
+    ending = TransactionEnd(Producer(producer.producer_id, producer.epoch + producer.newer), commit, 9, version)
     assert set((await client.context.markers.write(ending, [T0])).values()) == {None}
 
 

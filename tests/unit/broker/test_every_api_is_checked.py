@@ -245,7 +245,7 @@ async def prepare(client: Asker) -> UUID:
 
 def state(client: Asker) -> tuple[object, ...]:
     """What requests could change."""
-    image, log = client.context.image, client.context.partitions.led(TopicPartition(THERE, 0))
+    image, log = client.context.image, client.context.partitions.get_leader(TopicPartition(THERE, 0))
     assert log is not None
     return image.topics, image.configs, image.features, log.log.log_start_offset, log.log.log_end_offset
 

@@ -82,7 +82,7 @@ async def alter_broker(client: Asker, option: str, value: str) -> None:
 
 
 async def settled(client: Asker) -> None:
-    while client.context.partitions.relocations:
+    while client.context.partitions.log_dir_moves:
         await asyncio.sleep(0.001)
 
 
@@ -156,7 +156,7 @@ def test_moves_that_cannot_be_are_refused(tmp_path):
         assert await move(client, tmp_path / "c") == LOG_DIR_NOT_FOUND
         assert await move(client, tmp_path / "b", partition=5) == REPLICA_NOT_AVAILABLE
         assert await move(client, tmp_path / "a") == 0
-        assert not client.context.partitions.relocations
+        assert not client.context.partitions.log_dir_moves
 
     with_broker(test, tmp_path, **both(tmp_path))
 
@@ -323,7 +323,7 @@ def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
         await asyncio.sleep(0)
         option = AlterableConfig(name="retention.ms", value="4242")
         wanted = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
-        assert client.context.partitions.relocations
+        assert client.context.partitions.log_dir_moves
         await client.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
         await settled(client)
         partition = client.context.partitions.get(T0)

@@ -267,7 +267,7 @@ def two_topics(data: bytearray, **more: Any) -> ProduceRequest:
 
 def written(client: Asker, *topics: str) -> list[int]:
     """How many records each topic has."""
-    found = [client.context.partitions.led(TopicPartition(name, 0)) for name in topics]
+    found = [client.context.partitions.get_leader(TopicPartition(name, 0)) for name in topics]
     return [partition.log.log_end_offset for partition in found if partition is not None]
 
 

@@ -10,7 +10,7 @@ from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
-from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.runtime.result import CoordinatorResult, Record
@@ -21,7 +21,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-CLIENT = Client("client", "/127.0.0.1")
+CLIENT = GroupClient("client", "/127.0.0.1")
 Owned = dict[str, list[int]]
 
 

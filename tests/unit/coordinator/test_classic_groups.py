@@ -10,8 +10,13 @@ import pytest
 
 from ottla.clock import ManualClock
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.classic.classic_group import FOLLOWS, ClassicGroup, ClassicGroupState, Member
-from ottla.coordinator.group.classic.classic_groups import ClassicGroups, Client
+from ottla.coordinator.group.classic.classic_group import (
+    VALID_TRANSITIONS,
+    ClassicGroup,
+    ClassicGroupState,
+    ClassicMember,
+)
+from ottla.coordinator.group.classic.classic_groups import ClassicGroups, GroupClient
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import IllegalStateError, KafkaError, code_of, for_code
@@ -20,7 +25,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
-CLIENT = Client("client", "/127.0.0.1")
+CLIENT = GroupClient("client", "/127.0.0.1")
 
 
 class World:
@@ -118,8 +123,8 @@ class World:
 def test_states_follow_the_table_only() -> None:
     group = ClassicGroup("g")
     with pytest.raises(IllegalStateError, match="Empty to Stable"):
-        group.move(ClassicGroupState.STABLE)
-    assert set(FOLLOWS) == set(ClassicGroupState)
+        group.transition_to(ClassicGroupState.STABLE)
+    assert set(VALID_TRANSITIONS) == set(ClassicGroupState)
 
 
 def test_a_lone_member_joins_and_leads_at_once() -> None:
@@ -430,7 +435,7 @@ def test_next_deadline_is_never_later_than_the_first_timer(seed: int) -> None:
             )
         assert world.group.next_deadline() <= exact_deadline(world.group)
         offers = [set(m.protocols) for m in world.group.members.values()]
-        assert world.group.common() == (set.intersection(*offers) if offers else set())
+        assert world.group.common_protocols() == (set.intersection(*offers) if offers else set())
 
 
 def test_heartbeat_and_join_of_a_large_group_do_not_look_at_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,8 +443,8 @@ def test_heartbeat_and_join_of_a_large_group_do_not_look_at_every_member(monkeyp
     for i in range(300):
         world.join(f"j{i}")
     looked = []
-    timer = Member.timer
-    monkeypatch.setattr(Member, "timer", property(lambda m: looked.append(m) or timer.fget(m)))  # type: ignore[attr-defined]
+    timer = ClassicMember.timer
+    monkeypatch.setattr(ClassicMember, "timer", property(lambda m: looked.append(m) or timer.fget(m)))  # type: ignore[attr-defined]
     world.join("late")
     world.group.next_deadline()
     assert not looked

@@ -8,7 +8,7 @@ from uuid import UUID
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
-from ottla.coordinator.transaction.transaction_markers import Ending, Results
+from ottla.coordinator.transaction.transaction_markers import Results, TransactionEnd
 from ottla.errors import (
     LeaderNotAvailableError,
     NetworkError,
@@ -29,7 +29,7 @@ from ottla.protocol.messages.write_txn_markers import (
 LEADERS = [0, 1, 2, 1, -1]
 """The leader of each partition of the topic."""
 T = [TopicPartition("t", index) for index in range(len(LEADERS))]
-COMMIT = Ending(Producer(7, 3), True, 5, 0)
+COMMIT = TransactionEnd(Producer(7, 3), True, 5, 0)
 
 
 def image() -> ClusterImage:
@@ -43,7 +43,7 @@ class Here:
     def __init__(self) -> None:
         self.written: list[TopicPartition] = []
 
-    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+    async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
         self.written += partitions
         return {tp: None if tp in T else UnknownTopicOrPartitionError() for tp in partitions}
 
@@ -85,7 +85,7 @@ class Others:
         return WriteTxnMarkersResponse(markers=markers)
 
 
-def write(here: Here, others: Others, *endings: tuple[Ending, list[TopicPartition]]) -> list[Results]:
+def write(here: Here, others: Others, *endings: tuple[TransactionEnd, list[TopicPartition]]) -> list[Results]:
     async def body() -> list[Results]:
         markers = TransactionMarkerChannel(0, here, others, image, 5.0)  # type: ignore[arg-type]
         return await asyncio.gather(*[markers.write(*ending) for ending in endings])
@@ -114,7 +114,7 @@ def test_nobody_is_asked_for_partitions_that_are_led_here() -> None:
 
 def test_transactions_that_end_meanwhile_go_into_one_request() -> None:
     others = Others()
-    endings = [(Ending(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
+    endings = [(TransactionEnd(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
     others.errors[T[1]] = 0
     assert write(Here(), others, *endings) == [{T[1]: None}] * 5
     assert sum(len(request.markers) for _, request in others.asked) == 5

@@ -11,8 +11,8 @@ from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
-from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
+from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.group.offsets import Offsets
@@ -51,12 +51,12 @@ class Book:
         )
         if state is not ClassicGroupState.EMPTY:
             wish = encode_versioned(ConsumerProtocolSubscription(topics=topics.split(",")), 0)
-            group.add(Member("m", None, "c", "/h", 10, 60, {"range": wish}, b"", deadline=10))
+            group.add(ClassicMember("m", None, "c", "/h", 10, 60, {"range": wish}, b"", deadline=10))
         self.groups.by_id["g"] = group
         return group
 
     def commit(self, tp: TopicPartition = TP, **more: Any) -> None:
-        self.offsets.replay("g", tp, Committed(5, -1, "", self.clock.now_ms(), **more))
+        self.offsets.replay("g", tp, CommittedOffset(5, -1, "", self.clock.now_ms(), **more))
 
     def expired(self) -> list[Any]:
         result = self.offsets.expire(self.groups.by_id["g"])

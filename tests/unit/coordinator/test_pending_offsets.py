@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from ottla.coordinator.group.classic.records import Committed
-from ottla.coordinator.group.pending_offsets import Key, Open, PendingOffsets
+from ottla.coordinator.group.classic.records import CommittedOffset
+from ottla.coordinator.group.pending_offsets import OffsetKey, OpenTransaction, PendingOffsets
 from ottla.model import TopicPartition
 
 TP = TopicPartition("t", 0)
-KEY = Key("g", TP)
-FIRST, SECOND = Open(0, 1), Open(0, 2)
+KEY = OffsetKey("g", TP)
+FIRST, SECOND = OpenTransaction(0, 1), OpenTransaction(0, 2)
 
 
-def at(offset: int) -> Committed:
-    return Committed(offset, -1, "", 0)
+def at(offset: int) -> CommittedOffset:
+    return CommittedOffset(offset, -1, "", 0)
 
 
 def test_offsets_count_with_the_commit_only() -> None:
@@ -28,11 +28,11 @@ def test_offsets_count_with_the_commit_only() -> None:
 def test_transactions_are_apart_by_producer_and_partition() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
-    other = Key("h", TP)
-    pending.add(Open(1, 1), other, at(5))
+    other = OffsetKey("h", TP)
+    pending.add(OpenTransaction(1, 1), other, at(5))
     assert pending.end(FIRST) == {KEY: at(1)}
     assert pending.has("h", TP)
-    assert pending.commit(Open(1, 1)) == {other: at(5)}
+    assert pending.commit(OpenTransaction(1, 1)) == {other: at(5)}
 
 
 def test_later_commit_in_the_log_beats_an_earlier_one() -> None:
@@ -63,6 +63,6 @@ def test_abort_lets_the_other_transaction_count() -> None:
 def test_commit_outside_of_transactions_beats_those_that_pend() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
-    pending.beat(KEY)
+    pending.supersede(KEY)
     assert not pending.has("g", TP)
     assert pending.commit(FIRST) == {}

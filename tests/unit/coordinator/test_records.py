@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
-from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
+from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.model import TopicPartition
 
 
 def test_an_offset_is_written_as_kafka_writes_it() -> None:
-    key, value = records.offset_record("g", TopicPartition("t", 3), Committed(42, 5, "m", 1_700_000_000_000))
+    key, value = records.offset_record("g", TopicPartition("t", 3), CommittedOffset(42, 5, "m", 1_700_000_000_000))
     assert key.hex() == "0001" + "000167" + "000174" + "00000003"
     assert value is not None
     assert value.hex() == "0003" + "000000000000002a" + "00000005" + "00016d" + "0000018bcfe56800"
     assert records.read_key(key) == ("g", TopicPartition("t", 3))
-    assert records.read_offset(value) == Committed(42, 5, "m", 1_700_000_000_000)
+    assert records.read_offset(value) == CommittedOffset(42, 5, "m", 1_700_000_000_000)
 
 
 def test_an_offset_with_an_expiry_of_its_own_keeps_it() -> None:
-    _, value = records.offset_record("g", TopicPartition("t", 0), Committed(1, -1, "", 10, 20))
+    _, value = records.offset_record("g", TopicPartition("t", 0), CommittedOffset(1, -1, "", 10, 20))
     assert value is not None
-    assert records.read_offset(value) == Committed(1, -1, "", 10, 20)
+    assert records.read_offset(value) == CommittedOffset(1, -1, "", 10, 20)
 
 
 def test_a_group_is_read_as_it_was_written() -> None:
     group = ClassicGroup("g", ClassicGroupState.STABLE, 7, "consumer", "range")
-    group.add(Member("m1", "i1", "c", "/1.2.3.4", 10, 60, {"range": b"sub"}, b"mine"))
+    group.add(ClassicMember("m1", "i1", "c", "/1.2.3.4", 10, 60, {"range": b"sub"}, b"mine"))
     key, value = records.group_record(group, 123)
     assert records.read_key(key) == ("g", None)
     assert value is not None

@@ -9,22 +9,22 @@ import pytest
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.share_partition.share_partition import (
     AcknowledgedRange,
-    Limits,
+    RecordRange,
     RecordState,
-    Run,
+    ShareLimits,
     SharePartition,
 )
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
-LIMITS = Limits(max_records=10, max_deliveries=3, lock_seconds=30.0)
+LIMITS = ShareLimits(max_records=10, max_deliveries=3, lock_seconds=30.0)
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
-def begun(at: int = 0, limits: Limits = LIMITS) -> SharePartition:
+def begun(at: int = 0, limits: ShareLimits = LIMITS) -> SharePartition:
     return SharePartition(at, at, limits)
 
 
-def ranges(runs: list[Run]) -> list[tuple[int, int, int]]:
+def ranges(runs: list[RecordRange]) -> list[tuple[int, int, int]]:
     return [(run.first, run.last, run.delivered) for run in runs]
 
 
@@ -135,9 +135,9 @@ def test_gaps_of_a_compacted_log_are_stepped_over() -> None:
 def test_what_the_log_has_deleted_is_over() -> None:
     shared = begun()
     shared.acquire("a", 0, 3, 9, 0)
-    shared.forget_before(2)
+    shared.archive_before(2)
     assert sorted(shared.slots) == [2, 3]
-    shared.forget_before(100)
+    shared.archive_before(100)
     assert (shared.start, shared.end, shared.slots) == (100, 100, {})
 
 

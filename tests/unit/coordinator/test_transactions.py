@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.coordinator.transaction.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, Transaction, TransactionState
+from ottla.coordinator.transaction.transaction import (
+    CLASSIC,
+    MAX_EPOCH,
+    VALID_TRANSITIONS,
+    Transaction,
+    TransactionState,
+)
 from ottla.coordinator.transaction.transactions import (
     InitProducerIdRequestData,
     NeedsProducerId,
@@ -260,10 +266,10 @@ def test_ids_at_rest_expire() -> None:
 
 
 def test_states_follow_the_table_only() -> None:
-    for state, allowed in FOLLOWS.items():
+    for state, allowed in VALID_TRANSITIONS.items():
         for following in TransactionState:
             if following in allowed:
-                assert at(state).to(following).state is following
+                assert at(state).transition_to(following).state is following
             else:
                 with pytest.raises(IllegalStateError):
-                    at(state).to(following)
+                    at(state).transition_to(following)

@@ -34,7 +34,7 @@ from ottla.model import TopicPartition
 from ottla.protocol.message import decode, encode
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.replication.alter_partition_manager import AlterPartitionManager
-from ottla.replication.fetcher import Fetchers, FetchOptions
+from ottla.replication.fetcher import FetchOptions, ReplicaFetcherManager
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.replication_quota import ReplicationQuota
@@ -56,7 +56,7 @@ class Broker:
         self.log_dir = LogDir.open(brokers.data / str(broker_id), broker_id=broker_id, clock=self.clock)
         self.log_dir.load(lambda tp: brokers.config)
         quota = ReplicationQuota()
-        self.fetchers = Fetchers(broker_id, self, lambda: 1, FetchOptions(timeout_ms=3000), quota)
+        self.fetchers = ReplicaFetcherManager(broker_id, self, lambda: 1, FetchOptions(timeout_ms=3000), quota)
         self.changes = AlterPartitionManager(broker_id, self, lambda: self.image, brokers.alter)
         self.partitions = Partitions(
             broker_id,
@@ -90,7 +90,7 @@ class Broker:
     async def see(self, image: ClusterImage) -> None:
         before, self.image = self.image, replace(image, controller_id=self.id)
         self.context.image = self.image
-        await self.partitions.change(before, self.image)
+        await self.partitions.on_image_changed(before, self.image)
 
     @property
     def partition(self) -> Partition | None:
@@ -159,7 +159,7 @@ class Brokers:
     @property
     def leader(self) -> Broker | None:
         found = self.live.get(self.state.leader)
-        return found if found is not None and found.partitions.led(TP) is not None else None
+        return found if found is not None and found.partitions.get_leader(TP) is not None else None
 
     async def travel(self, source: int, target: int, timeout: float) -> None:
         await asyncio.sleep(self.random.uniform(0.0001, 0.005))

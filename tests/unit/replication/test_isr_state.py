@@ -32,10 +32,10 @@ def test_a_replica_that_is_about_to_join_is_waited_for() -> None:
     fetched(leadership, 1, 10, end=10, now=1.0)
     fetched(leadership, 2, 10, end=10, now=1.0)
     assert leadership.high_watermark(12, 1, 1.0) == 10
-    leadership.propose((0, 1, 2))
+    leadership.set_pending((0, 1, 2))
     fetched(leadership, 1, 12, end=12, now=100.0)
     assert leadership.high_watermark(12, 1, 100.0) == 10, "the proposal may hold, though the replica is slow again"
-    leadership.withdraw()
+    leadership.clear_pending()
     assert leadership.high_watermark(12, 1, 100.0) == 12
 
 
@@ -81,7 +81,7 @@ def test_who_was_behind_for_too_long_is_not_in_sync() -> None:
 
 def test_one_proposal_at_a_time() -> None:
     leadership = leading()
-    leadership.propose((0,))
+    leadership.set_pending((0,))
     assert leadership.shrunk_isr(10, 99.0) is None
     assert leadership.maximal_isr == {0, 1}
 

@@ -94,7 +94,7 @@ def test_an_image_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
         old = brokers.image
         await now(brokers, leader=1, leader_epoch=1)
         await brokers.live[1].see(old)
-        assert brokers.live[1].partitions.led(TP) is not None
+        assert brokers.live[1].partitions.get_leader(TP) is not None
 
     with_brokers(test, tmp_path)
 

@@ -16,7 +16,7 @@ def limited(rate: float) -> ReplicationQuota:
 def test_what_was_taken_is_waited_for() -> None:
     quota = limited(100)
     assert not quota.is_exceeded(5.0)
-    quota.take(1000, 5.0)
+    quota.record(1000, 5.0)
     assert quota.is_exceeded(14.9)
     assert not quota.is_exceeded(15.0)
 
@@ -24,15 +24,15 @@ def test_what_was_taken_is_waited_for() -> None:
 @pytest.mark.parametrize(("rate", "seconds"), [(1000, 1.0), (50, 20.0), (float("inf"), 0.0)])
 def test_a_new_rate_counts_for_what_is_waited_for(rate: float, seconds: float) -> None:
     quota = limited(100)
-    quota.take(2000, 0.0)
+    quota.record(2000, 0.0)
     quota.bytes_per_second = rate
     quota.is_exceeded(10.0)
-    assert quota.free_at == 10.0 + seconds
+    assert quota.available_at == 10.0 + seconds
 
 
 def test_what_went_through_without_a_limit_is_not_waited_for_with_one() -> None:
     quota = limited(float("inf"))
-    quota.take(1_000_000, 1.0)
+    quota.record(1_000_000, 1.0)
     quota.bytes_per_second = 1
     assert not quota.is_exceeded(1.0)
 

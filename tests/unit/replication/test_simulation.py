@@ -33,7 +33,7 @@ class Writer:
                 await self._write(broker)
 
     async def _write(self, broker: object) -> None:
-        partition = broker.partitions.led(TP)  # type: ignore[attr-defined]
+        partition = broker.partitions.get_leader(TP)  # type: ignore[attr-defined]
         if partition is None:
             return  # an old leader that has not heard yet is written to as well
         epoch, high_watermark = partition.image.leader_epoch, partition.high_watermark

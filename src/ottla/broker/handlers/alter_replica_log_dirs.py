@@ -31,7 +31,7 @@ async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -
                 with errors_in(result):
                     if authorization_error is not None:
                         raise authorization_error
-                    await context.broker.partitions.relocate(TopicPartition(topic.name, index), wish.path)
+                    await context.broker.partitions.move_replica(TopicPartition(topic.name, index), wish.path)
                 by_topic[topic.name].append(result)
     return AlterReplicaLogDirsResponse(
         results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in by_topic.items()]

@@ -28,7 +28,7 @@ async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestConte
     context.broker.groups.check(request.group_id)
     await create_internal(context.broker, SHARE_GROUP_STATE)
     runtime = context.broker.groups
-    await runtime.append(request.group_id, runtime.groups.share.begin_anew(request.group_id))
+    await runtime.append(request.group_id, runtime.groups.share.reset_epoch(request.group_id))
     unauthorized = context.unauthorized_errors(
         ACLOperation.READ, ResourceType.TOPIC, (topic.topic_name for topic in request.topics)
     )
@@ -73,7 +73,7 @@ async def _alter_topic(
 
 def _reset(group_id: str, tp: TopicPartition, start: int, context: RequestContext) -> asyncio.Future[None] | None:
     topic = context.broker.image.topics.get(tp.topic)
-    partition = context.broker.partitions.led(tp)
+    partition = context.broker.partitions.get_leader(tp)
     if topic is None or partition is None:
         raise UnknownTopicOrPartitionError(f"{tp} does not exist.")
     if not 0 <= start <= partition.high_watermark:

@@ -50,7 +50,7 @@ def _describe(directory: LogDir, wanted: Wanted, context: RequestContext) -> Des
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(partition_index=tp.partition, partition_size=log.size, offset_lag=lag)
             )
-    for tp, moving in context.broker.partitions.relocations.items():
+    for tp, moving in context.broker.partitions.log_dir_moves.items():
         if moving.target is directory and (wanted is None or tp in wanted):
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(

@@ -84,7 +84,7 @@ def _partition(
     answer = m.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NOT_BEGUN)
     if shared is not None:
         answer.start_offset = shared.start
-        partition = context.broker.partitions.led(TopicPartition(topic.name, index))
+        partition = context.broker.partitions.get_leader(TopicPartition(topic.name, index))
         if partition is not None:
             answer.lag = partition.high_watermark - shared.start - shared.done
     return answer

@@ -392,7 +392,7 @@ class Fetch:
             if read is None or data.records is None or not read.throttled_leader:
                 continue
             if self._replica_id not in read.image.isr:
-                quota.take(data.records.nbytes, now)
+                quota.record(data.records.nbytes, now)
 
     def _check_known(self, config: LogConfig) -> None:
         """Raise where the topic holds what this version's clients cannot read."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from ottla.broker.error_codes import errors_in
 from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, readable
 from ottla.broker.request_context import RequestContext
-from ottla.coordinator.group.classic.records import Committed, offset_record
+from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.result import Record
 from ottla.errors import KafkaError, code_of
@@ -74,7 +74,7 @@ async def _commit_in_registry(request: OffsetCommitRequest, context: RequestCont
             with errors_in(answer):
                 tp = TopicPartition(readable(topic, context, TOPIC_IDS_SINCE), partition.partition_index)
                 check_partition(tp, context)
-                context.broker.groups.offsets.check(partition.committed_metadata)
+                context.broker.groups.offsets.checked_metadata(partition.committed_metadata)
                 await context.broker.zookeeper_offsets.set(request.group_id, tp, partition.committed_offset)
             answers.append(answer)
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
@@ -100,10 +100,10 @@ def _record(
     broker = context.broker
     now = broker.clock.now_ms()
     own = request.retention_time_ms
-    committed = Committed(
+    committed = CommittedOffset(
         partition.committed_offset,
         partition.committed_leader_epoch,
-        broker.groups.offsets.check(partition.committed_metadata),
+        broker.groups.offsets.checked_metadata(partition.committed_metadata),
         now if partition.commit_timestamp == NOW else partition.commit_timestamp,
         now + own if own != DEFAULT_RETENTION else -1,
     )

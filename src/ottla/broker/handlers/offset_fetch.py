@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.request_context import RequestContext
-from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.errors import (
     KafkaError,
     UnknownTopicIdError,
@@ -37,7 +37,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.security.acl import ResourceType
 
-NOTHING = Committed(-1, -1, "", -1)
+NOTHING = CommittedOffset(-1, -1, "", -1)
 IN_REGISTRY = 0
 """The version whose offsets lie in the store."""
 SEVERAL_GROUPS_SINCE = 8
@@ -165,7 +165,7 @@ class Wanted(NamedTuple):
 
 
 def _wanted(
-    group: OffsetFetchRequestGroup, committed: dict[TopicPartition, Committed], context: RequestContext
+    group: OffsetFetchRequestGroup, committed: dict[TopicPartition, CommittedOffset], context: RequestContext
 ) -> list[Wanted]:
     if group.topics is None:
         return _all(committed, context)
@@ -184,7 +184,7 @@ def _named(topic: OffsetFetchRequestTopics, context: RequestContext) -> Wanted:
     return Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
 
 
-def _all(committed: dict[TopicPartition, Committed], context: RequestContext) -> list[Wanted]:
+def _all(committed: dict[TopicPartition, CommittedOffset], context: RequestContext) -> list[Wanted]:
     hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in committed))
     found = []
     for name, partitions in groupby(sorted(committed), key=lambda tp: tp.topic):
@@ -194,7 +194,7 @@ def _all(committed: dict[TopicPartition, Committed], context: RequestContext) ->
     return found
 
 
-def _topic(wanted: Wanted, committed: dict[TopicPartition, Committed]) -> OffsetFetchResponseTopics:
+def _topic(wanted: Wanted, committed: dict[TopicPartition, CommittedOffset]) -> OffsetFetchResponseTopics:
     code = 0 if wanted.error is None else code_of(wanted.error)
     answers = []
     for index in wanted.partitions:

@@ -198,7 +198,7 @@ def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator
             continue
         for data in topic.partition_data:
             records = data.records
-            partition = context.broker.partitions.led(TopicPartition(name, data.index))
+            partition = context.broker.partitions.get_leader(TopicPartition(name, data.index))
             if records is None or partition is None or not _is_transactional(records):
                 continue
             header = _header(records)

@@ -12,7 +12,7 @@ from ottla.broker import transaction_verification
 from ottla.broker.offset_commit_checks import codes_of, fail
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import Admission, Rules, Writer
-from ottla.coordinator.group.classic.records import Committed, offset_record
+from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.runtime.result import Record
@@ -97,10 +97,10 @@ def _record(
     context: RequestContext,
 ) -> Record:
     broker = context.broker
-    committed = Committed(
+    committed = CommittedOffset(
         partition.committed_offset,
         partition.committed_leader_epoch,
-        broker.groups.offsets.check(partition.committed_metadata),
+        broker.groups.offsets.checked_metadata(partition.committed_metadata),
         broker.clock.now_ms(),
     )
     return offset_record(request.group_id, tp, committed)

@@ -13,7 +13,7 @@ import asyncio
 
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.coordinator.transaction.transaction_markers import Ending, Results
+from ottla.coordinator.transaction.transaction_markers import Results, TransactionEnd
 from ottla.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
@@ -41,7 +41,7 @@ async def _write(
     marker: WritableTxnMarker, authorization_error: KafkaError | None, context: RequestContext
 ) -> WritableTxnMarkerResult:
     producer = Producer(marker.producer_id, marker.producer_epoch)
-    ending = Ending(producer, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version)
+    ending = TransactionEnd(producer, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version)
     partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
     results: Results = {}
     if authorization_error is not None:
@@ -52,7 +52,7 @@ async def _write(
     return WritableTxnMarkerResult(producer_id=producer.id, topics=_by_topic(results))
 
 
-def _why_not(ending: Ending, tp: TopicPartition, context: RequestContext) -> KafkaError | None:
+def _why_not(ending: TransactionEnd, tp: TopicPartition, context: RequestContext) -> KafkaError | None:
     """Why a client may not end this transaction in a partition; None if it may."""
     broker = context.broker
     try:

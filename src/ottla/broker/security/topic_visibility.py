@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from functools import partial
 
 from ottla.broker.request_context import RequestContext
-from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import TopicAuthorizationFailedError
 from ottla.model import ACLOperation
 from ottla.security.acl import ResourceType
 
 
-def client_of(context: RequestContext) -> Client:
+def client_of(context: RequestContext) -> GroupClient:
     """Who wants to be a member."""
     sees = (
         None
         if context.broker.authorizer is None
         else partial(context.allows, ACLOperation.DESCRIBE, ResourceType.TOPIC)
     )
-    return Client(context.client_id, "/" + context.connection.peer.rpartition(":")[0], sees)
+    return GroupClient(context.client_id, "/" + context.connection.peer.rpartition(":")[0], sees)
 
 
 def check_subscription(names: Iterable[str] | None, context: RequestContext) -> None:

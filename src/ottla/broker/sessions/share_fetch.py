@@ -12,7 +12,7 @@ from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
-from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, Run, SharePartition
+from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, RecordRange, SharePartition
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
@@ -29,7 +29,7 @@ class Acquired(NamedTuple):
     """Whole batches, and which of their records the member has now."""
 
     data: bytes
-    runs: list[Run]
+    runs: list[RecordRange]
 
 
 class SharePartitionReader:
@@ -62,7 +62,7 @@ class SharePartitionReader:
             earliest = self._options().share_auto_offset_reset == EARLIEST
             found = states.initialize(key, log.log_start_offset if earliest else log.high_watermark)
         if found.start < log.log_start_offset:
-            found.forget_before(log.log_start_offset)
+            found.archive_before(log.log_start_offset)
             states.write(key)
         return found
 
@@ -75,7 +75,7 @@ class SharePartitionReader:
         with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as found:
             data = found.read()
         now = self._broker.clock.monotonic()
-        runs: list[Run] = []
+        runs: list[RecordRange] = []
         first, last, count = -1, 0, 0
         for header, start, end in split(data):
             if count >= max_records:
@@ -152,9 +152,9 @@ class SharePartitionReader:
         return ShareKey(self._group_id, tip.topic_id, tip.partition)
 
 
-def _joined(runs: list[Run]) -> list[Run]:
+def _joined(runs: list[RecordRange]) -> list[RecordRange]:
     """Runs that go on in the next batch are one."""
-    found: list[Run] = []
+    found: list[RecordRange] = []
     for run in runs:
         if found and found[-1].last + 1 == run.first and found[-1].delivered == run.delivered:
             found[-1] = found[-1]._replace(last=run.last)

@@ -88,7 +88,7 @@ class IsrUpdates:
         return [answers[item.tp] for item in items]
 
     def _decide(self, broker_id: int, item: AlterPartitionItem) -> PartitionImage:
-        image, broken, leaving = self._context.image, self._context.offline_replicas, self._context.shutting_down
+        image, offline, leaving = self._context.image, self._context.offline_replicas, self._context.shutting_down
         p = image.partition(item.tp)
         if p is None:
             raise UnknownTopicOrPartitionError
@@ -105,7 +105,7 @@ class IsrUpdates:
         for member in item.isr:
             broker = image.brokers.get(member)
             stale = broker is not None and -1 < item.broker_epochs.get(member, -1) < broker.epoch
-            absent = broker is None or stale or member in leaving or item.tp in broken.get(member, ())
+            absent = broker is None or stale or member in leaving or item.tp in offline.get(member, ())
             if (absent or member not in p.replicas) and member not in p.isr:
                 raise IneligibleReplicaError(f"broker {member} cannot be in sync now")
         return replace(p, isr=item.isr)

@@ -228,11 +228,11 @@ class Controller:
         decide = leader_election.DECISIONS[reason]
         changed = {}
         for tp, p in partitions:
-            who = self._context.candidates(image, tp)
-            after = decide(p, who)
+            candidates = self._context.candidates(image, tp)
+            after = decide(p, candidates)
             nobody = (after or p).leader == NO_LEADER and reason is Reason.BROKERS
             if nobody and self._unclean_allowed(image.topics[tp.topic].configs):
-                after = leader_election.unclean(p, who)
+                after = leader_election.unclean(p, candidates)
             if after is not None:
                 changed[tp] = after
         return changed
@@ -240,18 +240,18 @@ class Controller:
     async def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """The disk under these replicas of a broker has failed: others lead, and they are in sync no more."""
         async with self._context.exclusive():
-            broken = self._context.offline_replicas.setdefault(broker_id, set())
-            new = set(partitions) - broken
+            offline = self._context.offline_replicas.setdefault(broker_id, set())
+            new = set(partitions) - offline
             if not new:
                 return
             log.warning("broker %d has lost the disk of %d partitions", broker_id, len(new))
-            broken |= new
+            offline |= new
             image = self._context.image
             try:
                 lost = [(tp, p) for tp, p in all_partitions(image) if tp in new]
                 done = await self._elect(image, Reason.BROKERS, lost)
             except KafkaError:
-                broken -= new  # it is told again, and news then
+                offline -= new  # it is told again, and news then
                 raise
             await self._context.publish(lambda current: with_states(current, done))
 

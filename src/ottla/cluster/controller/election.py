@@ -140,15 +140,15 @@ class ControllerElection:
     async def _wait_deleted(self, created: int) -> None:
         """Wait until our node is gone. It outlives lost connections, and a ZooKeeper that is away for a while."""
         while True:
-            news = asyncio.Event()
+            changed = asyncio.Event()
             try:
-                node = await self._store.get(znodes.CONTROLLER, news.set)
+                node = await self._store.get(znodes.CONTROLLER, changed.set)
             except MetadataStoreError:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if node is None or node.created != created:
                 return
-            await news.wait()
+            await changed.wait()
 
     async def _try_elect(self) -> ControllerTerm | None:
         """Make the node and raise the epoch; None where another was faster."""

@@ -35,7 +35,7 @@ class Candidates(NamedTuple):
     """Brokers as elections see them."""
 
     alive: Collection[int]
-    leaving: Collection[int] = ()
+    shutting_down: Collection[int] = ()
     """Alive, in their controlled shutdown."""
 
 
@@ -55,47 +55,49 @@ def new_partition(replicas: tuple[int, ...], alive: Collection[int]) -> Partitio
     return PartitionImage(there[0] if there else NO_LEADER, 0, replicas, there or replicas)
 
 
-def on_broker_change(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Leave out of the ISR who is gone, and have another lead if the leader is. The last in sync is kept in mind."""
-    isr = tuple(r for r in p.isr if r in who.alive) or p.isr
-    leader = p.leader if p.leader in who.alive else _first(p, [r for r in isr if r in who.alive])
+    isr = tuple(r for r in p.isr if r in candidates.alive) or p.isr
+    leader = p.leader if p.leader in candidates.alive else _first(p, [r for r in isr if r in candidates.alive])
     return next_state(p, leader, isr)
 
 
-def unclean(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """As `after_brokers`, but any replica may lead where nobody in sync is there: what only those had is lost."""
-    clean = on_broker_change(p, who)
+    clean = on_broker_change(p, candidates)
     if (clean or p).leader != NO_LEADER:
         return clean
-    leader = _first(p, [r for r in p.replicas if r in who.alive])
+    leader = _first(p, [r for r in p.replicas if r in candidates.alive])
     return clean if leader == NO_LEADER else next_state(p, leader, (leader,))
 
 
-def preferred(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def preferred(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Have the first replica lead, where it is there and in sync."""
     first = p.replicas[0]
-    return next_state(p, first, p.isr) if first in who.alive and first in p.isr else None
+    return next_state(p, first, p.isr) if first in candidates.alive and first in p.isr else None
 
 
-def on_controlled_shutdown(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Leave out who is leaving, and have another lead. Who is the last in sync, or the only replica, stays."""
     if len(p.replicas) == 1:
         return None
-    isr = tuple(r for r in p.isr if r not in who.leaving)
+    isr = tuple(r for r in p.isr if r not in candidates.shutting_down)
     if not isr:
         return None
     leader = p.leader
-    if leader in who.leaving:
-        leader = _first(p, [r for r in isr if r in who.alive])
+    if leader in candidates.shutting_down:
+        leader = _first(p, [r for r in isr if r in candidates.alive])
     return None if leader == NO_LEADER else next_state(p, leader, isr)
 
 
-def reassigned(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def reassigned(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Have one of the target's replicas lead, if the leader is none of them."""
     target = [r for r in p.replicas if r not in p.removing]
-    if p.leader in target and p.leader in who.alive:
+    if p.leader in target and p.leader in candidates.alive:
         return None
-    leader = next((r for r in target if r in p.isr and r in who.alive and r not in who.leaving), NO_LEADER)
+    leader = next(
+        (r for r in target if r in p.isr and r in candidates.alive and r not in candidates.shutting_down), NO_LEADER
+    )
     return None if leader == NO_LEADER else next_state(p, leader, p.isr)
 
 

@@ -94,7 +94,11 @@ class PartitionReassignments:
                 for tp, p in all_partitions(image)
                 if reassignment_rules.is_reassigning(p)
             ]
-            done = {tp: after for tp, p, who in moving if (after := reassignment_rules.complete(p, who)) is not None}
+            done = {
+                tp: after
+                for tp, p, candidates in moving
+                if (after := reassignment_rules.complete(p, candidates)) is not None
+            }
             if done:
                 await self._write(done)
 

@@ -49,7 +49,7 @@ def origin_of(p: PartitionImage) -> tuple[int, ...]:
     return tuple(r for r in p.replicas if r not in p.adding)
 
 
-def start(p: PartitionImage, target: tuple[int, ...], who: Candidates) -> PartitionImage | None:
+def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) -> PartitionImage | None:
     """On the way to `target`, also from another way; None where it is there already.
 
     InvalidReplicaAssignmentError where all that are in sync are on the way of an earlier target: they would be deleted.
@@ -64,26 +64,26 @@ def start(p: PartitionImage, target: tuple[int, ...], who: Candidates) -> Partit
     isr = tuple(r for r in p.isr if r in replicas)
     leader = p.leader
     if leader not in (*replicas, NO_LEADER):
-        leader = next((r for r in replicas if r in isr and r in who.alive), NO_LEADER)
+        leader = next((r for r in replicas if r in isr and r in candidates.alive), NO_LEADER)
     if not isr or (leader == NO_LEADER != p.leader):
         raise InvalidReplicaAssignmentError(f"None of {list(replicas)} is in sync; {list(p.isr)} must stay until then.")
     placed = replace(p, replicas=replicas, adding=adding, removing=removing)
     return replace(placed, leader=leader, isr=isr, leader_epoch=p.leader_epoch + 1)
 
 
-def cancel(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def cancel(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Back where it was; None while nobody there could lead."""
-    return _finish(replace(p, removing=p.adding, adding=p.removing), origin_of(p), who)
+    return _finish(replace(p, removing=p.adding, adding=p.removing), origin_of(p), candidates)
 
 
-def complete(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def complete(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """At the target; None until all of that is in sync and one of it can lead."""
     target = target_of(p)
-    return _finish(p, target, who) if is_reassigning(p) and set(target) <= set(p.isr) else None
+    return _finish(p, target, candidates) if is_reassigning(p) and set(target) <= set(p.isr) else None
 
 
-def _finish(p: PartitionImage, replicas: tuple[int, ...], who: Candidates) -> PartitionImage | None:
-    led = reassigned(p, who) or p
+def _finish(p: PartitionImage, replicas: tuple[int, ...], candidates: Candidates) -> PartitionImage | None:
+    led = reassigned(p, candidates) or p
     if led.leader not in replicas and led.leader >= 0:
         return None
     isr = tuple(r for r in led.isr if r in replicas)

@@ -118,8 +118,8 @@ class Metadata:
     def _(self, record: m.AccessControlEntryRecord) -> None:
         how = ACLResourcePatternType(record.pattern_type)
         pattern = ResourcePattern(ResourceType(record.resource_type), record.resource_name, how)
-        who, operation = (record.principal, record.host), ACLOperation(record.operation)
-        self.acls[record.id] = ACL(*who, operation, ACLPermissionType(record.permission_type), pattern)
+        principal_and_host, operation = (record.principal, record.host), ACLOperation(record.operation)
+        self.acls[record.id] = ACL(*principal_and_host, operation, ACLPermissionType(record.permission_type), pattern)
 
     @replay.register
     def _(self, record: m.RemoveAccessControlEntryRecord) -> None:

@@ -82,10 +82,10 @@ class ZkClient:
     def on_new_session(self, listener: Callable[[], None]) -> None:
         """Call `listener` when another session has taken the place of one that expired."""
 
-        async def told() -> None:
+        async def on_session() -> None:
             listener()
 
-        self.registry.on_new_session(told)
+        self.registry.on_new_session(on_session)
 
     def get(self, path: str, watch: Watcher | None = None) -> bytes | None:
         """A node's value; None where there is no node."""

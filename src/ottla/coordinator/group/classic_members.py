@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.coordinator.group.classic.classic_groups import MEMBER_ID_REQUIRED_SINCE, Join
+from ottla.coordinator.group.classic.classic_groups import MEMBER_ID_REQUIRED_SINCE, PendingJoin
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
 from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState
-from ottla.coordinator.group.common.consumer_topics import named
+from ottla.coordinator.group.common.consumer_topics import partitions_by_name
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
 from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate
 from ottla.coordinator.group.consumer.consumer_groups import ConsumerGroups
@@ -43,31 +43,31 @@ class ClassicMembers:
     """The classic protocol's requests to KIP-848 groups that somebody is in."""
 
     def __init__(
-        self, groups: ConsumerGroups, conversion: GroupMigration, clock: Clock, image: Callable[[], ClusterImage]
+        self, groups: ConsumerGroups, migration: GroupMigration, clock: Clock, image: Callable[[], ClusterImage]
     ) -> None:
         self._groups = groups
-        self._conversion = conversion
+        self._migration = migration
         self._clock = clock
         self._image = image
 
-    def join(self, group: ConsumerGroup, join: Join, result: CoordinatorResult) -> None:
+    def join(self, group: ConsumerGroup, join: PendingJoin, result: CoordinatorResult) -> None:
         """JoinGroup: answered at once, with the member's epoch as its generation."""
         request = join.request
         member_id = request.member_id or join.new_id
-        self._groups.check_room(group, member_id)
+        self._groups.check_capacity(group, member_id)
         _check_protocols(group, join)
         if not request.member_id and request.group_instance_id is None and join.version >= MEMBER_ID_REQUIRED_SINCE:
             raise MemberIdRequiredError(member_id)
         subscription = _subscription(join)
-        draft = self._groups.draft(group)
-        before = self._member(draft, join, member_id)
-        owned = named(subscription.owned_partitions, self._image())
-        member = self._groups.advance(draft, _described(before, join, subscription), owned)
-        result.records += draft.records
-        self._answer(group, join, member, result)
-        if request.group_instance_id is not None and self._conversion.can_downgrade(draft.group, set()):
+        update = self._groups.begin_update(group)
+        before = self._member(update, join, member_id)
+        owned = partitions_by_name(subscription.owned_partitions, self._image())
+        member = self._groups.advance(update, _described(before, join, subscription), owned)
+        result.records += update.records
+        self._respond_join(group, join, member, result)
+        if request.group_instance_id is not None and self._migration.can_downgrade(update.group, set()):
             # it came back in the place of the last one that spoke the new protocol, and takes over what that one read
-            self._conversion.downgrade(draft.group, set(), result)
+            self._migration.downgrade(update.group, set(), result)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """SyncGroup: what the last join brought."""
@@ -78,7 +78,7 @@ class ClassicMembers:
             if requested is not None and requested != expected:
                 raise InconsistentGroupProtocolError
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
-            self._has_to_join(group, member)
+            self._require_join(group, member)
             raise RebalanceInProgressError
         self._touch(group, member).sync = NEVER
         return SyncGroupResponse(
@@ -94,7 +94,7 @@ class ClassicMembers:
         waits = any(group.owners.get(p, member.id) != member.id for p in group.target_of(member) - member.assigned)
         comes_free = member.state is MemberState.UNRELEASED and not waits
         if member.epoch < group.epoch or member.state is MemberState.UNREVOKED or comes_free:
-            self._has_to_join(group, member)
+            self._require_join(group, member)
             raise RebalanceInProgressError
 
     def leave(
@@ -106,22 +106,24 @@ class ClassicMembers:
         for identity in leaving:
             response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
             try:
-                member_ids.add(_leaver(group, identity).id)
+                member_ids.add(_leaving_member(group, identity).id)
             except KafkaError as error:
                 response.error_code = code_of(error)
             responses.append(response)
         self._groups.remove(group, member_ids, result)
         return responses
 
-    def _member(self, draft: ConsumerGroupUpdate, join: Join, member_id: str) -> ConsumerMember:
+    def _member(self, update: ConsumerGroupUpdate, join: PendingJoin, member_id: str) -> ConsumerMember:
         request = join.request
         if request.group_instance_id is None:
-            return draft.group.members.get(member_id) or ConsumerMember(member_id)
+            return update.group.members.get(member_id) or ConsumerMember(member_id)
         if request.member_id:
-            return draft.group.member_of(member_id, request.group_instance_id)
-        return self._groups.static_member(draft, request.group_instance_id, member_id, classic=True)
+            return update.group.member_of(member_id, request.group_instance_id)
+        return self._groups.static_member(update, request.group_instance_id, member_id, classic=True)
 
-    def _answer(self, group: ConsumerGroup, join: Join, member: ConsumerMember, result: CoordinatorResult) -> None:
+    def _respond_join(
+        self, group: ConsumerGroup, join: PendingJoin, member: ConsumerMember, result: CoordinatorResult
+    ) -> None:
         assert member.classic is not None
         timers = self._touch(group, member)
         timers.join = NEVER
@@ -139,15 +141,15 @@ class ClassicMembers:
 
     def _touch(self, group: ConsumerGroup, member: ConsumerMember) -> Timers:
         assert member.classic is not None
-        return self._groups.touch(group.id, member.id, member.classic.session_timeout_ms)
+        return self._groups.renew_session(group.id, member.id, member.classic.session_timeout_ms)
 
-    def _has_to_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _require_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         timers = group.timers[member.id]
         if timers.join == NEVER:
             timers.join = self._clock.monotonic() + member.rebalance_timeout_ms / 1000
 
 
-def _check_protocols(group: ConsumerGroup, join: Join) -> None:
+def _check_protocols(group: ConsumerGroup, join: PendingJoin) -> None:
     """A classic member needs a protocol that all classic members have; the broker reads their metadata only."""
     offers = [{name for name, _ in m.classic.protocols} for m in group.members.values() if m.classic is not None]
     common = set(join.offered).intersection(*offers)
@@ -155,14 +157,14 @@ def _check_protocols(group: ConsumerGroup, join: Join) -> None:
         raise InconsistentGroupProtocolError(f"Member {join.request.member_id}'s protocols are not supported.")
 
 
-def _subscription(join: Join) -> ConsumerProtocolSubscription:
+def _subscription(join: PendingJoin) -> ConsumerProtocolSubscription:
     try:
         return decode_versioned(ConsumerProtocolSubscription, next(iter(join.offered.values())))
     except MalformedMessageError as error:
         raise InconsistentGroupProtocolError(f"the embedded consumer protocol is malformed: {error}") from None
 
 
-def _described(member: ConsumerMember, join: Join, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
+def _described(member: ConsumerMember, join: PendingJoin, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
     request = join.request
     timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
     return replace(
@@ -187,12 +189,12 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
     return member
 
 
-def _leaver(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
-    member_id = who.member_id
-    if who.group_instance_id is not None and not member_id:
+def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    member_id = identity.member_id
+    if identity.group_instance_id is not None and not member_id:
         # an admin removes a static member by its instance id alone
-        member_id = group.static.get(who.group_instance_id, "")
-    member = group.member_of(member_id, who.group_instance_id)
+        member_id = group.static.get(identity.group_instance_id, "")
+    member = group.member_of(member_id, identity.group_instance_id)
     if member.classic is None:
         raise UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
     return member

@@ -13,7 +13,7 @@ from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
-from ottla.coordinator.group.classic.classic_groups import NAMED_MEMBERS_SINCE, ClassicGroups, Client
+from ottla.coordinator.group.classic.classic_groups import NAMED_MEMBERS_SINCE, ClassicGroups, GroupClient
 from ottla.coordinator.group.classic.rebalance import join_error
 from ottla.coordinator.group.classic_members import ClassicMembers
 from ottla.coordinator.group.common.group import Group
@@ -49,13 +49,13 @@ class GroupCoordinator:
         self._clock = clock
         self.by_id: MutableMapping[str, Group] = {} if by_id is None else by_id
         self.classic = ClassicGroups(config, clock, new_id, self.by_id)
-        conversion = GroupMigration(config, clock, image, self.classic)
-        self.consumer = ConsumerGroups(config, clock, image, self.by_id, conversion)
+        migration = GroupMigration(config, clock, image, self.classic)
+        self.consumer = ConsumerGroups(config, clock, image, self.by_id, migration)
         self.share = ShareGroups(config, clock, image, self.by_id)
-        self._classic_members = ClassicMembers(self.consumer, conversion, clock, image)
+        self._classic_members = ClassicMembers(self.consumer, migration, clock, image)
 
     def join(
-        self, request: JoinGroupRequest, version: int, client: Client, future: ResponseFuture
+        self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
         """JoinGroup."""
         group = self.by_id.get(request.group_id)
@@ -73,7 +73,7 @@ class GroupCoordinator:
             del self.by_id[group.id]
             result.extend(self.classic.join(request, version, client, future))
             return result
-        join = self.classic.join_of(request, version, client, future)
+        join = self.classic.pending_join(request, version, client, future)
         try:
             self.classic.check_join(request)
             self._classic_members.join(group, join, result)
@@ -115,13 +115,13 @@ class GroupCoordinator:
         return result
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, version: int, client: Client, future: ResponseFuture
+        self, request: ConsumerGroupHeartbeatRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
         """ConsumerGroupHeartbeat."""
         return self.consumer.heartbeat(request, version, client, future)
 
     def share_heartbeat(
-        self, request: ShareGroupHeartbeatRequest, client: Client, future: ResponseFuture
+        self, request: ShareGroupHeartbeatRequest, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
         """ShareGroupHeartbeat."""
         return self.share.heartbeat(request, client, future)
@@ -138,7 +138,7 @@ class GroupCoordinator:
     def unload(self, group: Group) -> CoordinatorResult:
         """The coordinator closes, or another one takes the group: whoever waits is told that it is elsewhere."""
         if isinstance(group, ConsumerGroup):
-            self.consumer.forget_timers(group.id)
+            self.consumer.remove_timers(group.id)
         return self.classic.unload(group) if isinstance(group, ClassicGroup) else CoordinatorResult()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
@@ -158,7 +158,7 @@ class GroupCoordinator:
             if isinstance(group, ClassicGroup):
                 del self.by_id[group_id]
                 if live:
-                    group.move(ClassicGroupState.DEAD)
+                    group.transition_to(ClassicGroupState.DEAD)
         elif not live:
             self.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
 

@@ -14,11 +14,11 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.group.offsets import Offsets
-from ottla.coordinator.group.pending_offsets import Key, Open
+from ottla.coordinator.group.pending_offsets import OffsetKey, OpenTransaction
 from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
@@ -51,7 +51,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._deadlines: DeadlineQueue[str] = DeadlineQueue(clock, self._on_deadline)
         self._expiry: asyncio.TimerHandle | None = None
         by_id: ShardedMap[str, Group] = ShardedMap(self._log.partition_for)
-        by_group: ShardedMap[str, dict[TopicPartition, Committed]] = ShardedMap(self._log.partition_for)
+        by_group: ShardedMap[str, dict[TopicPartition, CommittedOffset]] = ShardedMap(self._log.partition_for)
         self._by_id, self._by_group = by_id, by_group
         self.groups = GroupCoordinator(config, clock, image, by_id=by_id)
         self.offsets = Offsets(config, clock, self.groups, by_group)
@@ -109,7 +109,7 @@ class GroupRuntime(CoordinatorRuntime):
             raise InvalidCommitOffsetSizeError from None
         except KafkaError as error:
             raise to_client_error(error) from error
-        transaction = Open(self._log.index(group_id), producer.id)
+        transaction = OpenTransaction(self._log.index(group_id), producer.id)
         for record in new:
             self._replay_pending(transaction, record.key, record.value)
         if committed is not None:
@@ -119,7 +119,7 @@ class GroupRuntime(CoordinatorRuntime):
         """Apply or drop the offsets of a transaction whose marker is in a partition of `__consumer_offsets`."""
         if not self.shards.is_loaded(partition.partition):
             return  # the marker is replayed, in its place, when the partition is loaded
-        ended = self._end_transaction(Open(partition.partition, producer_id), commit)
+        ended = self._end_transaction(OpenTransaction(partition.partition, producer_id), commit)
         for key in ended:
             self._schedule(key.group_id)
         self._remove_unknown_topics({key.tp.topic for key in ended})  # deleted while the transaction was open
@@ -171,7 +171,7 @@ class GroupRuntime(CoordinatorRuntime):
 
     def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
         """Replay a batch of a partition that is being loaded. Return the number of records."""
-        transaction = Open(index, header.producer_id)
+        transaction = OpenTransaction(index, header.producer_id)
         if header.is_control:
             self._end_transaction(transaction, _is_commit(data))
             return 1
@@ -194,7 +194,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._by_group.drop(index)
         self.offsets.pending.drop(index)
 
-    def _end_transaction(self, transaction: Open, commit: bool) -> Collection[Key]:
+    def _end_transaction(self, transaction: OpenTransaction, commit: bool) -> Collection[OffsetKey]:
         """Apply or drop the offsets of a transaction. Return their keys."""
         pending = self.offsets.pending
         ended = pending.commit(transaction) if commit else pending.end(transaction)
@@ -210,12 +210,12 @@ class GroupRuntime(CoordinatorRuntime):
         else:
             self.groups.replay(key, value, live=live)
 
-    def _replay_pending(self, transaction: Open, key: bytes, value: bytes | None) -> None:
+    def _replay_pending(self, transaction: OpenTransaction, key: bytes, value: bytes | None) -> None:
         """Remember an offset until its transaction ends."""
         group_id, tp = records.read_key(key) or (None, None)
         if group_id is not None and tp is not None:
             committed = None if value is None else records.read_offset(value)
-            self.offsets.pending.add(transaction, Key(group_id, tp), committed)
+            self.offsets.pending.add(transaction, OffsetKey(group_id, tp), committed)
 
     # Timers
 

@@ -8,10 +8,10 @@ from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
-from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.group.common.group import Committer, Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator, tombstones
-from ottla.coordinator.group.pending_offsets import Key, PendingOffsets
+from ottla.coordinator.group.pending_offsets import OffsetKey, PendingOffsets
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.runtime.result import CoordinatorResult, Record
 from ottla.errors import (
@@ -34,25 +34,25 @@ class Offsets:
         config: BrokerConfig,
         clock: Clock,
         groups: GroupCoordinator,
-        by_group: MutableMapping[str, dict[TopicPartition, Committed]] | None = None,
+        by_group: MutableMapping[str, dict[TopicPartition, CommittedOffset]] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._groups = groups
         self._retention_ms = config.offsets_retention_minutes * 60_000
-        self.by_group: MutableMapping[str, dict[TopicPartition, Committed]] = {} if by_group is None else by_group
+        self.by_group: MutableMapping[str, dict[TopicPartition, CommittedOffset]] = {} if by_group is None else by_group
         self.pending = PendingOffsets()
 
-    def check_commit(self, group_id: str, who: Committer, version: int) -> None:
+    def check_commit(self, group_id: str, committer: Committer, version: int) -> None:
         """Raise why these offsets cannot be committed; makes a group that only stores offsets."""
         group = self._groups.by_id.get(group_id)
         if group is None:
-            if who.epoch >= 0:
+            if committer.epoch >= 0:
                 if version >= GROUP_NOT_FOUND_SINCE:
                     raise GroupIdNotFoundError(f"Group {group_id} not found.")
                 raise IllegalGenerationError
             group = self._groups.by_id[group_id] = ClassicGroup(group_id)
-        group.check_commit(who, version, self._clock.monotonic())
+        group.check_commit(committer, version, self._clock.monotonic())
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise why a member may not read these offsets now."""
@@ -60,7 +60,7 @@ class Offsets:
         if group is not None:
             group.check_fetch(member_id, epoch)
 
-    def check(self, metadata: str | None) -> str:
+    def checked_metadata(self, metadata: str | None) -> str:
         """The metadata of a commit, if it is not too long."""
         if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
             raise OffsetMetadataTooLargeError
@@ -70,7 +70,7 @@ class Offsets:
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, Record | None]]:
         """OffsetDelete: per partition the record that takes its offset back; None where the group reads the topic."""
-        group = self._existing(group_id)
+        group = self._group(group_id)
         group.check_offset_delete()
         subscribed = group.subscribed()
         return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in partitions)
@@ -81,7 +81,7 @@ class Offsets:
 
     def delete_group(self, group_id: str) -> CoordinatorResult:
         """Remove an empty group with its offsets."""
-        group = self._existing(group_id)
+        group = self._group(group_id)
         if not group.is_empty:
             raise NonEmptyGroupError
         result = CoordinatorResult()
@@ -105,14 +105,14 @@ class Offsets:
             result.records += tombstones(group)
         return result
 
-    def _expired(self, group: Group, committed: Committed) -> bool:
+    def _expired(self, group: Group, committed: CommittedOffset) -> bool:
         since = group.retained_since(committed.commit_ms)
         if since is None:
             return False
         due = committed.expire_ms if committed.expire_ms >= 0 else since + self._retention_ms
         return due <= self._clock.now_ms()
 
-    def _existing(self, group_id: str) -> Group:
+    def _group(self, group_id: str) -> Group:
         group = self._groups.by_id.get(group_id)
         if group is None:
             raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
@@ -125,12 +125,12 @@ class Offsets:
             if tombstones_:
                 yield group_id, tombstones_
 
-    def replay(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
+    def replay(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
         """Take over a record that is in the log."""
-        self.pending.beat(Key(group_id, tp))
+        self.pending.supersede(OffsetKey(group_id, tp))
         self.set(group_id, tp, committed)
 
-    def set(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
+    def set(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
         """An offset counts from now on, or no more."""
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.classic.records import Committed
+    from ottla.coordinator.group.classic.records import CommittedOffset
 
 
-class Open(NamedTuple):
+class OpenTransaction(NamedTuple):
     """One producer's transaction in one partition of `__consumer_offsets`."""
 
     partition: int
     producer_id: int
 
 
-class Key(NamedTuple):
+class OffsetKey(NamedTuple):
     """Whose offset of what."""
 
     group_id: str
@@ -33,11 +33,11 @@ class PendingOffsets:
     """The pending offsets of one coordinator. Bounded by what is open: a transaction's timeout ends it."""
 
     def __init__(self) -> None:
-        self._by_transaction: dict[Open, dict[Key, Committed | None]] = {}
-        self._by_key: dict[Key, list[Open]] = {}
+        self._by_transaction: dict[OpenTransaction, dict[OffsetKey, CommittedOffset | None]] = {}
+        self._by_key: dict[OffsetKey, list[OpenTransaction]] = {}
         """Transactions with an offset for the key, in the order of the log."""
 
-    def add(self, transaction: Open, key: Key, committed: Committed | None) -> None:
+    def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:
         """A transactional commit is in the log."""
         self._by_transaction.setdefault(transaction, {})[key] = committed
         waiting = self._by_key.setdefault(key, [])
@@ -45,7 +45,7 @@ class PendingOffsets:
             waiting.remove(transaction)
         waiting.append(transaction)
 
-    def end(self, transaction: Open) -> dict[Key, Committed | None]:
+    def end(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
         """A transaction has its marker: its offsets, those left out that a later commit beats. They pend no more."""
         ended = self._by_transaction.pop(transaction, {})
         for key in ended:
@@ -54,7 +54,7 @@ class PendingOffsets:
                 del self._by_key[key]
         return ended
 
-    def commit(self, transaction: Open) -> dict[Key, Committed | None]:
+    def commit(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
         """`end` for one that is committed: what lies before its offsets in the log counts no more."""
         for key in self._by_transaction.get(transaction, ()):
             earlier = self._by_key[key]
@@ -62,7 +62,7 @@ class PendingOffsets:
                 self._drop(beaten, key)
         return self.end(transaction)
 
-    def beat(self, key: Key) -> None:
+    def supersede(self, key: OffsetKey) -> None:
         """An offset was committed, or taken back, outside of transactions: those that pend lie before it."""
         for transaction in list(self._by_key.get(key, ())):
             self._drop(transaction, key)
@@ -74,13 +74,13 @@ class PendingOffsets:
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
         """Whether an offset may still change with the end of a transaction."""
-        return Key(group_id, tp) in self._by_key
+        return OffsetKey(group_id, tp) in self._by_key
 
     def of_group(self, group_id: str) -> Iterator[TopicPartition]:
         """The partitions that a group has pending offsets of."""
         return (key.tp for key in self._by_key if key.group_id == group_id)
 
-    def _drop(self, transaction: Open, key: Key) -> None:
+    def _drop(self, transaction: OpenTransaction, key: OffsetKey) -> None:
         del self._by_transaction[transaction][key]
         self._by_key[key].remove(transaction)
         if not self._by_key[key]:

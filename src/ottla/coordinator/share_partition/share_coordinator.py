@@ -21,8 +21,8 @@ from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import Record
 from ottla.coordinator.share_partition import share_state_records as records
-from ottla.coordinator.share_partition.share_partition import Limits, SharePartition
-from ottla.coordinator.share_partition.share_state_records import Progress, ShareKey
+from ottla.coordinator.share_partition.share_partition import ShareLimits, SharePartition
+from ottla.coordinator.share_partition.share_state_records import ShareKey, ShareState
 from ottla.errors import KafkaError
 from ottla.model import SHARE_GROUP_STATE
 
@@ -132,14 +132,14 @@ class ShareCoordinator(CoordinatorRuntime):
         else:
             self._restore(share_key, progress)
 
-    def _limits(self, key: ShareKey) -> Limits:
-        return Limits(
+    def _limits(self, key: ShareKey) -> ShareLimits:
+        return ShareLimits(
             self._config.group_share_partition_max_record_locks,
             self._config.group_share_delivery_count_limit,
             self.configs.record_lock_ms(key.group_id) / 1000,
         )
 
-    def _restore(self, key: ShareKey, progress: Progress) -> None:
+    def _restore(self, key: ShareKey, progress: ShareState) -> None:
         stored = self._stored.get(key)
         if progress.is_snapshot or stored is None:
             stored = StoredPartition(

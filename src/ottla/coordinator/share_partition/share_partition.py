@@ -31,7 +31,7 @@ class RecordState(IntEnum):
 DONE = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
-class Acknowledge(IntEnum):
+class AcknowledgeType(IntEnum):
     """Kafka's numbers for what a member says of a record."""
 
     GAP = 0
@@ -41,16 +41,16 @@ class Acknowledge(IntEnum):
     RENEW = 4
 
 
-BECOMES = {
-    Acknowledge.GAP: RecordState.ARCHIVED,
-    Acknowledge.ACCEPT: RecordState.ACKNOWLEDGED,
-    Acknowledge.RELEASE: RecordState.AVAILABLE,
-    Acknowledge.REJECT: RecordState.ARCHIVED,
-    Acknowledge.RENEW: RecordState.ACQUIRED,
+RESULTING_STATE = {
+    AcknowledgeType.GAP: RecordState.ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+    AcknowledgeType.RENEW: RecordState.ACQUIRED,
 }
 
 
-class Limits(NamedTuple):
+class ShareLimits(NamedTuple):
     """What a group allows: records in the works, deliveries of one, and seconds that it may take."""
 
     max_records: int
@@ -59,16 +59,16 @@ class Limits(NamedTuple):
 
 
 @dataclass(slots=True)
-class Slot:
+class RecordSlot:
     """One record."""
 
     state: RecordState
     delivered: int
     member_id: str = ""
-    until: float = NEVER
+    locked_until: float = NEVER
 
 
-class Run(NamedTuple):
+class RecordRange(NamedTuple):
     """Records in a row that are alike."""
 
     first: int
@@ -91,8 +91,8 @@ class SharePartition:
 
     start: int
     end: int
-    limits: Limits
-    slots: dict[int, Slot] = field(default_factory=dict)
+    limits: ShareLimits
+    slots: dict[int, RecordSlot] = field(default_factory=dict)
     waiters: set[Callable[[], None]] = field(default_factory=set)
     """Told when records become available again."""
 
@@ -114,78 +114,78 @@ class SharePartition:
     @property
     def next_expiry(self) -> float:
         """When the first record comes back that a member has."""
-        return min((slot.until for slot in self.slots.values()), default=NEVER)
+        return min((slot.locked_until for slot in self.slots.values()), default=NEVER)
 
-    def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[Run]:
+    def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[RecordRange]:
         """Give a member up to `most` of the records from `first` to `last` that nobody has."""
         taken: list[int] = []
         for offset in range(max(first, self.start), last + 1):
-            if len(taken) >= most or not self._has(offset):
+            if len(taken) >= most or not self._ensure_slot(offset):
                 break
             slot = self.slots[offset]
             if slot.state is RecordState.AVAILABLE:
-                self.slots[offset] = Slot(
+                self.slots[offset] = RecordSlot(
                     RecordState.ACQUIRED, slot.delivered + 1, member_id, now + self.limits.lock_seconds
                 )
                 taken.append(offset)
         return self.runs(taken)
 
-    def acknowledge(self, member_id: str, said: Iterable[AcknowledgedRange], now: float) -> list[int]:
+    def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
         """Take over what a member says of its records: all of it or, with an error, none."""
-        becomes: dict[int, Acknowledge] = {}
-        for batch in said:
-            becomes |= self._checked(member_id, batch)
+        becomes: dict[int, AcknowledgeType] = {}
+        for batch in acknowledged:
+            becomes |= self._validate(member_id, batch)
         for offset, kind in becomes.items():
-            if kind is Acknowledge.RENEW:
-                self.slots[offset].until = now + self.limits.lock_seconds
+            if kind is AcknowledgeType.RENEW:
+                self.slots[offset].locked_until = now + self.limits.lock_seconds
             else:
-                self._end(offset, BECOMES[kind])
-        return self._moved([offset for offset, kind in becomes.items() if kind is not Acknowledge.RENEW])
+                self._set_state(offset, RESULTING_STATE[kind])
+        return self._advance_start([offset for offset, kind in becomes.items() if kind is not AcknowledgeType.RENEW])
 
     def release(self, member_id: str) -> list[int]:
         """A member is gone: its records are for others."""
-        return self._free(o for o, slot in self.slots.items() if slot.member_id == member_id)
+        return self._release(o for o, slot in self.slots.items() if slot.member_id == member_id)
 
     def expire(self, now: float) -> list[int]:
         """Take back what members have had for too long."""
-        return self._free(o for o, slot in self.slots.items() if slot.until <= now)
+        return self._release(o for o, slot in self.slots.items() if slot.locked_until <= now)
 
-    def forget_before(self, offset: int) -> list[int]:
+    def archive_before(self, offset: int) -> list[int]:
         """The log begins later than it did: what lay before is gone."""
         deleted = list(range(self.start, min(offset, self.end)))
         for one in deleted:
-            self._end(one, RecordState.ARCHIVED)
-        moved = self._moved(deleted)
+            self._set_state(one, RecordState.ARCHIVED)
+        moved = self._advance_start(deleted)
         if offset > self.end:
             self.start = self.end = offset
         return moved
 
-    def restore(self, start: int, runs: Iterable[Run]) -> None:
+    def restore(self, start: int, runs: Iterable[RecordRange]) -> None:
         """Take over what was kept: where the group is, and records that are done with or were delivered before."""
         for run in runs:
             for offset in range(max(run.first, start), run.last + 1):
-                self.slots[offset] = Slot(run.state, run.delivered)
+                self.slots[offset] = RecordSlot(run.state, run.delivered)
         self.start = start
         self.end = max(self.slots, default=start - 1) + 1
         for offset in [o for o in self.slots if o < start]:
             del self.slots[offset]
         for offset in range(start, self.end):
-            self.slots.setdefault(offset, Slot(RecordState.AVAILABLE, 0))
-        self._moved([])
+            self.slots.setdefault(offset, RecordSlot(RecordState.AVAILABLE, 0))
+        self._advance_start([])
 
-    def runs(self, offsets: Iterable[int]) -> list[Run]:
+    def runs(self, offsets: Iterable[int]) -> list[RecordRange]:
         """Records by runs of the same state and number of deliveries, as they are told and kept."""
-        collected: list[Run] = []
+        collected: list[RecordRange] = []
         for offset in sorted(offsets):
             slot = self.slots[offset]
             last = collected[-1] if collected else None
             if last is not None and (last.last + 1, last.state, last.delivered) == (offset, slot.state, slot.delivered):
                 collected[-1] = last._replace(last=offset)
             else:
-                collected.append(Run(offset, offset, slot.state, slot.delivered))
+                collected.append(RecordRange(offset, offset, slot.state, slot.delivered))
         return collected
 
-    def stored_runs(self) -> list[Run]:
+    def stored_runs(self) -> list[RecordRange]:
         """What is to be found after a restart: nobody has anything, and a delivery that had no end does not count."""
         free = [
             run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
@@ -195,42 +195,44 @@ class SharePartition:
         ]
         return [run for run in free if run.state is not RecordState.AVAILABLE or run.delivered]
 
-    def _has(self, offset: int) -> bool:
+    def _ensure_slot(self, offset: int) -> bool:
         """Whether the record has a slot; makes those up to it where there is room."""
         if not self.slots and offset > self.end:
             self.start = self.end = offset  # compaction left nothing between
         while self.end <= offset:
             if len(self.slots) >= self.limits.max_records:
                 return False
-            self.slots[self.end] = Slot(RecordState.AVAILABLE if self.end == offset else RecordState.ARCHIVED, 0)
+            self.slots[self.end] = RecordSlot(RecordState.AVAILABLE if self.end == offset else RecordState.ARCHIVED, 0)
             self.end += 1
         return True
 
-    def _checked(self, member_id: str, said: AcknowledgedRange) -> dict[int, Acknowledge]:
-        size = said.last - said.first + 1
-        if size < 1 or said.last >= self.end or len(said.types) not in (1, size):
+    def _validate(self, member_id: str, acknowledged: AcknowledgedRange) -> dict[int, AcknowledgeType]:
+        size = acknowledged.last - acknowledged.first + 1
+        if size < 1 or acknowledged.last >= self.end or len(acknowledged.types) not in (1, size):
             raise InvalidRequestError("an acknowledgement does not fit the records that were acquired")
         types = {}
-        for n, offset in enumerate(range(max(said.first, self.start), said.last + 1), max(0, self.start - said.first)):
+        for n, offset in enumerate(
+            range(max(acknowledged.first, self.start), acknowledged.last + 1), max(0, self.start - acknowledged.first)
+        ):
             slot = self.slots[offset]
             if slot.state is not RecordState.ACQUIRED or slot.member_id != member_id:
                 raise InvalidRecordStateError("the member does not have the record (any more)")
-            types[offset] = _type(said.types[0] if len(said.types) == 1 else said.types[n])
+            types[offset] = _type(acknowledged.types[0] if len(acknowledged.types) == 1 else acknowledged.types[n])
         return types
 
-    def _end(self, offset: int, state: RecordState) -> None:
+    def _set_state(self, offset: int, state: RecordState) -> None:
         slot = self.slots[offset]
         if state is RecordState.AVAILABLE and slot.delivered >= self.limits.max_deliveries:
             state = RecordState.ARCHIVED
-        self.slots[offset] = Slot(state, slot.delivered)
+        self.slots[offset] = RecordSlot(state, slot.delivered)
 
-    def _free(self, offsets: Iterable[int]) -> list[int]:
+    def _release(self, offsets: Iterable[int]) -> list[int]:
         held = [o for o in offsets if self.slots[o].state is RecordState.ACQUIRED]
         for offset in held:
-            self._end(offset, RecordState.AVAILABLE)
-        return self._moved(held)
+            self._set_state(offset, RecordState.AVAILABLE)
+        return self._advance_start(held)
 
-    def _moved(self, changed: list[int]) -> list[int]:
+    def _advance_start(self, changed: list[int]) -> list[int]:
         """The start moves past what is done with."""
         while self.start < self.end and self.slots[self.start].state in DONE:
             del self.slots[self.start]
@@ -240,8 +242,8 @@ class SharePartition:
         return changed
 
 
-def _type(number: int) -> Acknowledge:
+def _type(number: int) -> AcknowledgeType:
     try:
-        return Acknowledge(number)
+        return AcknowledgeType(number)
     except ValueError:
         raise InvalidRequestError(f"acknowledgement type {number} is not known") from None

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.cluster.store.znodes import uuid_text
 from ottla.coordinator.runtime.result import Record
-from ottla.coordinator.share_partition.share_partition import RecordState, Run
+from ottla.coordinator.share_partition.share_partition import RecordRange, RecordState
 from ottla.protocol.messages import share_group_records as s
 from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
@@ -28,16 +28,16 @@ class ShareKey(NamedTuple):
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
 
-class Progress(NamedTuple):
+class ShareState(NamedTuple):
     """What a record says."""
 
     snapshot_epoch: int
     start: int
-    runs: list[Run]
+    runs: list[RecordRange]
     is_snapshot: bool
 
 
-def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[Run], now_ms: int) -> Record:
+def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRange], now_ms: int) -> Record:
     """The whole progress."""
     value = s.ShareSnapshotValue(
         snapshot_epoch=epoch,
@@ -54,7 +54,7 @@ def tombstones(key: ShareKey) -> list[Record]:
     return [Record(_key(key, number), None) for number in (s.SNAPSHOT_KEY, s.UPDATE_KEY)]
 
 
-def read(key: bytes, value: bytes | None) -> tuple[ShareKey, Progress | None] | None:
+def read(key: bytes, value: bytes | None) -> tuple[ShareKey, ShareState | None] | None:
     """Key and progress of a record, None for a tombstone; None altogether for a key that is not known."""
     number = version_of(key)
     if number not in (s.SNAPSHOT_KEY, s.UPDATE_KEY):
@@ -67,13 +67,13 @@ def read(key: bytes, value: bytes | None) -> tuple[ShareKey, Progress | None] | 
     state = decode_versioned(s.ShareSnapshotValue if is_snapshot else s.ShareUpdateValue, value)
     assert isinstance(state, (s.ShareSnapshotValue, s.ShareUpdateValue))
     runs = [
-        Run(batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count)
+        RecordRange(batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count)
         for batch in state.state_batches
     ]
-    return share_key, Progress(state.snapshot_epoch, state.start_offset, runs, is_snapshot)
+    return share_key, ShareState(state.snapshot_epoch, state.start_offset, runs, is_snapshot)
 
 
-def _batches(runs: list[Run]) -> list[s.StateBatch]:
+def _batches(runs: list[RecordRange]) -> list[s.StateBatch]:
     return [
         s.StateBatch(first_offset=r.first, last_offset=r.last, delivery_state=r.state, delivery_count=r.delivered)
         for r in runs

@@ -38,7 +38,7 @@ class PartitionsToAdd(NamedTuple):
     verify_only: bool
 
 
-class AddPartitions:
+class AddPartitionsClient:
     """Questions to other coordinators."""
 
     def __init__(self, sender: RequestSender, timeout: float) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.cluster.interbroker.request_batcher import RequestBatcher
-from ottla.coordinator.transaction.transaction_markers import Ending, LocalMarkers, Results
+from ottla.coordinator.transaction.transaction_markers import LocalMarkers, Results, TransactionEnd
 from ottla.errors import KafkaError, LeaderNotAvailableError, UnknownServerError, for_code
 from ottla.model import TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
@@ -31,7 +31,7 @@ PURPOSE: Final = "markers"
 class MarkerBatch(NamedTuple):
     """Markers of one transaction that one broker is to write."""
 
-    ending: Ending
+    ending: TransactionEnd
     partitions: list[TopicPartition]
 
 
@@ -53,7 +53,7 @@ class TransactionMarkerChannel:
         self._timeout = timeout
         self._batcher: RequestBatcher[MarkerBatch, Results] = RequestBatcher(self._send)
 
-    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+    async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
         """Write a marker to each partition; returns when they are safe."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:

@@ -41,10 +41,10 @@ class TransactionState(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-NUMBERS = dict(enumerate(TransactionState))
+STATE_NUMBERS = dict(enumerate(TransactionState))
 """The states by their number in the log."""
 
-FOLLOWS: dict[TransactionState, frozenset[TransactionState]] = {
+VALID_TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: frozenset(
         {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
     ),
@@ -71,7 +71,7 @@ COMPLETED = {
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
 }
 """What comes after all markers are written."""
-AT_REST = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 """No transaction is open: a producer may take the id over, and an old one may be forgotten."""
 
 
@@ -96,9 +96,9 @@ class Transaction:
     version: int = CLASSIC
     """The transaction version of the client that wrote last."""
 
-    def to(self, state: TransactionState, **changes: Any) -> Transaction:
+    def transition_to(self, state: TransactionState, **changes: Any) -> Transaction:
         """The next state, if the table allows it."""
-        if state not in FOLLOWS[self.state]:
+        if state not in VALID_TRANSITIONS[self.state]:
             raise IllegalStateError(f"transactional id {self.id} cannot go from {self.state} to {state}")
         return replace(self, state=state, **changes)
 

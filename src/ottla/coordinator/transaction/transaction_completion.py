@@ -17,7 +17,7 @@ from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.coordinator.runtime.coordinator_log import Producer, wait_committed
 from ottla.coordinator.transaction.transaction import Transaction
-from ottla.coordinator.transaction.transaction_markers import Ending, Markers
+from ottla.coordinator.transaction.transaction_markers import Markers, TransactionEnd
 from ottla.errors import (
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
@@ -49,17 +49,17 @@ class TransactionCompleter:
         self._markers = markers
         self._image = image
         self._complete = complete
-        self._waiting: dict[str, tuple[States, asyncio.Event]] = {}
+        self._retrying: dict[str, tuple[States, asyncio.Event]] = {}
         """Who waits before another try, and what the partitions were at the last one."""
         self.tasks: dict[str, asyncio.Task[None]] = {}
         """By transactional id."""
 
-    def start(self, prepared: Transaction, coordinated: Partition) -> None:
+    def start(self, prepared: Transaction, partition: Partition) -> None:
         """Finish a transaction, as soon as it is safe in the coordinator's partition how it ends."""
-        end = coordinated.log.log_end_offset
-        task = asyncio.get_running_loop().create_task(self._finish(prepared, coordinated, end))
+        end = partition.log.log_end_offset
+        task = asyncio.get_running_loop().create_task(self._complete_when_marked(prepared, partition, end))
         self.tasks[prepared.id] = task
-        task.add_done_callback(functools.partial(self._finished, prepared.id))
+        task.add_done_callback(functools.partial(self._on_done, prepared.id))
 
     def stop(self, transactional_id: str) -> None:
         """Leave a transaction to its next coordinator."""
@@ -80,7 +80,7 @@ class TransactionCompleter:
 
     async def on_image_changed(self, _before: ClusterImage, _after: ClusterImage) -> None:
         """Try again where partitions have changed."""
-        for states, changed in self._waiting.values():
+        for states, changed in self._retrying.values():
             if self._states(states) != states:
                 changed.set()
 
@@ -88,7 +88,7 @@ class TransactionCompleter:
         image = self._image()
         return {tp: image.partition(tp) for tp in partitions}
 
-    def _finished(self, transactional_id: str, task: asyncio.Task[None]) -> None:
+    def _on_done(self, transactional_id: str, task: asyncio.Task[None]) -> None:
         if self.tasks.get(transactional_id) is task:
             del self.tasks[transactional_id]
         error = None if task.cancelled() else task.exception()
@@ -97,41 +97,41 @@ class TransactionCompleter:
         elif error is not None and not isinstance(error, NotCoordinatorError):
             log.error("transactional id %s stays unfinished until it is loaded again", transactional_id, exc_info=error)
 
-    async def _finish(self, prepared: Transaction, coordinated: Partition, end: int) -> None:
+    async def _complete_when_marked(self, prepared: Transaction, partition: Partition, end: int) -> None:
         """Write the markers until all are there, then that the transaction is complete."""
-        await _until_replicated(coordinated, end)
-        left: Collection[TopicPartition] = prepared.partitions
+        await _until_replicated(partition, end)
+        unmarked: Collection[TopicPartition] = prepared.partitions
         failures = 0
         while True:
-            states = self._states(left)
-            left = await self._write(prepared, left, coordinated.image.leader_epoch)
-            if not left and self._try_complete(prepared):
+            states = self._states(unmarked)
+            unmarked = await self._write_markers(prepared, unmarked, partition.image.leader_epoch)
+            if not unmarked and self._try_complete(prepared):
                 return
-            if await self._changed(prepared.id, {tp: states[tp] for tp in left}, BACKOFF.backoff(failures)):
+            if await self._wait_changed(prepared.id, {tp: states[tp] for tp in unmarked}, BACKOFF.backoff(failures)):
                 failures = 0
             else:
                 failures += 1
 
-    async def _changed(self, transactional_id: str, states: States, seconds: float) -> bool:
+    async def _wait_changed(self, transactional_id: str, states: States, seconds: float) -> bool:
         """Wait before another try; whether a partition has changed, which ends the wait."""
         changed = asyncio.Event()
-        self._waiting[transactional_id] = states, changed
+        self._retrying[transactional_id] = states, changed
         if self._states(states) != states:
             changed.set()  # while it was tried
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), seconds)
         finally:
-            del self._waiting[transactional_id]
+            del self._retrying[transactional_id]
         return changed.is_set()
 
-    async def _write(
+    async def _write_markers(
         self, prepared: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
     ) -> Collection[TopicPartition]:
         """Write markers; those of the partitions that have to be tried again."""
         producer = Producer(prepared.producer_id, prepared.producer_epoch)
-        ending = Ending(producer, prepared.committing, coordinator_epoch, prepared.version)
-        left = []
+        ending = TransactionEnd(producer, prepared.committing, coordinator_epoch, prepared.version)
+        unmarked = []
         for tp, error in (await self._markers.write(ending, partitions)).items():
             if error is None:
                 continue
@@ -140,8 +140,8 @@ class TransactionCompleter:
             log.warning("transactional id %s: no marker in %s: %s", prepared.id, tp, error)
             # a partition that has seen a later epoch had its marker before; one that is gone needs none
             if not isinstance(error, InvalidProducerEpochError) and self._image().partition(tp) is not None:
-                left.append(tp)
-        return left
+                unmarked.append(tp)
+        return unmarked
 
     def _try_complete(self, prepared: Transaction) -> bool:
         try:
@@ -152,12 +152,12 @@ class TransactionCompleter:
         return True
 
 
-async def _until_replicated(coordinated: Partition, end: int) -> None:
+async def _until_replicated(partition: Partition, end: int) -> None:
     """Wait until everything before `end` is. NotCoordinatorError where another broker leads before that."""
-    while (safe := coordinated.when_committed(end)) is not None:
-        if not coordinated.leads:
+    while (committed := partition.when_committed(end)) is not None:
+        if not partition.leads:
             raise NotCoordinatorError
         try:
-            await wait_committed(safe)
+            await wait_committed(committed)
         except CoordinatorNotAvailableError:
             continue  # too few were in sync; it stays in the log, and counts as soon as enough are again

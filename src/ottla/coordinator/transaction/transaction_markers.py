@@ -23,11 +23,11 @@ from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 
 Results = dict[TopicPartition, KafkaError | None]
 """Per partition None, or why there is no marker."""
-OffsetsDecided = Callable[[TopicPartition, int, bool], None]
+OnTransactionEnd = Callable[[TopicPartition, int, bool], None]
 """Told that a transaction of this producer ended in this partition of `__consumer_offsets`: True: committed."""
 
 
-class Ending(NamedTuple):
+class TransactionEnd(NamedTuple):
     """How the transaction of a producer ended, and who says so."""
 
     producer: Producer
@@ -39,7 +39,7 @@ class Ending(NamedTuple):
 class Markers(Protocol):
     """Where markers are written."""
 
-    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+    async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
         """Write a marker to each partition; returns when they are safe."""
         ...
 
@@ -48,34 +48,34 @@ class LocalMarkers:
     """Markers in the partitions that this broker leads."""
 
     def __init__(
-        self, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage], offsets_decided: OffsetsDecided
+        self, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage], offsets_decided: OnTransactionEnd
     ) -> None:
         self._clock = clock
         self._partitions = partitions
         self._image = image
         self._offsets_decided = offsets_decided
 
-    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+    async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
         """Write a marker to each partition; returns when they are safe."""
         results: Results = {}
         waits: dict[TopicPartition, asyncio.Future[None]] = {}
         for tp in partitions:
             try:
-                safe = self._append(ending, tp)
+                committed = self._append(ending, tp)
             except KafkaError as error:
                 results[tp] = error
                 continue
             results[tp] = None
-            if safe is not None:
-                waits[tp] = safe
-        for tp, safe in waits.items():
-            results[tp] = await _outcome(safe)
+            if committed is not None:
+                waits[tp] = committed
+        for tp, committed in waits.items():
+            results[tp] = await _outcome(committed)
         for tp, failed in results.items():
             if failed is None and tp.topic == CONSUMER_OFFSETS:
                 self._offsets_decided(tp, ending.producer.id, ending.commit)
         return results
 
-    def _append(self, ending: Ending, tp: TopicPartition) -> asyncio.Future[None] | None:
+    def _append(self, ending: TransactionEnd, tp: TopicPartition) -> asyncio.Future[None] | None:
         partition = self._partitions.leader(self._image(), tp)
         if ending.version >= EPOCH_PER_TRANSACTION:
             partition.log.producers.check_bumped(*ending.producer)
@@ -83,20 +83,20 @@ class LocalMarkers:
         return partition.when_committed(appended.last_offset + 1)
 
 
-def _batch(ending: Ending, now_ms: int) -> memoryview:
+def _batch(ending: TransactionEnd, now_ms: int) -> memoryview:
     key, value = marker_record(COMMIT if ending.commit else ABORT, ending.coordinator_epoch)
     builder = BatchBuilder(bytearray(record_size_upper_bound(len(key), len(value))))
     builder.append(now_ms, key, value)
     return builder.close(ending.producer.id, ending.producer.epoch, transactional=True, control=True)
 
 
-async def _outcome(safe: asyncio.Future[None]) -> KafkaError | None:
+async def _outcome(committed: asyncio.Future[None]) -> KafkaError | None:
     try:
-        await safe
+        await committed
     except KafkaError as error:
         return error
     except asyncio.CancelledError:
-        if not safe.cancelled():
+        if not committed.cancelled():
             raise
         return UnknownServerError()
     return None

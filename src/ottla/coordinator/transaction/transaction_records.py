@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.runtime.result import Record
-from ottla.coordinator.transaction.transaction import NUMBERS, Transaction, TransactionState
+from ottla.coordinator.transaction.transaction import STATE_NUMBERS, Transaction, TransactionState
 from ottla.errors import MalformedMessageError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -13,7 +13,7 @@ KEY_VERSION = 0
 OLD_VALUE_VERSION = 0
 """What every Kafka since 0.11 reads; all there is while the cluster's transaction.version is 0."""
 VALUE_VERSION = 1
-_NUMBER_OF = {state: number for number, state in NUMBERS.items()}
+_NUMBER_OF = {state: number for number, state in STATE_NUMBERS.items()}
 
 
 def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -> Record:
@@ -49,7 +49,7 @@ def read_key(key: bytes) -> str | None:
 def read_transaction(transactional_id: str, value: bytes) -> Transaction:
     """The value of a record."""
     v = decode_versioned(TransactionLogValue, value)
-    state = NUMBERS.get(v.transaction_status)
+    state = STATE_NUMBERS.get(v.transaction_status)
     if state is None:
         raise MalformedMessageError(f"transactional id {transactional_id} has state number {v.transaction_status}")
     return Transaction(

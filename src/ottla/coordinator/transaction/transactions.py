@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import (
-    AT_REST,
     CLASSIC,
     COMPLETED,
     EPOCH_PER_TRANSACTION,
+    IDLE,
     MAX_EPOCH,
     NOT_STARTED,
     PREPARED,
@@ -57,10 +57,10 @@ def init_producer(
     """
     expected = request.expected
     if current is None:
-        current = Transaction(request.transactional_id, _taken(new_id))
+        current = Transaction(request.transactional_id, _require_id(new_id))
     if current.state in PREPARED:
         raise ConcurrentTransactionsError
-    if expected is not None and not _was_given(expected, current):
+    if expected is not None and not _owns_producer_id(expected, current):
         raise ProducerFencedError
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected.epoch != current.producer_epoch:
@@ -70,16 +70,16 @@ def init_producer(
     last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
     begin = {"partitions": frozenset(), "timeout_ms": request.timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
     if repeated and current.producer_epoch <= MAX_EPOCH:
-        return current.to(TransactionState.EMPTY, **begin)
+        return current.transition_to(TransactionState.EMPTY, **begin)
     if current.epochs_used_up:
-        rotated = {"producer_id": _taken(new_id), "previous_producer_id": current.producer_id, "producer_epoch": 0}
-        return current.to(TransactionState.EMPTY, last_producer_epoch=last, **rotated, **begin)
-    return current.to(
+        rotated = {"producer_id": _require_id(new_id), "previous_producer_id": current.producer_id, "producer_epoch": 0}
+        return current.transition_to(TransactionState.EMPTY, last_producer_epoch=last, **rotated, **begin)
+    return current.transition_to(
         TransactionState.EMPTY, producer_epoch=current.producer_epoch + 1, last_producer_epoch=last, **begin
     )
 
 
-def _was_given(expected: Producer, current: Transaction) -> bool:
+def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
     """Whether a producer that comes back was given its id for this transactional id."""
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected.id == current.producer_id:
         return True
@@ -97,7 +97,7 @@ def _is_repeated(expected: Producer, current: Transaction) -> bool:
 
 def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
     """Abort an open transaction under the next epoch, so that its producer can write no more."""
-    return current.to(
+    return current.transition_to(
         TransactionState.PREPARE_ABORT,
         producer_epoch=current.producer_epoch + 1,
         last_producer_epoch=current.producer_epoch,
@@ -111,13 +111,13 @@ def add_partitions(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition], now_ms: int, version: int
 ) -> Transaction:
     """AddPartitionsToTxn and all that implies it: these partitions get a marker when the transaction ends."""
-    current = _owned(current, producer)
+    current = _owned_transaction(current, producer)
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
         return current
-    return current.to(
+    return current.transition_to(
         TransactionState.ONGOING,
         partitions=current.partitions.union(partitions),
-        start_ms=now_ms if current.state in AT_REST else current.start_ms,
+        start_ms=now_ms if current.state in IDLE else current.start_ms,
         update_ms=now_ms,
         version=version,
     )
@@ -127,10 +127,10 @@ def missing(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
     """Those of the partitions that are not in the producer's open transaction."""
-    return frozenset(partitions) - _owned(current, producer).partitions
+    return frozenset(partitions) - _owned_transaction(current, producer).partitions
 
 
-def _owned(current: Transaction | None, producer: Producer) -> Transaction:
+def _owned_transaction(current: Transaction | None, producer: Producer) -> Transaction:
     """The transaction, if the producer owns it and it is not being completed."""
     if current is None:
         raise InvalidProducerIdMappingError
@@ -153,7 +153,7 @@ def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: i
     if current.state in PREPARED:
         raise ConcurrentTransactionsError
     if current.state is TransactionState.ONGOING:
-        return current.to(_prepared(commit), update_ms=now_ms, version=CLASSIC)
+        return current.transition_to(_prepared(commit), update_ms=now_ms, version=CLASSIC)
     if RESULTS.get(current.state) is commit:
         return current
     raise InvalidTxnStateError
@@ -194,11 +194,11 @@ def end_and_bump(
         raise ProducerFencedError
     if commit and current.state is not TransactionState.ONGOING:
         raise InvalidTxnStateError
-    return current.to(
+    return current.transition_to(
         _prepared(commit),
         producer_epoch=current.producer_epoch + 1,
         last_producer_epoch=current.producer_epoch,
-        next_producer_id=_taken(new_id) if current.epochs_used_up else NO_PRODUCER_ID,
+        next_producer_id=_require_id(new_id) if current.epochs_used_up else NO_PRODUCER_ID,
         start_ms=current.start_ms if current.state is TransactionState.ONGOING else now_ms,
         update_ms=now_ms,
         version=EPOCH_PER_TRANSACTION,
@@ -211,7 +211,7 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
     if current.next_producer_id != NO_PRODUCER_ID:
         changes |= {"producer_id": current.next_producer_id, "producer_epoch": 0}
         changes |= {"previous_producer_id": current.producer_id, "next_producer_id": NO_PRODUCER_ID}
-    return current.to(COMPLETED[current.state], **changes)
+    return current.transition_to(COMPLETED[current.state], **changes)
 
 
 def next_producer(prepared: Transaction) -> Producer:
@@ -228,14 +228,14 @@ def is_timed_out(current: Transaction, now_ms: int) -> bool:
 
 def is_expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
     """Whether nobody used the id for so long that it can be forgotten."""
-    return current.state in AT_REST and current.update_ms <= now_ms - expiration_ms
+    return current.state in IDLE and current.update_ms <= now_ms - expiration_ms
 
 
 def _prepared(commit: bool) -> TransactionState:
     return TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
 
 
-def _taken(new_id: int | None) -> int:
+def _require_id(new_id: int | None) -> int:
     if new_id is None:
         raise NeedsProducerId
     return new_id

@@ -42,7 +42,7 @@ class ClassicGroupState(StrEnum):
     DEAD = "Dead"
 
 
-FOLLOWS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+VALID_TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING, ClassicGroupState.DEAD}),
     ClassicGroupState.PREPARING: frozenset(
         {ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY, ClassicGroupState.DEAD}
@@ -61,7 +61,7 @@ MAX_PENDING: Final = 10_000
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """One member: what it offered when it joined, what it was assigned, and which answers it waits for."""
 
     id: str
@@ -101,7 +101,7 @@ class ClassicGroup:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicMember] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     pending: dict[str, float] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class ClassicGroup:
     empty_since_ms: int = -1
     members_due: float = NEVER
     """No member and no id handed out times out before this: a lower bound, so that a heartbeat need not look at all."""
-    offers: Counter[str] = field(default_factory=Counter)
+    protocol_counts: Counter[str] = field(default_factory=Counter)
     """How many members offer each protocol."""
 
     @property
@@ -130,17 +130,17 @@ class ClassicGroup:
         """Kafka's name for what it is doing."""
         return self.state
 
-    def move(self, state: ClassicGroupState) -> None:
+    def transition_to(self, state: ClassicGroupState) -> None:
         """Take another state, if the table allows it."""
-        if state not in FOLLOWS[self.state]:
+        if state not in VALID_TRANSITIONS[self.state]:
             raise IllegalStateError(f"group {self.id} cannot go from {self.state} to {state}")
         self.state = state
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Take a member in."""
         self.members[member.id] = member
-        self._count(member.protocols, 1)
-        self.expect(min(member.deadline, member.join_deadline))
+        self._count_protocols(member.protocols, 1)
+        self.schedule(min(member.deadline, member.join_deadline))
         self.pending.pop(member.id, None)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.id
@@ -150,41 +150,41 @@ class ClassicGroup:
     def remove(self, member_id: str) -> None:
         """Let a member go."""
         member = self.members.pop(member_id)
-        self._count(member.protocols, -1)
+        self._count_protocols(member.protocols, -1)
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
             del self.static[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def offer(self, member: Member, protocols: dict[str, bytes]) -> None:
+    def update_protocols(self, member: ClassicMember, protocols: dict[str, bytes]) -> None:
         """A member of the group offers other protocols."""
-        self._count(member.protocols, -1)
-        self._count(protocols, 1)
+        self._count_protocols(member.protocols, -1)
+        self._count_protocols(protocols, 1)
         member.protocols = protocols
 
-    def _count(self, protocols: Iterable[str], members: int) -> None:
+    def _count_protocols(self, protocols: Iterable[str], members: int) -> None:
         for protocol in protocols:
-            self.offers[protocol] += members
-            if not self.offers[protocol]:
-                del self.offers[protocol]
+            self.protocol_counts[protocol] += members
+            if not self.protocol_counts[protocol]:
+                del self.protocol_counts[protocol]
 
-    def touch(self, member: Member, now: float) -> None:
+    def touch(self, member: ClassicMember, now: float) -> None:
         """A member of the group gave a sign of life."""
         member.touch(now)
-        self.expect(member.deadline)
+        self.schedule(member.deadline)
 
-    def expect(self, deadline: float) -> None:
+    def schedule(self, deadline: float) -> None:
         """Something may be due then."""
         self.members_due = min(self.members_due, deadline)
 
-    def promise(self, member_id: str, until: float) -> None:
+    def add_pending_member(self, member_id: str, until: float) -> None:
         """Hand out an id to join with; of too many the oldest is forgotten, whose client then asks for another."""
         while len(self.pending) >= MAX_PENDING:
             del self.pending[next(iter(self.pending))]
         self.pending[member_id] = until
-        self.expect(until)
+        self.schedule(until)
 
-    def rename(self, old: Member, new_id: str) -> None:
+    def replace_static_member(self, old: ClassicMember, new_id: str) -> None:
         """A static member came back under a new id; its place among the members stays."""
         was_leader = self.leader == old.id
         self.members = {new_id if key == old.id else key: m for key, m in self.members.items()}
@@ -200,15 +200,17 @@ class ClassicGroup:
             return False
         if not self.members:
             return True
-        return protocol_type == self.protocol_type and any(self.offers[p] == len(self.members) for p in protocols)
+        return protocol_type == self.protocol_type and any(
+            self.protocol_counts[p] == len(self.members) for p in protocols
+        )
 
-    def common(self) -> set[str]:
+    def common_protocols(self) -> set[str]:
         """Protocols that every member offers."""
-        return {protocol for protocol, count in self.offers.items() if count == len(self.members) > 0}
+        return {protocol for protocol, count in self.protocol_counts.items() if count == len(self.members) > 0}
 
     def choose_protocol(self) -> str:
         """Every member votes for the first of its protocols that all offer; the most votes win."""
-        common = self.common()
+        common = self.common_protocols()
         votes = Counter(next(p for p in m.protocols if p in common) for m in self.members.values())
         return max(votes, key=lambda p: votes[p])
 
@@ -228,7 +230,7 @@ class ClassicGroup:
         return max((m.rebalance_timeout for m in self.members.values()), default=0.0)
 
     @property
-    def awaiting_join(self) -> list[Member]:
+    def awaiting_join(self) -> list[ClassicMember]:
         """Members that have joined the present rebalance."""
         return [m for m in self.members.values() if m.awaiting_join is not None]
 
@@ -237,7 +239,7 @@ class ClassicGroup:
         """Whether the rebalance can be completed before its deadline."""
         return not self.pending and all(m.awaiting_join is not None for m in self.members.values())
 
-    def member_of(self, member_id: str, instance_id: str | None) -> Member:
+    def member_of(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """The member that a request speaks for."""
         if instance_id is not None:
             owner = self.static.get(instance_id)
@@ -255,17 +257,17 @@ class ClassicGroup:
         if generation != self.generation:
             raise IllegalGenerationError
 
-    def check_commit(self, who: Committer, version: int, now: float) -> None:
+    def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets now."""
-        if who.epoch < 0 and self.state is ClassicGroupState.EMPTY:
+        if committer.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
-        if who.is_anonymous_producer:
+        if committer.is_anonymous_producer:
             return
-        if who.epoch < 0 and not who.member_id and who.instance_id is None:
+        if committer.epoch < 0 and not committer.member_id and committer.instance_id is None:
             raise UnknownMemberIdError
-        member = self.member_of(who.member_id, who.instance_id)
-        self.check_generation(who.epoch)
-        if who.transactional:
+        member = self.member_of(committer.member_id, committer.instance_id)
+        self.check_generation(committer.epoch)
+        if committer.transactional:
             return
         if self.state is ClassicGroupState.COMPLETING:
             raise RebalanceInProgressError
@@ -300,7 +302,7 @@ class ClassicGroup:
         """When something may be due without a request."""
         return min(self.deadline, self.sync_deadline, self.members_due)
 
-    def look_at_timers(self) -> None:
+    def update_members_due(self) -> None:
         """Work out when the next member, or id handed out, times out."""
         timers = [m.timer for m in self.members.values()]
         self.members_due = min([*timers, *self.pending.values()], default=NEVER)

@@ -14,8 +14,14 @@ from typing import NamedTuple
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
-from ottla.coordinator.group.classic.rebalance import Rebalance, interrupt, join_error, joined_answer, synced_answer
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
+from ottla.coordinator.group.classic.rebalance import (
+    ClassicRebalance,
+    fail_waiting_members,
+    join_error,
+    join_response,
+    sync_response,
+)
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
@@ -53,7 +59,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 """JoinGroup version in which a static leader that comes back is told to assign nothing (KIP-814)."""
 
 
-class Client(NamedTuple):
+class GroupClient(NamedTuple):
     """Who sent a request."""
 
     id: str
@@ -62,12 +68,12 @@ class Client(NamedTuple):
     """Whether it may describe a topic; None where everybody may."""
 
 
-class Join(NamedTuple):
+class PendingJoin(NamedTuple):
     """A JoinGroup request while it is decided."""
 
     request: JoinGroupRequest
     version: int
-    client: Client
+    client: GroupClient
     future: ResponseFuture
     offered: dict[str, bytes]
     new_id: str
@@ -86,26 +92,28 @@ class ClassicGroups:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._rebalance = Rebalance(config, clock)
+        self._rebalance = ClassicRebalance(config, clock)
         self._new_id = new_id or (lambda: str(uuid.uuid4()))
         self.by_id: MutableMapping[str, Group] = {} if by_id is None else by_id
 
     def join(
-        self, request: JoinGroupRequest, version: int, client: Client, future: ResponseFuture
+        self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
         """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""
         result = CoordinatorResult()
         try:
             self.check_join(request)
-            self._join(self.join_of(request, version, client, future), result)
+            self._join(self.pending_join(request, version, client, future), result)
         except KafkaError as error:
             result.respond(future, join_error(error, request.member_id))
         return result
 
-    def join_of(self, request: JoinGroupRequest, version: int, client: Client, future: ResponseFuture) -> Join:
+    def pending_join(
+        self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
+    ) -> PendingJoin:
         """A JoinGroup request, with an id for the member should it need one."""
         new_id = f"{request.group_instance_id or client.id}-{self._new_id()}"
-        return Join(request, version, client, future, {p.name: p.metadata for p in request.protocols}, new_id)
+        return PendingJoin(request, version, client, future, {p.name: p.metadata for p in request.protocols}, new_id)
 
     def check_join(self, request: JoinGroupRequest) -> None:
         """Raise what is wrong with a join whatever the group is."""
@@ -144,7 +152,7 @@ class ClassicGroups:
         old = version < NAMED_MEMBERS_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
         group = self._classic(request.group_id)
-        results = [self._leave_one(group, who, result) for who in leaving]
+        results = [self._leave_one(group, identity, result) for identity in leaving]
         code = results[0].error_code if old else 0
         result.respond(future, LeaveGroupResponse(error_code=code, members=[] if old else results))
         return result
@@ -163,13 +171,13 @@ class ClassicGroups:
                 self._rebalance.remove(group, member, result)
         if group.state is ClassicGroupState.PREPARING:
             self._rebalance.try_complete(group, result)
-        group.look_at_timers()
+        group.update_members_due()
         return result
 
     def unload(self, group: ClassicGroup) -> CoordinatorResult:
         """The coordinator closes: whoever waits is told that it is elsewhere."""
         result = CoordinatorResult()
-        interrupt(group, NotCoordinatorError(), result)
+        fail_waiting_members(group, NotCoordinatorError(), result)
         return result
 
     def rebalance(self, group: ClassicGroup, result: CoordinatorResult) -> None:
@@ -191,7 +199,7 @@ class ClassicGroups:
 
     # Joining
 
-    def _join(self, join: Join, result: CoordinatorResult) -> None:
+    def _join(self, join: PendingJoin, result: CoordinatorResult) -> None:
         request = join.request
         group = self._classic(request.group_id)
         if group is None:
@@ -207,15 +215,15 @@ class ClassicGroups:
         else:
             self._join_new(group, join, result)
 
-    def _join_new(self, group: ClassicGroup, join: Join, result: CoordinatorResult) -> None:
+    def _join_new(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
         request = join.request
         member_id = join.new_id
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
-            group.promise(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
+            group.add_pending_member(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
             raise MemberIdRequiredError(member_id)
         self._take_in(group, member_id, join, result)
 
-    def _join_known(self, group: ClassicGroup, join: Join, result: CoordinatorResult) -> None:
+    def _join_known(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
         member_id = join.request.member_id
         if member_id in group.pending:
             self._take_in(group, member_id, join, result)
@@ -230,20 +238,20 @@ class ClassicGroups:
         )
         if settled and member.protocols == join.offered:
             group.touch(member, self._clock.monotonic())
-            result.respond(join.future, joined_answer(group, member))
+            result.respond(join.future, join_response(group, member))
         else:
             self._await_join(group, member, join, result)
 
-    def _take_in(self, group: ClassicGroup, member_id: str, join: Join, result: CoordinatorResult) -> None:
+    def _take_in(self, group: ClassicGroup, member_id: str, join: PendingJoin, result: CoordinatorResult) -> None:
         if not group.members:
             group.protocol_type = join.request.protocol_type
-        member = Member(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
+        member = ClassicMember(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
         member.join_deadline = self._clock.monotonic() + NEW_MEMBER_SECONDS
         group.add(member)
         group.joined_since = True
         self._await_join(group, member, join, result)
 
-    def _come_back(self, group: ClassicGroup, join: Join, result: CoordinatorResult) -> None:
+    def _come_back(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
         """A static member has restarted: it gets its old place under a new id; the one before is fenced."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
@@ -257,15 +265,15 @@ class ClassicGroups:
         if member.awaiting_sync is not None:
             result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
             member.awaiting_sync = None
-        group.rename(member, join.new_id)
+        group.replace_static_member(member, join.new_id)
         # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
-        group.offer(member, join.offered)
+        group.update_protocols(member, join.offered)
         if group.state is not ClassicGroupState.STABLE or group.choose_protocol() != group.protocol:
             self._await_join(group, member, join, result)
             return
         self._refresh(group, member, join)
         result.records.append(records.group_record(group, self._clock.now_ms()))
-        answer = joined_answer(group, member)
+        answer = join_response(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
             # an older client would assign anew if it were told that it leads
             answer.leader, answer.members = old_leader or "", []
@@ -273,7 +281,9 @@ class ClassicGroups:
             answer.skip_assignment = True
         result.respond(join.future, answer)
 
-    def _await_join(self, group: ClassicGroup, member: Member, join: Join, result: CoordinatorResult) -> None:
+    def _await_join(
+        self, group: ClassicGroup, member: ClassicMember, join: PendingJoin, result: CoordinatorResult
+    ) -> None:
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
         self._refresh(group, member, join)
@@ -282,12 +292,12 @@ class ClassicGroups:
             self._rebalance.prepare(group, result)
         self._rebalance.try_complete(group, result)
 
-    def _refresh(self, group: ClassicGroup, member: Member, join: Join) -> None:
+    def _refresh(self, group: ClassicGroup, member: ClassicMember, join: PendingJoin) -> None:
         request = join.request
         member.session_timeout = request.session_timeout_ms / 1000
         timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
         member.rebalance_timeout = timeout / 1000
-        group.offer(member, join.offered)
+        group.update_protocols(member, join.offered)
         member.client_id, member.client_host = join.client.id, join.client.host
         group.touch(member, self._clock.monotonic())
 
@@ -327,7 +337,7 @@ class ClassicGroups:
         group.touch(member, now)
         member.synced = True
         if group.state is ClassicGroupState.STABLE:
-            result.respond(future, synced_answer(group, member))
+            result.respond(future, sync_response(group, member))
             return
         if member.awaiting_sync is not None:
             code = code_of(RebalanceInProgressError())
@@ -338,21 +348,23 @@ class ClassicGroups:
 
     # Leaving
 
-    def _leave_one(self, group: ClassicGroup | None, who: MemberIdentity, result: CoordinatorResult) -> MemberResponse:
-        response = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+    def _leave_one(
+        self, group: ClassicGroup | None, identity: MemberIdentity, result: CoordinatorResult
+    ) -> MemberResponse:
+        response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         try:
             if group is None or group.state is ClassicGroupState.DEAD:
                 raise UnknownMemberIdError
-            if who.member_id in group.pending:
-                del group.pending[who.member_id]
+            if identity.member_id in group.pending:
+                del group.pending[identity.member_id]
                 if group.state is ClassicGroupState.PREPARING:
                     self._rebalance.try_complete(group, result)
                 return response
-            member_id = who.member_id
-            if who.group_instance_id is not None and not member_id:
+            member_id = identity.member_id
+            if identity.group_instance_id is not None and not member_id:
                 # an admin removes a static member by its instance id alone
-                member_id = group.static.get(who.group_instance_id, "")
-            self._rebalance.remove(group, group.member_of(member_id, who.group_instance_id), result)
+                member_id = group.static.get(identity.group_instance_id, "")
+            self._rebalance.remove(group, group.member_of(member_id, identity.group_instance_id), result)
         except KafkaError as error:
             response.error_code = code_of(error)
         return response

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import (
@@ -24,7 +24,7 @@ from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupRespo
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 
-class Rebalance:
+class ClassicRebalance:
     """The rebalances of all classic groups of one coordinator."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -49,7 +49,7 @@ class Rebalance:
         if group.initial:
             wait = min(wait, self._config.group_initial_rebalance_delay_ms / 1000)
         group.deadline = now + wait
-        group.move(ClassicGroupState.PREPARING)
+        group.transition_to(ClassicGroupState.PREPARING)
 
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Complete it if everybody has joined or the time is over."""
@@ -57,7 +57,7 @@ class Rebalance:
         if group.initial:
             if now < group.deadline:
                 return
-            if group.joined_since and self._wait_longer(group, now):
+            if group.joined_since and self._extend_initial_delay(group, now):
                 return
         elif not group.all_joined and now < group.deadline:
             return
@@ -67,7 +67,7 @@ class Rebalance:
                 group.remove(member.id)
         self._complete(group, result)
 
-    def _wait_longer(self, group: ClassicGroup, now: float) -> bool:
+    def _extend_initial_delay(self, group: ClassicGroup, now: float) -> bool:
         """More members came during the initial delay: wait once more, up to the rebalance timeout in all."""
         left = group.rebalance_began + group.rebalance_timeout - now
         if left <= 0:
@@ -89,17 +89,17 @@ class Rebalance:
         if not joined:
             group.protocol = group.leader = None
             group.empty_since_ms = self._clock.now_ms()
-            group.move(ClassicGroupState.EMPTY)
+            group.transition_to(ClassicGroupState.EMPTY)
             result.records.append(records.group_record(group, self._clock.now_ms()))
             return
         if group.leader is None or group.members[group.leader].awaiting_join is None:
             group.leader = joined[0].id
         group.protocol = group.choose_protocol()
-        group.move(ClassicGroupState.COMPLETING)
+        group.transition_to(ClassicGroupState.COMPLETING)
         group.sync_deadline = now + group.rebalance_timeout
         for member in joined:
             assert member.awaiting_join is not None
-            result.respond(member.awaiting_join, joined_answer(group, member))
+            result.respond(member.awaiting_join, join_response(group, member))
             member.awaiting_join = None
             member.join_deadline = NEVER
             group.touch(member, now)
@@ -107,17 +107,17 @@ class Rebalance:
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], result: CoordinatorResult) -> None:
         """The leader has decided: everybody who waits is told its part."""
         now = self._clock.monotonic()
-        group.move(ClassicGroupState.STABLE)
+        group.transition_to(ClassicGroupState.STABLE)
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         result.records.append(records.group_record(group, self._clock.now_ms()))
         for member in group.members.values():
             if member.awaiting_sync is not None:
-                result.respond(member.awaiting_sync, synced_answer(group, member))
+                result.respond(member.awaiting_sync, sync_response(group, member))
                 member.awaiting_sync = None
                 group.touch(member, now)
 
-    def remove(self, group: ClassicGroup, member: Member, result: CoordinatorResult) -> None:
+    def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult) -> None:
         """A member goes, and the others have to join again."""
         if group.members.get(member.id) is not member:
             return  # it went with a rebalance that another removal completed
@@ -135,7 +135,7 @@ class Rebalance:
             self.try_complete(group, result)
 
 
-def interrupt(group: ClassicGroup, error: KafkaError, result: CoordinatorResult) -> None:
+def fail_waiting_members(group: ClassicGroup, error: KafkaError, result: CoordinatorResult) -> None:
     """Answer whoever waits with an error."""
     for member in group.members.values():
         if member.awaiting_join is not None:
@@ -152,7 +152,7 @@ def join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
 
 
-def joined_answer(group: ClassicGroup, member: Member) -> JoinGroupResponse:
+def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
     """What a member is told when the rebalance is complete; its leader also learns of all members."""
     leads = group.leader == member.id
     members = []
@@ -173,7 +173,7 @@ def joined_answer(group: ClassicGroup, member: Member) -> JoinGroupResponse:
     )
 
 
-def synced_answer(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     """The part that a member was assigned."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment

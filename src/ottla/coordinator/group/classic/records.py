@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.runtime.result import Record
 from ottla.model import TopicPartition
 from ottla.protocol.messages.group_records import (
@@ -23,7 +23,7 @@ GROUP_VALUE_VERSION = 3
 """Value versions that every Kafka since 2.3 reads."""
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset: the next one to read. Times are milliseconds since 1970; -1 for no expiry of its own."""
 
     offset: int
@@ -33,7 +33,7 @@ class Committed(NamedTuple):
     expire_ms: int = -1
 
 
-def offset_record(group: str, tp: TopicPartition, committed: Committed | None) -> Record:
+def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | None) -> Record:
     """A commit; None takes it back."""
     key = encode_versioned(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), OFFSET_KEY_VERSION)
     if committed is None:
@@ -79,10 +79,10 @@ def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:
     return None
 
 
-def read_offset(value: bytes) -> Committed:
+def read_offset(value: bytes) -> CommittedOffset:
     """The value of an offset's record."""
     v = decode_versioned(OffsetCommitValue, value)
-    return Committed(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
+    return CommittedOffset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
 
 
 def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
@@ -97,7 +97,7 @@ def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
         empty_since_ms=v.current_state_timestamp,
     )
     for m in v.members:
-        member = Member(
+        member = ClassicMember(
             id=m.member_id,
             instance_id=m.group_instance_id,
             client_id=m.client_id,
@@ -118,7 +118,7 @@ def _group_key(group_id: str) -> bytes:
     return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
-def _member_value(member: Member, protocol: str | None) -> MemberMetadata:
+def _member_value(member: ClassicMember, protocol: str | None) -> MemberMetadata:
     return MemberMetadata(
         member_id=member.id,
         group_instance_id=member.instance_id,

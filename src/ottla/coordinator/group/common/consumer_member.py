@@ -107,6 +107,6 @@ def by_topic(partitions: Assignment) -> Iterable[tuple[UUID, list[int]]]:
     return ((topic_id, [p.partition for p in some]) for topic_id, some in groupby(ordered, lambda p: p.topic_id))
 
 
-def flat(topics: Iterable[Any]) -> Assignment:
+def flatten(topics: Iterable[Any]) -> Assignment:
     """The reverse of `by_topic`, from any message's list of topics with their partitions."""
     return frozenset(TopicIdPartition(t.topic_id, p) for t in topics for p in t.partitions)

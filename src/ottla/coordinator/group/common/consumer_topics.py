@@ -36,7 +36,7 @@ def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if existing else 0
 
 
-def named(topics: Iterable[TopicPartitions], image: ClusterImage) -> Assignment:
+def partitions_by_name(topics: Iterable[TopicPartitions], image: ClusterImage) -> Assignment:
     """Partitions that classic members know by their topics' names; what is no more is left out."""
     return frozenset(
         TopicIdPartition(image.topics[t.topic].id, p) for t in topics if t.topic in image.topics for p in t.partitions

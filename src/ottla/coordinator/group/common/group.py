@@ -51,7 +51,7 @@ class Group(Protocol):
         """Whether nobody is in it or about to join."""
         ...
 
-    def check_commit(self, who: Committer, version: int, now: float) -> None:
+    def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise why offsets cannot be committed like this; `version` is OffsetCommit's."""
         ...
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Assignment, ModernMember, flat
+from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Assignment, ModernMember, flatten
 from ottla.coordinator.group.common.group import Group, Subscribed
 from ottla.coordinator.group.common.group_configs import GroupConfigs
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
@@ -142,4 +142,4 @@ def apply_target(group: ModernGroup[Any], key: Any, value: Any) -> None:
     if value is None:
         group.targets.pop(key.member_id, None)
     else:
-        group.targets[key.member_id] = flat(value.topic_partitions)
+        group.targets[key.member_id] = flatten(value.topic_partitions)

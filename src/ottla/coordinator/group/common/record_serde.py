@@ -19,7 +19,7 @@ def record(number: int, key: Data, value: Data | None) -> Record:
     return Record(encode_versioned(key, 0, prefix=number), written)
 
 
-class Row(NamedTuple):
+class RecordType(NamedTuple):
     """One kind of record. `apply` takes the group, the decoded key, and the decoded value (None: a tombstone)."""
 
     key_class: type[Data]
@@ -27,17 +27,17 @@ class Row(NamedTuple):
     apply: Callable[[Any, Any, Any], None]
 
 
-class Replayed(NamedTuple):
+class ReplayResult(NamedTuple):
     """What a record was about: its group's end, or one of its members."""
 
     is_end: bool
     member_id: str | None
 
 
-class RecordTable:
+class RecordSerde:
     """The kinds of records of one kind of group. A tombstone of kind `end` is the group's end."""
 
-    def __init__(self, rows: Mapping[int, Row], end: int) -> None:
+    def __init__(self, rows: Mapping[int, RecordType], end: int) -> None:
         self._rows = rows
         self._end = end
 
@@ -50,12 +50,12 @@ class RecordTable:
         group_id: str = self._decoded(key).group_id
         return group_id
 
-    def replay(self, group: object, key: bytes, value: bytes | None) -> Replayed:
+    def replay(self, group: object, key: bytes, value: bytes | None) -> ReplayResult:
         """Have a record change its group."""
         number, decoded = version_of(key), self._decoded(key)
         row = self._rows[number]
         row.apply(group, decoded, None if value is None else decode_versioned(row.value_class, value))
-        return Replayed(number == self._end and value is None, getattr(decoded, "member_id", None))
+        return ReplayResult(number == self._end and value is None, getattr(decoded, "member_id", None))
 
     def _decoded(self, key: bytes) -> Any:
         return decode_versioned(self._rows[version_of(key)].key_class, b"\x00\x00" + bytes(key[2:]))

@@ -151,16 +151,16 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         others = [m for m in self.members.values() if m.id not in member_ids]
         return bool(others) and all(m.classic is not None for m in others)
 
-    def check_commit(self, who: Committer, version: int, now: float) -> None:
+    def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets."""
-        if who.epoch < 0 and (not self.members or who.is_anonymous_producer):
+        if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
-        member = self.member_of(who.member_id, None)
-        if not who.transactional and member.classic is None and version < EPOCHS_SINCE:
+        member = self.member_of(committer.member_id, None)
+        if not committer.transactional and member.classic is None and version < EPOCHS_SINCE:
             raise UnsupportedVersionError(
                 f"OffsetCommit {EPOCHS_SINCE} is the first that members of this group may use"
             )
-        _check_epoch(member, who.epoch, transactional=who.transactional)
+        _check_epoch(member, committer.epoch, transactional=committer.transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Raise why a member may not read offsets; outsiders may."""

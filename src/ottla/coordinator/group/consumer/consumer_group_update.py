@@ -22,7 +22,7 @@ from ottla.coordinator.group.consumer.reconciliation import reconcile
 from ottla.coordinator.runtime.result import Record
 
 
-class Sight(NamedTuple):
+class RegexVisibility(NamedTuple):
     """A member's regular expression (or none), and which topics the member may describe."""
 
     expression: str
@@ -33,13 +33,13 @@ class ConsumerGroupUpdate:
     """A group as it will be. The copy is made when the first thing changes, as most heartbeats change nothing."""
 
     def __init__(self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[Record] = ()) -> None:
-        self.live = group
+        self.original = group
         self.group = group
         self.records = list(before)
         self._image = image
         self._now_ms = now_ms
 
-    def describe(self, member: ConsumerMember) -> None:
+    def set_member(self, member: ConsumerMember) -> None:
         """A member says something new about itself, or is new."""
         old = self.group.members.get(member.id)
         if old is None or old.description != member.description:
@@ -65,40 +65,40 @@ class ConsumerGroupUpdate:
         self.group.put(new)
         return new
 
-    def look_at_topics(self, max_age_ms: int) -> bool:
+    def refresh_regexes(self, max_age_ms: int) -> bool:
         """Resolve regular expressions again; True when the subscribed topics are not what was assigned for."""
-        self.forget_regexes()
+        self.remove_unused_regexes()
         for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
             self._resolve(expression, max_age_ms)
         return self._hash() != self.group.metadata_hash
 
-    def look_for(self, sight: Sight, max_age_ms: int) -> bool:
+    def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
         """As `look_at_topics`, where members may not see all topics: resolve what one of them asks for, as it sees it.
 
         What members share an expression for is what all of them see: a result loses what the next one may not see, and
         gains nothing until other topics match it or it is too old. So they do not undo each other's results in turn.
         """
-        self.forget_regexes()
-        if sight.expression:
-            self._resolve_seen(sight, max_age_ms)
+        self.remove_unused_regexes()
+        if visibility.expression:
+            self._resolve_visible(visibility, max_age_ms)
         return self._hash() != self.group.metadata_hash
 
-    def forget_regexes(self) -> None:
+    def remove_unused_regexes(self) -> None:
         """Drop regular expressions that nobody subscribes with any more."""
         subscribed = {m.regex for m in self.group.members.values()}
         for expression in sorted(self.group.regexes.keys() - subscribed):
             self._write(records.regex_record(self.group.id, expression, None))
             del self.group.regexes[expression]
-            self.live.evaluated_topics.pop(expression, None)
+            self.original.evaluated_topics.pop(expression, None)
 
-    def is_outdated(self, sight: Sight, max_age_ms: int) -> bool:
+    def is_outdated(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
         """Whether a member's expression was resolved too long ago, or to topics that the member may not see."""
-        resolved = self.group.regexes.get(sight.expression)
+        resolved = self.group.regexes.get(visibility.expression)
         if resolved is None:
             return False
-        return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(map(sight.sees, resolved.topics))
+        return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(map(visibility.sees, resolved.topics))
 
-    def bump(self) -> None:
+    def bump_epoch(self) -> None:
         """The group begins a new epoch, for which a target has to be made."""
         if self.group.has_topics_record:
             self._write(records.topics_tombstone(self.group.id))
@@ -107,7 +107,7 @@ class ConsumerGroupUpdate:
         self._write(records.epoch_record(self.group.id, epoch, hash_))
         self.group.epoch, self.group.metadata_hash = epoch, hash_
 
-    def assign(self, assignor: Assignor) -> None:
+    def set_targets(self, assignor: Assignor) -> None:
         """Make the target of the present epoch."""
         group = self.group
         subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
@@ -124,9 +124,9 @@ class ConsumerGroupUpdate:
         group = self.group
         member = group.members[member_id]
         after = reconcile(member, group.target_epoch, group.target_of(member), group.owners, owned)
-        return self.settle(after) if after is not member else member
+        return self.set_current(after) if after is not member else member
 
-    def settle(self, member: ConsumerMember) -> ConsumerMember:
+    def set_current(self, member: ConsumerMember) -> ConsumerMember:
         """A member's assignment or epoch changes."""
         self._write(records.current_record(self.group.id, member))
         self.group.put(member)
@@ -141,17 +141,17 @@ class ConsumerGroupUpdate:
         self._write(records.regex_record(self.group.id, expression, resolved))
         self.group.regexes[expression] = resolved
 
-    def _resolve_seen(self, sight: Sight, max_age_ms: int) -> None:
-        old = self.group.regexes.get(sight.expression)
-        matching = regex.matching(sight.expression, self._image.topics)
-        mark = _mark(matching)
+    def _resolve_visible(self, visibility: RegexVisibility, max_age_ms: int) -> None:
+        old = self.group.regexes.get(visibility.expression)
+        matching = regex.matching(visibility.expression, self._image.topics)
+        mark = _topics_version(matching)
         if old is not None and old.version == mark and self._now_ms - old.timestamp_ms < max_age_ms:
-            resolved = replace(old, topics=frozenset(filter(sight.sees, old.topics)))
+            resolved = replace(old, topics=frozenset(filter(visibility.sees, old.topics)))
         else:
-            resolved = ResolvedRegex(frozenset(filter(sight.sees, matching)), mark, self._now_ms)
+            resolved = ResolvedRegex(frozenset(filter(visibility.sees, matching)), mark, self._now_ms)
         if resolved != old:
-            self._write(records.regex_record(self.group.id, sight.expression, resolved))
-            self.group.regexes[sight.expression] = resolved
+            self._write(records.regex_record(self.group.id, visibility.expression, resolved))
+            self.group.regexes[visibility.expression] = resolved
 
     def _set_target(self, member_id: str, target: Assignment) -> None:
         self._write(records.target_record(self.group.id, member_id, target))
@@ -161,12 +161,12 @@ class ConsumerGroupUpdate:
         return metadata_hash(self.group.topics(), self._image)
 
     def _write(self, *new: Record) -> None:
-        if self.group is self.live:
-            self.group = self.live.copy()
+        if self.group is self.original:
+            self.group = self.original.copy()
         self.records += new
 
 
-def _mark(topics: Iterable[str]) -> int:
+def _topics_version(topics: Iterable[str]) -> int:
     """Tells whether the same topics matched. It stands where Kafka has a version of its metadata; being negative, it is
     older than all of those, so that Kafka resolves expressions anew."""
     return -1 - zlib.crc32("\n".join(sorted(topics)).encode())

@@ -14,7 +14,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
-from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.common.consumer_member import (
     JOINING,
     LEFT,
@@ -24,7 +24,7 @@ from ottla.coordinator.group.common.consumer_member import (
     ConsumerMember,
     MemberState,
     by_topic,
-    flat,
+    flatten,
 )
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.common.group_configs import CONSUMER
@@ -33,7 +33,7 @@ from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor
 from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
-from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, Sight
+from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, RegexVisibility
 from ottla.coordinator.group.consumer.consumer_replay import group_of, replay
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.runtime.deadline_queue import NEVER
@@ -70,7 +70,7 @@ class ConsumerGroups(ModernGroups):
         self._hides_topics = bool(config.authorizer_class_name)
 
     def heartbeat(
-        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client, future: ResponseFuture
+        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
         """Handle ConsumerGroupHeartbeat: a member joins, stays or leaves."""
 
@@ -108,80 +108,84 @@ class ConsumerGroups(ModernGroups):
             del self._by_id[group_id]
             self._timers.pop(group_id, None)
         elif done.member_id in group.members:
-            self._watch(group, group.members[done.member_id])
+            self._start_timers(group, group.members[done.member_id])
 
     def timers_of(self, group_id: str) -> dict[str, Timers]:
         """The timers of a group, which may be about to be written."""
         return self._timers.setdefault(group_id, {})
 
-    def forget_timers(self, group_id: str) -> None:
+    def remove_timers(self, group_id: str) -> None:
         """The group is coordinated elsewhere."""
         self._timers.pop(group_id, None)
 
-    def touch(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
+    def renew_session(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
         """A member gave a sign of life."""
         timers = self.timers_of(group_id).setdefault(member_id, Timers())
         timers.session = self._clock.monotonic() + timeout_ms / 1000
         return timers
 
-    def draft(self, group: ConsumerGroup) -> ConsumerGroupUpdate:
+    def begin_update(self, group: ConsumerGroup) -> ConsumerGroupUpdate:
         """A change to a group."""
         return ConsumerGroupUpdate(group, self._image(), self._clock.now_ms())
 
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def check_capacity(self, group: ConsumerGroup, member_id: str) -> None:
         """Raise GroupMaxSizeReachedError for a new member of a full group."""
         size = self._config.group_consumer_max_size
         if len(group.members) >= size and member_id not in group.members:
             raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {size} members.")
 
     def static_member(
-        self, draft: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
+        self, update: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
     ) -> ConsumerMember:
         """A static member that joins: a new one, or one that takes the place of the one before."""
-        owner = draft.group.static.get(instance_id)
+        owner = update.group.static.get(instance_id)
         if owner is None or owner == member_id:
-            return draft.group.members.get(member_id) or ConsumerMember(member_id)
-        old = draft.group.members[owner]
+            return update.group.members.get(member_id) or ConsumerMember(member_id)
+        old = update.group.members[owner]
         if not classic and old.classic is None and old.epoch != LEFT_FOR_A_WHILE:
             raise UnreleasedInstanceIdError(
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {owner} member."
             )
-        return draft.replace(old, member_id)
+        return update.replace(old, member_id)
 
     def advance(
         self,
-        draft: ConsumerGroupUpdate,
+        update: ConsumerGroupUpdate,
         after: ConsumerMember,
         owned: Assignment | None,
         sees: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
         """The three steps of a heartbeat, for a member as it describes itself now; `sees`: of its Client."""
-        before = draft.group.members.get(after.id)
-        draft.describe(after)
-        if self._has_changed(draft, before, after, sees):
-            draft.bump()
-        if draft.group.epoch > draft.group.target_epoch:
-            draft.assign(self.assignor(draft.group)[1])
-        return draft.advance(after.id, owned)
+        before = update.group.members.get(after.id)
+        update.set_member(after)
+        if self._has_changed(update, before, after, sees):
+            update.bump_epoch()
+        if update.group.epoch > update.group.target_epoch:
+            update.set_targets(self.assignor(update.group)[1])
+        return update.advance(after.id, owned)
 
     def _has_changed(
         self,
-        draft: ConsumerGroupUpdate,
+        update: ConsumerGroupUpdate,
         before: ConsumerMember | None,
         after: ConsumerMember,
         sees: Callable[[str], bool] | None,
     ) -> bool:
         """Whether the group has other members, or other topics, than it was assigned for."""
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
-        sight = Sight(after.regex, sees or _nothing) if self._hides_topics else None
-        key = "" if sight is None else sight.expression
+        visibility = RegexVisibility(after.regex, sees or _sees_nothing) if self._hides_topics else None
+        key = "" if visibility is None else visibility.expression
         changed = before is None or (before.topics, before.regex) != (after.topics, after.regex)
-        looks = changed or draft.live.evaluated_topics.get(key) is not image.topics
-        if looks or (sight is not None and draft.is_outdated(sight, max_age_ms)):
-            changed |= draft.look_at_topics(max_age_ms) if sight is None else draft.look_for(sight, max_age_ms)
-            if not changed and not draft.records:
-                draft.live.evaluated_topics[key] = image.topics
+        looks = changed or update.original.evaluated_topics.get(key) is not image.topics
+        if looks or (visibility is not None and update.is_outdated(visibility, max_age_ms)):
+            changed |= (
+                update.refresh_regexes(max_age_ms)
+                if visibility is None
+                else update.refresh_regex(visibility, max_age_ms)
+            )
+            if not changed and not update.records:
+                update.original.evaluated_topics[key] = image.topics
         return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
@@ -198,15 +202,15 @@ class ConsumerGroups(ModernGroups):
         if self._migration.can_downgrade(group, member_ids):
             self._migration.downgrade(group, member_ids, result)
             return
-        draft = self.draft(group)
+        update = self.begin_update(group)
         for member_id in sorted(member_ids):
-            draft.remove(member_id)
+            update.remove(member_id)
         if self._hides_topics:
-            draft.forget_regexes()  # those that stay are resolved with the heartbeats of who may see the topics
+            update.remove_unused_regexes()  # those that stay are resolved with the heartbeats of who may see the topics
         else:
-            draft.look_at_topics(self._config.group_consumer_regex_refresh_interval_ms)
-        draft.bump()
-        result.records += draft.records
+            update.refresh_regexes(self._config.group_consumer_regex_refresh_interval_ms)
+        update.bump_epoch()
+        result.records += update.records
 
     def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
         epoch = request.member_epoch
@@ -229,17 +233,17 @@ class ConsumerGroups(ModernGroups):
             regex.check(request.subscribed_topic_regex)
 
     def _heartbeat(
-        self, request: m.ConsumerGroupHeartbeatRequest, client: Client, result: CoordinatorResult
+        self, request: m.ConsumerGroupHeartbeatRequest, client: GroupClient, result: CoordinatorResult
     ) -> m.ConsumerGroupHeartbeatResponse:
-        draft = self._draft_for(request)
+        update = self._update_for(request)
         group_id, joins = request.group_id, request.member_epoch == JOINING
-        self.check_room(draft.group, request.member_id)
+        self.check_capacity(update.group, request.member_id)
         member_id = request.member_id or str(uuid.uuid4())
-        owned = None if request.topic_partitions is None else flat(request.topic_partitions)
-        before = self._member(draft, request, member_id, owned)
-        member = self.advance(draft, _described(before, request, client), owned, client.sees)
-        self.touch(group_id, member_id, self.configs.session_timeout_ms(group_id))
-        result.records += draft.records
+        owned = None if request.topic_partitions is None else flatten(request.topic_partitions)
+        before = self._member(update, request, member_id, owned)
+        member = self.advance(update, _described(before, request, client), owned, client.sees)
+        self.renew_session(group_id, member_id, self.configs.session_timeout_ms(group_id))
+        result.records += update.records
         upgraded = self._by_id.get(group_id)
         if isinstance(upgraded, ClassicGroup):
             self._migration.interrupt(upgraded, result)
@@ -248,20 +252,20 @@ class ConsumerGroups(ModernGroups):
             member_epoch=member.epoch,
             heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group_id),
         )
-        if joins or _is_full(request) or member.assigned != before.assigned:
+        if joins or _is_full_request(request) or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
             answer.assignment = m.Assignment(topic_partitions=topics)
         return answer
 
-    def _draft_for(self, request: m.ConsumerGroupHeartbeatRequest) -> ConsumerGroupUpdate:
+    def _update_for(self, request: m.ConsumerGroupHeartbeatRequest) -> ConsumerGroupUpdate:
         group_id = request.group_id
         group = self._by_id.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self.draft(group)
+            return self.begin_update(group)
         if request.member_epoch != JOINING:
             raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
         if group is None:
-            return self.draft(ConsumerGroup(group_id))
+            return self.begin_update(ConsumerGroup(group_id))
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         new, written = self._migration.upgrade(group)
@@ -269,16 +273,16 @@ class ConsumerGroups(ModernGroups):
 
     def _member(
         self,
-        draft: ConsumerGroupUpdate,
+        update: ConsumerGroupUpdate,
         request: m.ConsumerGroupHeartbeatRequest,
         member_id: str,
         owned: Assignment | None,
     ) -> ConsumerMember:
         if request.member_epoch == JOINING:
             if request.instance_id is not None:
-                return self.static_member(draft, request.instance_id, member_id, classic=False)
-            return draft.group.members.get(member_id) or ConsumerMember(member_id)
-        member = draft.group.member_of(member_id, request.instance_id)
+                return self.static_member(update, request.instance_id, member_id, classic=False)
+            return update.group.members.get(member_id) or ConsumerMember(member_id)
+        member = update.group.member_of(member_id, request.instance_id)
         _check_epoch(member, request.member_epoch, owned)
         return member
 
@@ -290,25 +294,25 @@ class ConsumerGroups(ModernGroups):
             raise GroupIdNotFoundError(f"Group {request.group_id} is not a consumer group.")
         member = group.member_of(request.member_id, request.instance_id)
         if request.member_epoch == LEFT_FOR_A_WHILE:
-            draft = self.draft(group)
-            draft.settle(replace(member, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, revoking=NOTHING))
-            result.records += draft.records
+            update = self.begin_update(group)
+            update.set_current(replace(member, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, revoking=NOTHING))
+            result.records += update.records
         else:
             self.remove(group, {member.id}, result)
         return m.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
-    def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _start_timers(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         timers = group.timers.get(member.id)
         if timers is None:
             timeout_ms = self.configs.session_timeout_ms(group.id)
-            timers = self.touch(
+            timers = self.renew_session(
                 group.id, member.id, member.classic.session_timeout_ms if member.classic else timeout_ms
             )
         gives_up = member.state is MemberState.UNREVOKED and member.classic is None
         timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if gives_up else NEVER
 
 
-def _nothing(_: str) -> bool:
+def _sees_nothing(_: str) -> bool:
     return False
 
 
@@ -336,7 +340,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -
     )
 
 
-def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest, client: Client) -> ConsumerMember:
+def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest, client: GroupClient) -> ConsumerMember:
     timeout, expression = request.rebalance_timeout_ms, request.subscribed_topic_regex
     return described(
         member,
@@ -350,7 +354,7 @@ def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest,
     )
 
 
-def _is_full(request: m.ConsumerGroupHeartbeatRequest) -> bool:
+def _is_full_request(request: m.ConsumerGroupHeartbeatRequest) -> bool:
     """Whether the member told everything, as it does after it missed an answer."""
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None

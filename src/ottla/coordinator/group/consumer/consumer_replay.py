@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Classic, ConsumerMember, MemberState, flat
+from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Classic, ConsumerMember, MemberState, flatten
 from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
-from ottla.coordinator.group.common.record_serde import RecordTable, Row
+from ottla.coordinator.group.common.record_serde import RecordSerde, RecordType
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.protocol.messages import consumer_group_records as c
 
@@ -66,28 +66,32 @@ def _apply_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrent
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState(value.state),
-            assigned=flat(value.assigned_partitions),
-            revoking=flat(value.partitions_pending_revocation),
+            assigned=flatten(value.assigned_partitions),
+            revoking=flatten(value.partitions_pending_revocation),
         )
     )
 
 
-_TABLE = RecordTable(
+_TABLE = RecordSerde(
     {
-        c.METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, apply_epoch),
+        c.METADATA_KEY: RecordType(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, apply_epoch),
         # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
-        c.PARTITION_METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _apply_topics),
-        c.MEMBER_KEY: Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _apply_member),
-        c.TARGET_METADATA_KEY: Row(
+        c.PARTITION_METADATA_KEY: RecordType(
+            c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _apply_topics
+        ),
+        c.MEMBER_KEY: RecordType(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _apply_member),
+        c.TARGET_METADATA_KEY: RecordType(
             c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, apply_target_epoch
         ),
-        c.TARGET_MEMBER_KEY: Row(
+        c.TARGET_MEMBER_KEY: RecordType(
             c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, apply_target
         ),
-        c.CURRENT_MEMBER_KEY: Row(
+        c.CURRENT_MEMBER_KEY: RecordType(
             c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _apply_current
         ),
-        c.REGEX_KEY: Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _apply_regex),
+        c.REGEX_KEY: RecordType(
+            c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _apply_regex
+        ),
     },
     end=c.METADATA_KEY,
 )

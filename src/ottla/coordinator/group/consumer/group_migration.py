@@ -12,12 +12,12 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.group.classic.classic_groups import ClassicGroups
-from ottla.coordinator.group.classic.rebalance import interrupt
+from ottla.coordinator.group.classic.rebalance import fail_waiting_members
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
 from ottla.coordinator.group.common.consumer_member import Assignment, Classic, ConsumerMember
-from ottla.coordinator.group.common.consumer_topics import named
+from ottla.coordinator.group.common.consumer_topics import partitions_by_name
 from ottla.coordinator.group.consumer import consumer_records
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.runtime.result import CoordinatorResult, Record
@@ -25,8 +25,8 @@ from ottla.errors import GroupIdNotFoundError, MalformedMessageError, RebalanceI
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.versioned import decode_versioned
 
-UP = ("bidirectional", "upgrade")
-DOWN = ("bidirectional", "downgrade")
+UPGRADE_POLICIES = ("bidirectional", "upgrade")
+DOWNGRADE_POLICIES = ("bidirectional", "downgrade")
 
 
 class GroupMigration:
@@ -42,7 +42,7 @@ class GroupMigration:
 
     def interrupt(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Have the members of a group that was upgraded join anew, if they wait for a rebalance to end."""
-        interrupt(group, RebalanceInProgressError(), result)
+        fail_waiting_members(group, RebalanceInProgressError(), result)
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
         """The KIP-848 group that takes the place of a classic one, and the records that make it."""
@@ -50,7 +50,7 @@ class GroupMigration:
         new = ConsumerGroup(group.id)
         if group.state is ClassicGroupState.EMPTY:  # ids that were handed out are good in the new group, too
             return new, written
-        if self._config.group_consumer_migration_policy not in UP or group.protocol_type != CONSUMER:
+        if self._config.group_consumer_migration_policy not in UPGRADE_POLICIES or group.protocol_type != CONSUMER:
             raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
         if len(group.members) > self._config.group_consumer_max_size:
             raise GroupIdNotFoundError(f"Group {group.id} has too many members for a consumer group.")
@@ -69,7 +69,7 @@ class GroupMigration:
 
     def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
         """Whether only classic members are left, and the group may be theirs."""
-        allowed = self._config.group_consumer_migration_policy in DOWN
+        allowed = self._config.group_consumer_migration_policy in DOWNGRADE_POLICIES
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
@@ -93,10 +93,10 @@ class GroupMigration:
             classic.assignment = assignment_bytes(target, classic.protocols[new.protocol], self._image())
         return new
 
-    def _classic_member(self, member: ConsumerMember) -> Member:
+    def _classic_member(self, member: ConsumerMember) -> ClassicMember:
         assert member.classic is not None
         session = member.classic.session_timeout_ms / 1000
-        classic = Member(
+        classic = ClassicMember(
             id=member.id,
             instance_id=member.instance_id,
             client_id=member.client_id,
@@ -109,7 +109,7 @@ class GroupMigration:
         classic.touch(self._clock.monotonic())
         return classic
 
-    def _consumer_member(self, group: ClassicGroup, member: Member) -> ConsumerMember:
+    def _consumer_member(self, group: ClassicGroup, member: ClassicMember) -> ConsumerMember:
         chosen = group.protocol if group.protocol in member.protocols else next(iter(member.protocols))
         subscription = decode_versioned(ConsumerProtocolSubscription, member.protocols[chosen or ""])
         return ConsumerMember(
@@ -126,11 +126,11 @@ class GroupMigration:
             assigned=self._assigned(member),
         )
 
-    def _assigned(self, member: Member) -> Assignment:
+    def _assigned(self, member: ClassicMember) -> Assignment:
         if not member.assignment:
             return frozenset()
         assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)
-        return named(assignment.assigned_partitions, self._image())
+        return partitions_by_name(assignment.assigned_partitions, self._image())
 
     def _records(self, group: ConsumerGroup) -> list[Record]:
         members = group.members.values()

@@ -36,7 +36,7 @@ def _compiled(expression: str) -> Any:
         return re2.compile(expression, options)
     except re2.error as error:
         reason = error.args[0]
-        said = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        reason_text = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
         raise InvalidRegularExpressionError(
-            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {said}."
+            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {reason_text}."
         ) from None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, by_topic, flat
+from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, by_topic, flatten
 from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
-from ottla.coordinator.group.common.record_serde import RecordTable, Row, record
+from ottla.coordinator.group.common.record_serde import RecordSerde, RecordType, record
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.coordinator.runtime.result import Record
 from ottla.protocol.message import Data
@@ -86,21 +86,23 @@ def _apply_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMember
             old,
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
-            assigned=flat(value.assigned_partitions),
+            assigned=flatten(value.assigned_partitions),
         )
     elif old is not None:
         group.members[key.member_id] = replace(old, epoch=-1, previous_epoch=-1, assigned=NOTHING)
 
 
-_TABLE = RecordTable(
+_TABLE = RecordSerde(
     {
-        s.MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _apply_member),
-        s.METADATA_KEY: Row(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, apply_epoch),
-        s.TARGET_METADATA_KEY: Row(
+        s.MEMBER_KEY: RecordType(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _apply_member),
+        s.METADATA_KEY: RecordType(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, apply_epoch),
+        s.TARGET_METADATA_KEY: RecordType(
             s.ShareGroupMetadataKey, s.ShareGroupTargetAssignmentMetadataValue, apply_target_epoch
         ),
-        s.TARGET_MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, apply_target),
-        s.CURRENT_MEMBER_KEY: Row(
+        s.TARGET_MEMBER_KEY: RecordType(
+            s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, apply_target
+        ),
+        s.CURRENT_MEMBER_KEY: RecordType(
             s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _apply_current
         ),
     },

@@ -9,7 +9,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
-from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.common.consumer_member import JOINING, LEFT, NOTHING, by_topic
 from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.group.common.group import Group
@@ -41,7 +41,7 @@ class ShareGroups(ModernGroups):
         super().__init__(SHARE, config, clock, image, by_id)
 
     def heartbeat(
-        self, request: m.ShareGroupHeartbeatRequest, client: Client, future: ResponseFuture
+        self, request: m.ShareGroupHeartbeatRequest, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
         """Handle ShareGroupHeartbeat: a member joins, stays or leaves."""
 
@@ -53,7 +53,7 @@ class ShareGroups(ModernGroups):
 
         return self._respond(future, m.ShareGroupHeartbeatResponse, handle)
 
-    def begin_anew(self, group_id: str) -> list[Record]:
+    def reset_epoch(self, group_id: str) -> list[Record]:
         """A new epoch for progress that is set by hand, before the first member too; who has members keeps it."""
         group = self._group(group_id, joins=True)
         if group.members:
@@ -87,7 +87,7 @@ class ShareGroups(ModernGroups):
             self._touch(group, done.member_id or "")
 
     def _heartbeat(
-        self, request: m.ShareGroupHeartbeatRequest, client: Client, result: CoordinatorResult
+        self, request: m.ShareGroupHeartbeatRequest, client: GroupClient, result: CoordinatorResult
     ) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=request.member_epoch == JOINING)
         before = self._member(group, request)

@@ -54,20 +54,20 @@ def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, i
     # what few can read is placed first
     by_readers = sorted((t for t in partitions if readers[t]), key=lambda t: (len(readers[t]), t.int))
     for topic_id in by_readers:
-        least = _Least(readers[topic_id], sizes)
+        least = _LeastLoaded(readers[topic_id], sizes)
         for partition in _partitions(topic_id, partitions):
             if partition not in owners:
-                owners[partition] = least.take()
+                owners[partition] = least.assign()
     moved = True
     while moved:  # each move makes the sum of the squares smaller, so it ends
-        moved = sum(_level(t, partitions[t], owners, _Least(readers[t], sizes)) for t in by_readers) > 0
+        moved = sum(_balance(t, partitions[t], owners, _LeastLoaded(readers[t], sizes)) for t in by_readers) > 0
     shares: Shares = {member_id: set() for member_id in members}
     for partition, owner in owners.items():
         shares[owner].add(partition)
     return shares
 
 
-class _Least:
+class _LeastLoaded:
     """The reader with the smallest share, of the readers of one topic; `sizes` are those of all shares."""
 
     def __init__(self, readers: list[str], sizes: dict[str, int]) -> None:
@@ -75,7 +75,7 @@ class _Least:
         self._heap = [(sizes[m], m) for m in readers]
         heapq.heapify(self._heap)
 
-    def take(self) -> str:
+    def assign(self) -> str:
         """Give it one partition more."""
         size, member_id = self._heap[0]
         self.sizes[member_id] = size + 1
@@ -88,7 +88,7 @@ class _Least:
         """How many partitions it has."""
         return self._heap[0][0]
 
-    def give_back(self, member_id: str) -> None:
+    def unassign(self, member_id: str) -> None:
         """A reader has one partition less."""
         self.sizes[member_id] -= 1
         heapq.heappush(self._heap, (self.sizes[member_id], member_id))
@@ -98,15 +98,15 @@ class _Least:
             heapq.heappop(self._heap)
 
 
-def _level(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _Least) -> bool:
+def _balance(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _LeastLoaded) -> bool:
     """Move partitions of a topic to readers with less where that helps; whether any moved."""
     moved = False
     for index in range(count):
         partition = TopicIdPartition(topic_id, index)
         owner = owners[partition]
         if least.sizes[owner] > least.size + 1:
-            owners[partition] = least.take()
-            least.give_back(owner)
+            owners[partition] = least.assign()
+            least.unassign(owner)
             moved = True
     return moved
 
