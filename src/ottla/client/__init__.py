@@ -1,1 +1,1 @@
-"""Producer, consumer and admin client: an asyncio core, and the blocking face over it."""
+"""Producer, consumer and admin client: an asyncio core, and a synchronous API over it."""

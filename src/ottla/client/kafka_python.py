@@ -1,4 +1,4 @@
-"""What kafka-python calls otherwise, under its names: for programs that change nothing but the import."""
+"""Names that differ in kafka-python, for programs that only change the import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UpdateFeatureType = UpgradeType
 
 
 class DefaultSerializer(StringSerde):
-    """Text in an encoding; bytes are sent as they are."""
+    """Encodes str; bytes are sent as they are."""
 
     types = (str, bytes, bytearray, memoryview)
     expected = "a str or bytes"

@@ -1,4 +1,4 @@
-"""What makes bytes of keys and values and back, as users name it. Kafka's `Serializer` and `Deserializer`.
+"""Serializers and deserializers of keys and values. Kafka's `Serializer` and `Deserializer`.
 
 Kafka's own types are in `ottla.serializers`.
 """
@@ -18,31 +18,31 @@ Headers = list[tuple[str, bytes | None]]
 
 @runtime_checkable
 class Serializer(Protocol):
-    """An object that makes bytes; a plain callable `value -> bytes` does as well.
+    """Converts keys or values to bytes; a plain callable `value -> bytes` works as well.
 
-    `serialize(topic, headers, value)` gets the record's headers too, as a list that it may add to. Methods
-    `configure(configs, is_key)` and `close()` are called as in Java, where they are there.
+    `serialize(topic, headers, value)` also gets the record's headers, a list that it may extend. The methods
+    `configure(configs, is_key)` and `close()` are called as in Java, if they exist.
     """
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The bytes of a key or value."""
+        """Return the bytes of a key or value."""
         ...
 
 
 @runtime_checkable
 class Deserializer(Protocol):
-    """An object that makes values of bytes; a plain callable `bytes -> value` does as well.
+    """Converts bytes to keys or values; a plain callable `bytes -> value` works as well.
 
-    `deserialize(topic, headers, data)` gets the record's headers too; `configure` and `close` as with a Serializer.
+    `deserialize(topic, headers, data)` also gets the record's headers; `configure` and `close` as in a Serializer.
     """
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """The key or value."""
+        """Return the key or value."""
         ...
 
 
 class Converter:
-    """One option's (de)serializer, ready: called with (topic, value, headers)."""
+    """The configured serializer or deserializer of one option: called with (topic, value, headers)."""
 
     __slots__ = ("_call", "_close", "name", "option", "takes_headers")
 
@@ -55,18 +55,18 @@ class Converter:
         self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 
     def __call__(self, topic: str, value: Any, headers: Headers | None = None) -> Any:
-        """The other side of a value. SerializationError names option, (de)serializer, topic and type."""
+        """Convert a value. SerializationError names option, serializer, topic and type."""
         try:
             if self.takes_headers:
                 return self._call(topic, [] if headers is None else headers, value)
             return self._call(topic, value)
-        except Exception as error:  # a user's code: whatever it raises is told with option, topic and type
+        except Exception as error:  # user code: any exception is reported with option, topic and type
             raise SerializationError(
                 f"{self.option} {self.name} cannot convert a {type(value).__name__} of topic {topic}: {error}"
             ) from error
 
     def close(self) -> None:
-        """The client has ended."""
+        """Close the serializer."""
         if self._close is not None:
             self._close()
 
@@ -85,11 +85,11 @@ def _wants_headers(method: Callable[..., Any]) -> bool:
 
 
 def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Converter | None:
-    """What converts for an option key.serializer and its like; None when there is nothing to do.
+    """Return the converter for an option such as key.serializer; None if values need no conversion.
 
-    `what` is the option's name, for errors. The option may be a callable, a (De)Serializer, a class of one, a name of
-    ours ("string", "long"), a Java class, or the dotted name of something in Python. `configs` are the client's options
-    as they were set, for `configure`.
+    `what` is the option's name, for errors. The option is a callable, a (De)Serializer, a class of one, one of our
+    names ("string", "long"), a Java class, or the dotted name of a Python object. `configs` are the client's configs as
+    they were set, for `configure`.
     """
     if option is None:
         return None
@@ -98,7 +98,7 @@ def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Co
     if isinstance(target, type) and hasattr(target, method):
         target = target()
     if method == "deserialize" and returns_bytes_unchanged(target):
-        return None  # bytes are what comes without one, and a call for each takes half of poll()
+        return None  # without one, poll() returns bytes; a call for each takes half of its time
     if hasattr(target, method) and hasattr(target, "configure"):
         target.configure(configs or {}, what.startswith("key"))
     return Converter(what, target, method)
@@ -112,11 +112,13 @@ def _named(name: str, what: str) -> Any:
     try:
         return loaded(name)
     except ValueError as error:
-        raise SerializationError(f"{what}: {name!r} is not known; there are {', '.join(SERDES)} ({error})") from None
+        raise SerializationError(
+            f"{what}: {name!r} is unknown; expected one of {', '.join(SERDES)} ({error})"
+        ) from None
 
 
 def to_bytes(value: Any, what: str) -> bytes | None:
-    """Bytes of a value without a serializer: bytes and text are taken."""
+    """Return a value without a serializer as bytes; bytes and str are accepted."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -124,12 +126,12 @@ def to_bytes(value: Any, what: str) -> bytes | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise SerializationError(
-        f"{what} is a {type(value).__name__}, and only bytes, text and None can be sent: {what}_serializer makes them"
+        f"{what} is a {type(value).__name__}; without a {what}_serializer only bytes, str and None can be sent"
     )
 
 
 def checked_headers(headers: Iterable[Any]) -> Headers:
-    """Headers as (text, bytes or None) each; SerializationError for anything else."""
+    """Return headers as pairs of str and bytes or None; SerializationError for anything else."""
     checked: Headers = []
     for header in headers:
         try:
@@ -137,6 +139,6 @@ def checked_headers(headers: Iterable[Any]) -> Headers:
         except (TypeError, ValueError):
             raise SerializationError(f"a header must be a pair of name and value, not {header!r}") from None
         if not isinstance(name, str) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
-            raise SerializationError(f"header {name!r}: a text and bytes (or None) are wanted, not {value!r}")
+            raise SerializationError(f"header {name!r}: expected str and bytes (or None), not {value!r}")
         checked.append((name, value if value is None else bytes(value)))
     return checked

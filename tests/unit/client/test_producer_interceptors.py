@@ -97,7 +97,7 @@ def test_an_interceptor_that_fails_everywhere_breaks_nothing(
         assert isinstance(p.send("t", bytes(2_000_000)).exception(10), MessageTooLargeError)
     assert last.seen[1:] == [("t", 0, 0, type(None)), ("t", MessageTooLargeError), "close"]
     assert {record.message for record in caplog.records} >= {
-        f"interceptor Broken.{method} has failed"
+        f"Interceptor Broken.{method} raised an exception; it is ignored"
         for method in ("on_send", "on_acknowledgement", "on_send_error", "close")
     }
 

@@ -67,7 +67,7 @@ def test_text_and_nulls_come_from_any_kind_of_column(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [list, lambda items: arrow(items, "int64"), lambda items: series("pandas", items)])
 def test_numbers_are_no_values(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"wanted"):
+    with pytest.raises(TypeError, match=r"must be bytes|wanted|expected"):
         column(make([1, 2]))
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_sent_is_refused(broker: ScriptedBroker) -> None:
             p.send_batch("t", [b"fits", bytes(5000)])
         with pytest.raises(ValueError, match="1 keys for 2 values"):
             p.send_batch("t", [b"a", b"b"], [b"k"])
-        with pytest.raises(TypeError, match="bytes, text or None"):
+        with pytest.raises(TypeError, match="bytes, str or None"):
             p.send_batch("t", [1, 2])
         assert p.send_batch("t", []).get(0) == []
 

@@ -263,7 +263,7 @@ def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> Non
         plain.begin_transaction()
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}") as sender:
         for call in (sender.begin_transaction, sender.commit_transaction, lambda: sender.send(topic, b"x")):
-            with pytest.raises(IllegalStateError, match="initTransactions"):
+            with pytest.raises(IllegalStateError, match="init_transactions"):
                 call()
         sender.init_transactions()
         for call in (sender.commit_transaction, sender.abort_transaction, lambda: sender.send(topic, b"x")):
@@ -397,7 +397,7 @@ def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted
             with pytest.raises(asyncio.CancelledError):
                 await sending
             scripted.cut()
-            with pytest.raises(KafkaError, match="given up"):
+            with pytest.raises(KafkaError, match="interrupted"):
                 await sender.commit_transaction()
             await sender.abort_transaction()
 

@@ -1,1 +1,1 @@
-"""KafkaConsumer: membership, positions, fetching."""
+"""KafkaConsumer: group membership, positions, fetching."""

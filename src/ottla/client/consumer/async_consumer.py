@@ -1,7 +1,7 @@
-"""`KafkaConsumer` for asyncio: the core itself, on the loop that runs it. `ottla.aio` has it under its name.
+"""`KafkaConsumer` for asyncio: the core on the caller's event loop. `ottla.aio` has it under its name.
 
-The same methods as the blocking one, in the same order; those that wait are coroutines. Every await may be cancelled:
-records are taken without one, so that none is lost, and the next call goes on where the last one was.
+It has the methods of the synchronous consumer, in the same order; those that wait are coroutines. Every await may be
+cancelled: records are taken without one, so none is lost, and the next call continues where the last one was.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 
 class KafkaConsumer:
-    """Reads records from Kafka; belongs to one event loop. `start` and `stop`, or `async with`.
+    """Reads records from Kafka. Bound to one event loop. Use `start` and `stop`, or `async with`.
 
-    Listeners, callbacks of commits and interceptors are called on the loop; a listener's methods may be coroutines.
+    Listeners, commit callbacks and interceptors are called in the event loop; the methods of a listener may be
+    coroutines.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
@@ -56,7 +57,7 @@ class KafkaConsumer:
         return f"<KafkaConsumer {self._core.client_id}>"
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start, and subscribe to the topics of the constructor."""
         await self._core.start()
         if self._names:
             self.subscribe(self._names)
@@ -70,7 +71,7 @@ class KafkaConsumer:
     ) -> None:
         await self.close()
 
-    # What to read
+    # Subscription
 
     def subscribe(
         self,
@@ -78,7 +79,7 @@ class KafkaConsumer:
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
-        """Read topics, or all that match `pattern`, instead of what was read before."""
+        """Subscribe to topics, or to all that match `pattern`. Replaces the previous subscription."""
         self._check_open()
         self._core.subscribe(topic_names(topics), pattern, listener)
 
@@ -88,27 +89,27 @@ class KafkaConsumer:
         await self._core.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; no group decides, offsets can still be committed for one."""
+        """Read exactly these partitions, without group management; offsets can still be committed for a group."""
         self._check_open()
         self._core.assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read at present."""
+        """Return the partitions that are assigned now."""
         return set(self._core.subscription.partitions)
 
     def subscription(self) -> set[str]:
-        """The topics that were subscribed to, or match the pattern at present."""
+        """Return the subscribed topics, or those that match the pattern now."""
         return set(self._core.subscription.topics)
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group rebalance with the next poll()."""
+        """Rebalance the group in the next poll()."""
         self._check_open()
         self._core.membership.rejoin(reason or "rebalance enforced by user")
 
-    # Reading
+    # Records
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records that are there; waits up to `timeout_ms` for the first. Does the group's work, too."""
+        """Return available records; waits up to `timeout_ms` for the first. Also runs rebalances and commits."""
         check_max_records(max_records)
         self._core.end_iteration()
         return await self._poll(timeout_ms / 1000, lambda: self._next_records(max_records))
@@ -134,17 +135,17 @@ class KafkaConsumer:
     ) -> Records:
         """aiokafka's name for poll()."""
         if partitions:
-            raise ValueError("partitions cannot be chosen here; pause() the others")
+            raise ValueError("getmany() cannot select partitions; pause() the others instead")
         return await self.poll(timeout_ms, max_records)
 
     async def getone(self) -> ConsumerRecord:
-        """aiokafka's name for the next record of an iteration."""
+        """aiokafka's name for the next record of the iteration."""
         return await anext(self)
 
     async def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record."""
+        """Like poll(), but return fetched data as columns in Arrow's layout, without an object per record."""
         ends = until or {}
         self._core.end_iteration()
         return await self._poll(
@@ -152,7 +153,7 @@ class KafkaConsumer:
         )
 
     def wakeup(self) -> None:
-        """Have a call that waits raise WakeupError, or else the next one that would wait. On the loop's thread."""
+        """Interrupt the call that waits, or the next one that would, with WakeupError. Event loop only."""
         self._core.wakeups.wakeup()
 
     def __aiter__(self) -> Self:
@@ -174,32 +175,32 @@ class KafkaConsumer:
     # Positions
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The next offset to be returned."""
+        """Return the next offset to read."""
         return await self._wait(self._core.positions.position(TopicPartition(*partition), self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading a partition at `offset`."""
+        """Continue at `offset` of a partition."""
         self._check_open()
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on reading at the first record (of all partitions when none is named)."""
+        """Continue at the earliest offset of partitions (default: all)."""
         self._check_open()
         self._core.reset([TopicPartition(*tp) for tp in partitions], EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on reading behind the last record (of all partitions when none is named)."""
+        """Continue at the latest offset of partitions (default: all)."""
         self._check_open()
         self._core.reset([TopicPartition(*tp) for tp in partitions], LATEST_TIMESTAMP)
 
     async def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
-        """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
+        """Continue at the first record at or after each time (ms since 1970), or at the latest offset."""
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
         await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions until resume()."""
+        """Return no records of these partitions until resume()."""
         self._check_open()
         self._core.pause([TopicPartition(*tp) for tp in partitions], True)
 
@@ -209,23 +210,23 @@ class KafkaConsumer:
         self._core.pause([TopicPartition(*tp) for tp in partitions], False)
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of a partition as of its last fetch; None before the first one."""
+        """Return the high watermark of a partition as of its last fetch; None before the first."""
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many records are ahead of the position, as of the last fetch; None before the first one."""
+        """Return the lag of a partition in records as of its last fetch; None before the first."""
         return self._core.lag(TopicPartition(*partition))
 
-    # Committing
+    # Commits
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Store positions (or the given offsets) for the group, and wait for it."""
+        """Commit positions (or these offsets) for the group, and wait for the result."""
         await self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
     commit_sync = commit
@@ -235,12 +236,12 @@ class KafkaConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Store positions in the background, in one try; `callback(offsets, error)` is called in a later poll()."""
+        """Commit positions in the background, without retries; a later poll() calls `callback(offsets, error)`."""
         self._check_open()
         self._core.commits.commit_async(self._core.consumed(offsets), callback)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The consumer's place in its group, for a producer's send_offsets_to_transaction."""
+        """Return the group metadata for a producer's send_offsets_to_transaction."""
         return self._core.group_metadata()
 
     async def committed(
@@ -249,60 +250,64 @@ class KafkaConsumer:
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> Any:
-        """The group's stored offset of a partition, or OffsetAndMetadata with `metadata`; of several, a dictionary."""
+        """Return the committed offset of a partition, or OffsetAndMetadata with `metadata`; a dictionary for
+        several.
+        """
         return await self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
 
-    # Asking
+    # Metadata
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of a topic's partitions; None when it does not exist."""
+        """Return the numbers of a topic's partitions; None if it does not exist."""
         infos = await self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
         return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """A topic's partitions with leaders and replicas."""
+        """Return a topic's partitions with leaders and replicas."""
         return list(await self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:
-        """All topics that this client may see."""
+        """Return all topics that this client is authorized to describe."""
         return set(await self.list_topics())
 
     async def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """All topics that this client may see, with their partitions."""
+        """Return all topics that this client is authorized to describe, with their partitions."""
         infos = await self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
         return {topic: list(partitions) for topic, partitions in infos.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the earliest offset of each partition."""
         return await self._wait(self._core.lookups.positions(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms)))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition."""
         return await self._wait(self._core.lookups.positions(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms)))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
+        """Return the first record at or after each time (ms since 1970); None if there is none."""
         return await self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError if it gives none."""
+        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
+        time.
+        """
         return await telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms))
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metric_values(raw)
 
     def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached."""
+        """Whether any broker has responded."""
         return bool(self._core.metadata.cluster.nodes)
 
-    # The end
+    # Closing
 
     async def close(
         self,
@@ -310,7 +315,7 @@ class KafkaConsumer:
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm."""
+        """Commit (with auto commit), leave the group and close, within `timeout_ms`. May be called repeatedly."""
         if self._closing:
             return
         self._closing = True  # not closed yet: the listener may commit

@@ -1,6 +1,6 @@
-"""`KafkaConsumer`: the blocking face. For one thread at a time.
+"""`KafkaConsumer`: the synchronous API. To be used by one thread at a time.
 
-A poll that finds records ready takes and decodes them in the caller's thread; the I/O thread only fetches ahead.
+A poll that has fetched records decodes them in the caller's thread; the I/O thread only fetches ahead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 STOP_MARGIN_SECONDS = 10.0
-"""Closing waits for nothing beyond its time limit; this only keeps a bug from hanging a program's end."""
+"""close() has its own time limit; this only keeps a bug from blocking the exit of a program."""
 
 
 class KafkaConsumer:
@@ -46,12 +46,12 @@ class KafkaConsumer:
             for record in consumer:
                 print(record.offset, record.value)
 
-    Topics come first. Options as keywords (`group_id="g"`) or as one mapping with Kafka's names (`{"group.id": "g"}`);
-    see `ottla.config.consumer.ConsumerConfig` for all of them. Raises ConfigurationError for a value that is not
-    allowed, TypeError for an unknown keyword.
+    Positional arguments are topics. Options are keywords (`group_id="g"`), or one mapping with Kafka's names
+    (`{"group.id": "g"}`); see `ottla.config.consumer.ConsumerConfig`. Raises ConfigurationError for an invalid value,
+    TypeError for an unknown keyword.
 
-    Calls that wait raise KafkaTimeoutError after `timeout_ms` (default.api.timeout.ms), and WakeupError after
-    `wakeup()`. Names are kafka-python's; Java's are there as well, in Python's spelling.
+    Calls that wait raise KafkaTimeoutError after `timeout_ms` (by default default.api.timeout.ms), and WakeupError
+    after `wakeup()`. Names are those of kafka-python; Java's exist, too, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
@@ -88,7 +88,7 @@ class KafkaConsumer:
     ) -> None:
         self.close()
 
-    # What to read
+    # Subscription
 
     def subscribe(
         self,
@@ -96,13 +96,14 @@ class KafkaConsumer:
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
-        """Read topics (all that match `pattern`, anywhere in the name), shared with the other members of the group.
+        """Subscribe to topics (or all that match `pattern` anywhere in the name), shared with the other members of the
+        group.
 
-        Without a group_id all partitions of the topics are read, as in kafka-python. A SubscriptionPattern is evaluated
-        by the broker, against whole names (group.protocol=consumer only).
+        Without a group_id all partitions of the topics are assigned, as in kafka-python. Brokers evaluate a
+        SubscriptionPattern against whole names (group.protocol=consumer only).
 
-        The listener hears of partitions that come and go (see ConsumerRebalanceListener). Replaces what was asked for
-        before; no topics and no pattern mean unsubscribe().
+        The listener is called for assigned and revoked partitions (see ConsumerRebalanceListener). Replaces the
+        previous subscription; without topics and pattern it is unsubscribe().
         """
         names = topic_names(topics)
         if not names and pattern is None:
@@ -115,7 +116,7 @@ class KafkaConsumer:
         self._run(self._core.unsubscribe())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; no group decides, offsets can still be committed for one."""
+        """Read exactly these partitions, without group management; offsets can still be committed for a group."""
         assigned = list(partitions)
         if assigned:
             self._do(lambda: self._core.assign(assigned))
@@ -123,25 +124,25 @@ class KafkaConsumer:
             self.unsubscribe()
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read at present."""
+        """Return the partitions that are assigned now."""
         return set(self._core.subscription.partitions)
 
     def subscription(self) -> set[str]:
-        """The topics that were subscribed to, or match the pattern at present."""
+        """Return the subscribed topics, or those that match the pattern now."""
         return set(self._core.subscription.topics)
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group rebalance with the next poll(). Not with group.protocol=consumer, where the broker decides."""
+        """Rebalance the group in the next poll(). Ignored with group.protocol=consumer, where the broker decides."""
         self._do(lambda: self._core.membership.rejoin(reason or "rebalance enforced by user"))
 
-    # Reading
+    # Records
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records that are there, at most `max_records` (max.poll.records); waits up to `timeout_ms` for the first.
+        """Return available records, at most `max_records` (max.poll.records); waits up to `timeout_ms` for the first.
 
-        Also does the group's work: joins, calls the listener, commits. Raises what goes wrong for good:
+        Also joins the group, calls the listener and commits. Raises errors that a retry does not fix:
         NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, RecordDeserializationError,
-        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError when nothing is subscribed to.
+        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError without a subscription.
         """
         check_max_records(max_records)
         at_most = max_records or self.config.max_poll_records
@@ -179,11 +180,10 @@ class KafkaConsumer:
     def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record.
+        """Like poll(), but return fetched data as columns in Arrow's layout, without an object per record.
 
-        Of each partition about 16 MiB at most, and always whole batches: the rest comes with the next call.
-        Deserializers and interceptors are not used. `until` has offsets at which partitions end: records from there on
-        are left out.
+        Returns about 16 MiB of a partition at most, always in whole batches; the next call returns more. Deserializers
+        and interceptors are not used. Partitions in `until` end at this offset.
         """
         ends = until or {}
         self._enter()
@@ -195,7 +195,7 @@ class KafkaConsumer:
             self._owner = None
 
     def wakeup(self) -> None:
-        """Have a call that waits raise WakeupError, or else the next one that would wait. From any thread."""
+        """Interrupt the call that waits, or the next one that would, with WakeupError. Thread-safe."""
         if self._refusal is None:
             self._io.call_soon(self._core.wakeups.wakeup)
 
@@ -224,7 +224,7 @@ class KafkaConsumer:
     # Positions
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
+        """Return the next offset to read. KafkaTimeoutError if it cannot be determined in time."""
         self._check_open()
         tp = TopicPartition(*partition)
         state = self._core.subscription.state(tp)
@@ -233,28 +233,28 @@ class KafkaConsumer:
         return self._wait(self._core.positions.position(tp, self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading a partition at `offset`. With a leader epoch (OffsetAndMetadata) the place is checked first."""
+        """Continue at `offset` of a partition. An OffsetAndMetadata with a leader epoch is validated first."""
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         self._do(lambda: self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on reading at the first record (of all partitions when none is named)."""
+        """Continue at the earliest offset of partitions (default: all)."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on reading behind the last record (of all partitions when none is named)."""
+        """Continue at the latest offset of partitions (default: all)."""
         self._reset(partitions, LATEST_TIMESTAMP)
 
     def _reset(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
         self._do(lambda: self._core.reset([TopicPartition(*tp) for tp in partitions], timestamp))
 
     def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
-        """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
+        """Continue at the first record at or after each time (ms since 1970), or at the latest offset."""
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
         self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions until resume()."""
+        """Return no records of these partitions until resume()."""
         self._pause(partitions, paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -265,26 +265,26 @@ class KafkaConsumer:
         self._do(lambda: self._core.pause([TopicPartition(*tp) for tp in partitions], paused))
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of a partition as of its last fetch; None before the first one."""
+        """Return the high watermark of a partition as of its last fetch; None before the first."""
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many records are ahead of the position, as of the last fetch; None before the first one."""
+        """Return the lag of a partition in records as of its last fetch; None before the first."""
         return self._core.lag(TopicPartition(*partition))
 
-    # Committing
+    # Commits
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Store positions (or the given offsets: the next ones to read) for the group, and wait for it.
+        """Commit positions (or these offsets: the next ones to read) for the group, and wait for the result.
 
-        Callbacks of asynchronous commits before this one are called first. Raises CommitFailedError when the group has
-        gone on without this consumer, FencedInstanceIdError, KafkaTimeoutError.
+        Calls the callbacks of earlier asynchronous commits first. Raises CommitFailedError if the group has rebalanced
+        without this consumer, FencedInstanceIdError, KafkaTimeoutError.
         """
         self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
@@ -295,15 +295,15 @@ class KafkaConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Store positions in the background, in one try; `callback(offsets, error)` is called in a later poll().
+        """Commit positions in the background, without retries; a later poll() calls `callback(offsets, error)`.
 
-        The error is a RetriableCommitFailedError when another commit may succeed.
+        The error is a RetriableCommitFailedError if another commit may succeed.
         """
         to_commit = self._core.consumed(offsets)
         self._do(lambda: self._core.commits.commit_async(to_commit, callback))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The consumer's place in its group, for a producer's send_offsets_to_transaction (KIP-447)."""
+        """Return the group metadata for a producer's send_offsets_to_transaction (KIP-447)."""
         return self._core.group_metadata()
 
     @overload
@@ -327,42 +327,42 @@ class KafkaConsumer:
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> Any:
-        """The group's stored offset of a partition, with its metadata on request; None when there is none.
+        """Return the committed offset of a partition, or OffsetAndMetadata with `metadata`; None if there is none.
 
-        Of a set or list of partitions, as in Java: OffsetAndMetadata or None of each.
+        For a set or list of partitions, return OffsetAndMetadata or None for each, as in Java.
         """
         return self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
 
-    # Asking
+    # Metadata
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of a topic's partitions; None when it does not exist."""
+        """Return the numbers of a topic's partitions; None if it does not exist."""
         infos = self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
         return {p.partition for p in infos} or None
 
     def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """A topic's partitions with leaders and replicas, as Java's partitionsFor."""
+        """Return a topic's partitions with leaders and replicas, as Java's partitionsFor."""
         return list(self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
 
     def topics(self) -> set[str]:
-        """All topics that this client may see."""
+        """Return all topics that this client is authorized to describe."""
         return set(self.list_topics())
 
     def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """All topics that this client may see, with their partitions."""
+        """Return all topics that this client is authorized to describe, with their partitions."""
         infos = self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
         return {topic: list(partitions) for topic, partitions in infos.items()}
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the earliest offset of each partition."""
         return self._ends(partitions, EARLIEST_TIMESTAMP, timeout_ms)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition."""
         return self._ends(partitions, LATEST_TIMESTAMP, timeout_ms)
 
     def _ends(
@@ -373,22 +373,24 @@ class KafkaConsumer:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
+        """Return the first record at or after each time (ms since 1970); None if there is none."""
         return self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
 
     def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError if it gives none."""
+        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
+        time.
+        """
         return self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metric_values(raw)
 
     def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached."""
+        """Whether any broker has responded."""
         return bool(self._core.metadata.cluster.nodes)
 
-    # The end
+    # Closing
 
     def close(
         self,
@@ -396,10 +398,10 @@ class KafkaConsumer:
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm.
+        """Commit (with auto commit), leave the group and close, within `timeout_ms`. May be called repeatedly.
 
         A dynamic member leaves at once, a static one stays for the session timeout, unless `group_membership` says
-        otherwise (KIP-1092). What the listener raises meanwhile is raised when all has ended.
+        otherwise (KIP-1092). Errors of the listener are raised at the end.
         """
         if self._refusal is not None or self._closing:
             return
@@ -412,17 +414,17 @@ class KafkaConsumer:
             self._refusal = "the consumer is closed"
             self._io.stop()
 
-    # Small things
+    # Calls of the core
 
     def _seconds(self, timeout_ms: float | None) -> float:
         return self._default_timeout if timeout_ms is None else timeout_ms / 1000
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """A call that wakeup() interrupts."""
+        """Run a coroutine that wakeup() interrupts."""
         return self._run(self._core.wakeups.interruptible(coroutine))
 
     def _do(self, change: Callable[[], Any]) -> None:
-        """Something short on the loop."""
+        """Run a short function in the event loop."""
 
         async def run() -> None:
             change()
@@ -440,7 +442,7 @@ class KafkaConsumer:
             raise IllegalStateError(self._refusal)
 
     def _enter(self) -> None:
-        """Let one thread in: two that poll at once would tear the positions apart."""
+        """Reject a second thread: two concurrent polls would corrupt the positions."""
         self._check_open()
         me = threading.get_ident()
         if self._owner is not None and self._owner != me:
@@ -448,7 +450,7 @@ class KafkaConsumer:
         self._owner = me
 
     def _forked(self) -> None:
-        self._refusal = "the consumer was made before a fork; make a new one in this process"
+        self._refusal = "the consumer was created before a fork; create a new one in this process"
 
 
 __all__ = ["CommitCallback", "KafkaConsumer", "Offsets", "Records"]

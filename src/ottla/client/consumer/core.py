@@ -1,7 +1,7 @@
-"""What both faces of the consumer share: the parts, and what has to happen between two polls. Runs on the loop.
+"""The core of both consumers: its parts, and what happens between two polls. Not thread-safe: event loop only.
 
-`take` and `idle` are the exception: the blocking face calls them in its caller's thread, while nobody waits for the
-loop. So a poll that finds records ready costs no change of threads.
+Exceptions are `next_records` and `idle`, which the synchronous consumer calls in its caller's thread while no call
+waits for the event loop. A poll with fetched records therefore does not switch threads.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ log = logging.getLogger("ottla.client")
 __all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
 
 LONGEST_WAIT: float = 1.0
-"""Seconds after which a poll that waits looks again whether something is due."""
+"""Maximum seconds that a poll waits before it checks for due work again."""
 LEAST_CLOSE_SECONDS: float = 0.1
-"""What leaving a group gets of a close() that has no time."""
+"""Minimum seconds for leaving the group in a close() without time."""
 
 _numbers = itertools.count(1)
 
 
 class ConsumerCore:
-    """The consumer without a face."""
+    """The core of a consumer, without a public API."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
@@ -82,7 +82,7 @@ class ConsumerCore:
             raise
 
     def _connect(self) -> None:
-        """The parts that know the cluster."""
+        """Create the parts for brokers and metadata."""
         config = self.config
         channels = ChannelMetrics(self.metrics, "consumer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
@@ -107,7 +107,7 @@ class ConsumerCore:
         )
 
     def _fetch(self) -> None:
-        """The parts that read."""
+        """Create the parts for fetching."""
         config = self.config
         self.poll_metrics = PollMetrics(self.metrics)
         self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
@@ -129,7 +129,7 @@ class ConsumerCore:
         )
 
     def _join(self) -> None:
-        """The parts that know the group."""
+        """Create the parts for the group."""
         config = self.config
         coordinator = Coordinator(
             config.group_id,
@@ -153,7 +153,7 @@ class ConsumerCore:
         )
 
     def _wire(self) -> None:
-        """Tell the parts whom to tell."""
+        """Connect the parts: who calls whom."""
         self.group_offsets.committed_in = lambda seconds: self.membership.metrics.commits.record(seconds * 1000)
         self.membership.before_revoke = self.commits.before_revoke
         self.membership.changed = self.fetcher.arrived.set
@@ -163,10 +163,10 @@ class ConsumerCore:
         self.fetcher.check_leaders = self.positions.check_leaders
         self.fetcher.reset = self.positions.out_of_range
 
-    # Begin and end
+    # Start and stop
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start the background tasks."""
         self.metadata.listeners.append(self._new_cluster)
         self.metadata.start()
 
@@ -176,7 +176,7 @@ class ConsumerCore:
         auto_commit: bool,
         operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit, leave the group, end all work, for at most `timeout` seconds. Raises what a listener raised."""
+        """Commit, leave the group and stop, within `timeout` seconds. Raises errors of the listener."""
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
             if auto_commit and self.commits.automatic:
@@ -195,7 +195,10 @@ class ConsumerCore:
                 async with asyncio.timeout(max(LEAST_CLOSE_SECONDS, min(LEAVE_SECONDS, deadline - time.monotonic()))):
                     await self.membership.leave(operation)
             except TimeoutError:
-                log.warning("group %s: it could not be left in time", self.config.group_id)
+                log.warning(
+                    "Could not leave group %s in time; the broker removes the member after its session timeout",
+                    self.config.group_id,
+                )
 
     async def _end(self) -> None:
         self.membership.reset()
@@ -218,11 +221,11 @@ class ConsumerCore:
         if self.in_group:
             self.membership.metadata_changed()
         elif self.subscription.by_group:
-            self.positions.unplaced = True  # the next poll reads new partitions, too
+            self.positions.unplaced = True  # the next poll assigns new partitions, too
         self.fetcher.arrived.set()
 
     def _read_all(self, cluster: Cluster) -> None:
-        """A subscription without a group: every partition of the topics."""
+        """Assign all partitions of the topics, for a subscription without a group."""
         all_partitions = {
             TopicPartition(topic, p.partition)
             for topic in self.subscription.topics
@@ -241,13 +244,13 @@ class ConsumerCore:
             if pattern.search(name) and not (internal and info.is_internal)
         )
 
-    # What the user asks for
+    # Calls of users
 
     def subscribe(self, topics: Iterable[str], pattern: Any, listener: Any) -> None:
-        """Read topics, or what a pattern finds, instead of what was read before."""
+        """Replace the subscription by topics or a pattern."""
         names = topic_names(topics)
         if bool(names) == (pattern is not None):
-            raise IllegalStateError("either topics or a pattern is wanted, and not both")
+            raise IllegalStateError("subscribe() takes either topics or a pattern")
         in_new_group = self.config.group_protocol == "consumer" and self.config.group_id
         if isinstance(pattern, SubscriptionPattern) and not in_new_group:
             raise UnsupportedVersionError("a SubscriptionPattern needs group.protocol=consumer and a group.id")
@@ -269,7 +272,7 @@ class ConsumerCore:
             self._retain_topics()
 
     def assign(self, partitions: Iterable[Any]) -> None:
-        """Read exactly these partitions."""
+        """Assign exactly these partitions."""
         assigned = [TopicPartition(*tp) for tp in partitions]
         for tp in assigned:
             writable(tp.topic)
@@ -277,7 +280,7 @@ class ConsumerCore:
         self._update_metadata_topics()
 
     def _update_metadata_topics(self) -> None:
-        """The subscription has changed: ask for the metadata of its topics."""
+        """Request metadata of the topics of a new subscription."""
         self.metadata.all_topics = self.subscription.pattern is not None
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
         if self.metadata.all_topics:
@@ -287,20 +290,20 @@ class ConsumerCore:
         self.buffer.drop_stale()
 
     def _retain_topics(self) -> None:
-        """Only what is read, or what the group wants to know of, stays of interest."""
+        """Keep only metadata of topics that are assigned, subscribed to, or needed by the group."""
         read = {tp.topic for tp in self.subscription.partitions}
         self.metadata.set_topics(self.subscription.topics | self.membership.group_topics | read)
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Go on reading a partition at `offset`; with the last record's leader epoch the place is checked first."""
+        """Continue at `offset`; with the last record's leader epoch the position is validated first."""
         if offset < 0:
             raise ValueError(f"offset {offset} is not valid")
-        # The next poll fetches: at a place that is left again before, a fetch would only keep the next one waiting.
+        # The next poll starts the fetch: if the caller seeks again before, a fetch now would only delay the next one.
         self.subscription.state(tp).seek(offset, epoch)
         self.buffer.drop_stale()
 
     async def seek_to_time(self, times: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Go on reading partitions at the first record of a time, or behind the last one."""
+        """Continue at the first record at or after each time, or at the latest offset."""
         for tp in times:
             self.subscription.state(tp)
         offsets = await self.lookups.for_times(times, timeout)
@@ -310,7 +313,7 @@ class ConsumerCore:
             self.seek(tp, ends[tp] if at is None else at.offset)
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        """Go on reading partitions at their begin (-2) or end (-1), found out at the next poll."""
+        """Reset positions to the earliest (-2) or latest (-1) offset, which the next poll looks up."""
         named = [self.subscription.state(tp) for tp in partitions]
         for state in named or list(self.subscription.partitions.values()):
             state.reset(timestamp)
@@ -318,17 +321,17 @@ class ConsumerCore:
         self.buffer.drop_stale()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
-        """Stop or go on returning records of partitions."""
+        """Pause or resume partitions."""
         for tp in partitions:
             self.subscription.state(tp).paused = paused
 
     # Polling
 
     def idle(self) -> bool:
-        """Whether the loop is not needed before records can be taken (caller's thread)."""
+        """Whether records can be taken without the event loop. Called in the caller's thread."""
         return not (
             self.positions.has_work
-            or self.wakeups.is_wanted
+            or self.wakeups.is_requested
             or self.commits.callbacks
             or self.refusals.pending
             or self.fetcher.error is not None
@@ -338,19 +341,19 @@ class ConsumerCore:
 
     @property
     def in_group(self) -> bool:
-        """Whether a group decides about the partitions."""
+        """Whether a group assigns the partitions."""
         return self.subscription.by_group and bool(self.config.group_id)
 
     async def prepare(self, timeout: float) -> bool:
-        """Do what is due (join the group, find positions, commit) and wait until there is something to take.
+        """Do what is due (join the group, look up positions, commit) and wait until there are records.
 
-        False when `timeout` seconds have brought nothing. Raises what poll() has to raise.
+        Returns False if `timeout` seconds have passed without records. Raises the errors of poll().
         """
         return await self.wakeups.interruptible(self._prepare(time.monotonic() + timeout))
 
     async def _prepare(self, deadline: float) -> bool:
         if not self.subscription.by_group and not self.subscription.manual:
-            raise IllegalStateError("nothing is subscribed to, and no partition assigned")
+            raise IllegalStateError("not subscribed to any topic, and no partition is assigned")
         while True:
             self.membership.last_poll = time.monotonic()
             self.fetcher.arrived.clear()
@@ -376,22 +379,22 @@ class ConsumerCore:
                 await self._wait(left)
 
     async def _describe(self, deadline: float) -> None:
-        """Before a group is joined, which may take long: is there a topic that may not be read?"""
+        """Wait for metadata before joining the group, which may take long: a topic may be unauthorized."""
         if self.in_group and not self.subscription.topics <= self.metadata.cluster.topics.keys():
             left = 0.0 if self.subscription.partitions else max(0.0, deadline - time.monotonic())
             await asyncio.wait({self.metadata.next_update()}, timeout=left)
 
     async def _join_group(self, deadline: float) -> bool:
-        """Whose partitions are they? False when that is not decided in time."""
+        """Make sure that partitions are assigned. Returns False if that is not decided in time."""
         if self.in_group:
-            # A cooperative member goes on reading what it has while it joins again.
+            # A cooperative member keeps reading its partitions while it rejoins.
             return await self.membership.join_if_needed(0.0 if self.subscription.partitions else deadline)
         if self.subscription.by_group:
             self._read_all(self.metadata.cluster)
         return True
 
     async def _wait(self, left: float) -> None:
-        """Until something arrives, or something is due."""
+        """Wait until records arrive, or something is due."""
         if self.commits.automatic:
             left = min(left, max(0.0, self.commits.next_due - time.monotonic()))
         if self.in_group and self.membership.has_work:
@@ -407,17 +410,17 @@ class ConsumerCore:
         if error is not None:
             raise error
 
-    # Taking (caller's thread, or the loop)
+    # Records (caller's thread, or event loop)
 
     def next_records(self, at_most: int, wake: Callable[[], Any]) -> Records:
-        """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
+        """Return up to `at_most` fetched records and advance the positions. `wake` makes the fetcher continue."""
         records = self.buffer.next_records(at_most, wake, self.key_deserializer, self.value_deserializer)
         if records and self.interceptors:
             return self.interceptors.on_consume(records)
         return records
 
     def end_iteration(self) -> None:
-        """Something else comes between: what the iteration has not handed out is fetched again."""
+        """Before another kind of poll: let records that the iteration has not returned be fetched again."""
         if self.iteration.has_remaining:
             self.iteration.return_remaining()
             self.buffer.drop_stale()
@@ -426,13 +429,15 @@ class ConsumerCore:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """What is here, at most some 16 MiB of a partition; of those in `until` only what lies before that offset."""
+        """Return fetched data as columns, at most some 16 MiB of a partition; partitions in `until` end at this
+        offset.
+        """
         return self.buffer.next_columns(wake, headers, until)
 
-    # Asking
+    # Queries
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The consumer's place in its group. IllegalStateError without a group."""
+        """Return the group metadata. IllegalStateError without a group."""
         self.require_group()
         member = self.membership
         return ConsumerGroupMetadata(
@@ -440,21 +445,21 @@ class ConsumerCore:
         )
 
     def metric_values(self, raw: bool) -> dict[Any, Any]:
-        """What `metrics()` of a consumer gives."""
+        """Return the metrics of the consumer."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
     def require_group(self) -> None:
-        """IllegalStateError for a consumer without a group."""
+        """Raise IllegalStateError for a consumer without a group."""
         if not self.config.group_id:
-            raise IllegalStateError("this needs a group_id")
+            raise IllegalStateError("this requires a group_id")
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float) -> None:
-        """Commit and wait for it."""
+        """Commit and wait for the result."""
         with self.poll_metrics.timed("commit-sync-time"):
             await self.commits.commit_sync(self.consumed(offsets), time.monotonic() + timeout)
 
     def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
-        """What to commit: the given offsets, or the positions of all partitions."""
+        """Return the offsets to commit: these, or the positions of all partitions."""
         self.require_group()
         if offsets is None:
             return self.commits.consumed()
@@ -468,7 +473,7 @@ class ConsumerCore:
         return to_commit
 
     async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
-        """The group's offset of a partition, or those of a set or list of partitions."""
+        """Return the committed offset of a partition, or those of a set or list of partitions."""
         self.require_group()
         many = not isinstance(partition, tuple)
         requested = [TopicPartition(*tp) for tp in (partition if many else [partition])]
@@ -480,7 +485,7 @@ class ConsumerCore:
         return at if metadata or at is None else at.offset
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """How many records are ahead of the position, as of the last fetch; None before one."""
+        """Return the lag in records as of the last fetch; None before the first."""
         return self._lag(self.subscription.state(tp))
 
     def _lag(self, state: PartitionState) -> int | None:
@@ -490,7 +495,7 @@ class ConsumerCore:
 
 
 def generated_client_id(config: ConsumerConfig) -> str:
-    """The client's id where none is given, as Java's: with the group, and the instance or a number."""
+    """Return the default client id, as in Java: with the group, and the instance id or a number."""
     number = next(_numbers)
     if not config.group_id:
         return f"consumer-{number}"
@@ -498,13 +503,15 @@ def generated_client_id(config: ConsumerConfig) -> str:
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """The names; TypeError for a text, which would be taken for its letters, InvalidTopicError for what is no name."""
+    """Return topic names. TypeError for a str, which would be taken for its letters; InvalidTopicError for invalid
+    names.
+    """
     if isinstance(topics, str):
         raise TypeError("topics must be a list of names")
     return [writable(topic) for topic in topics]
 
 
 def check_max_records(max_records: int | None) -> None:
-    """ValueError for a bound that would let nothing through."""
+    """Raise ValueError for a limit below 1."""
     if max_records is not None and max_records < 1:
         raise ValueError(f"max_records must be at least 1, not {max_records}")

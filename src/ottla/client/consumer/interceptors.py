@@ -1,4 +1,4 @@
-"""What users put between consumer and program. Kafka's `ConsumerInterceptor` and `ConsumerInterceptors`."""
+"""Interceptors of the consumer. Kafka's `ConsumerInterceptor` and `ConsumerInterceptors`."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class ConsumerInterceptor:
-    """Sees records before the program does, and commits after they succeeded; any method may be left out."""
+    """Sees records before the application, and successful commits; all methods are optional."""
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """The consumer's options by Kafka's names, as they were set; called once, before everything else."""
+        """Configure the interceptor with the consumer's configs as they were set. Called once, first."""
 
     def on_consume(self, records: Records) -> Records:
-        """What poll() is about to return; what is returned here goes on to the next interceptor, then to poll().
+        """Return the records for poll(), after possible changes; the result is passed to the next interceptor.
 
         Called by the thread that polls.
         """
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Offsets were committed."""
+        """Handle a successful commit."""
 
     def close(self) -> None:
-        """The consumer has ended."""
+        """Handle the close of the consumer."""
 
 
 class ConsumerInterceptors(Interceptors):
-    """The chain of one consumer."""
+    """The interceptors of one consumer."""
 
     def on_consume(self, records: Records) -> Records:
-        """The records as the chain leaves them; one that fails leaves them as they were."""
+        """Pass records through all interceptors; one that fails does not change them."""
         changed: Records = self.change("on_consume", records)
         return changed
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of a commit."""
+        """Notify all interceptors of a commit."""
         self.notify("on_commit", offsets)

@@ -1,4 +1,4 @@
-"""What polling and a group's membership measure: Kafka's `consumer-metrics` and `consumer-coordinator-metrics`."""
+"""Metrics of polling and of the membership: Kafka's `consumer-metrics` and `consumer-coordinator-metrics`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SECONDS_PER_HOUR: Final = 3600.0
 
 
 class PollMetrics:
-    """How the program polls. In the thread that does."""
+    """How the application polls. Only for the thread that polls."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._between = metrics.sensor("time-between-poll")
         for name, text, stat in (
             ("time-between-poll-avg", "The average time between two polls in ms.", Avg()),
-            ("time-between-poll-max", "The longest time between two polls in ms.", Max()),
+            ("time-between-poll-max", "The maximum time between two polls in ms.", Max()),
         ):
             self._between.add(metrics.name(name, GROUP, text), stat)
         self._idle = metrics.sensor("poll-idle-ratio")
-        self._idle.add(metrics.name("poll-idle-ratio-avg", GROUP, "The share of its time that poll() takes."), Avg())
+        self._idle.add(metrics.name("poll-idle-ratio-avg", GROUP, "The fraction of time that poll() takes."), Avg())
         self._times = {
             "commit-sync-time": self._sum("commit-sync-time-ns-total", "The time in commit() in ns."),
             "committed-time": self._sum("committed-time-ns-total", "The time in committed() in ns."),
@@ -48,7 +48,7 @@ class PollMetrics:
         return sensor
 
     def begin(self) -> None:
-        """A poll begins."""
+        """Record the start of a poll."""
         now = time.monotonic()
         if self._began is not None and self._ended is not None:
             between = now - self._began
@@ -57,12 +57,12 @@ class PollMetrics:
         self._began, self._ended = now, None
 
     def end(self) -> None:
-        """It has ended."""
+        """Record the end of a poll."""
         self._ended = time.monotonic()
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """A call whose time is summed up."""
+        """Add the time of a call."""
         began = time.perf_counter_ns()
         try:
             yield
@@ -71,7 +71,7 @@ class PollMetrics:
 
 
 class CoordinatorMetrics:
-    """What the membership costs. On the loop."""
+    """The metrics of the membership. Event loop only."""
 
     def __init__(self, metrics: Metrics, assigned: Callable[[], int]) -> None:
         self._metrics = metrics
@@ -79,11 +79,11 @@ class CoordinatorMetrics:
         self.joins = self._timed("join-time", "join", "JoinGroup request")
         self.syncs = self._timed("sync-time", "sync", "SyncGroup request")
         self.heartbeats = metrics.sensor("heartbeat")
-        self._add(self.heartbeats, "heartbeat-response-time-max", "The longest time of a heartbeat in ms.", Max())
+        self._add(self.heartbeats, "heartbeat-response-time-max", "The maximum time of a heartbeat in ms.", Max())
         self._count(self.heartbeats, "heartbeat", "heartbeat")
         self.rebalances = metrics.sensor("rebalance")
         self._latency(self.rebalances, "rebalance-latency", "rebalance")
-        self._add(self.rebalances, "rebalance-latency-total", "The time of all rebalances in ms.", CumulativeSum())
+        self._add(self.rebalances, "rebalance-latency-total", "The total time of rebalances in ms.", CumulativeSum())
         self._per_hour(self.rebalances, "rebalance", "rebalances that succeeded")
         self.failures = metrics.sensor("failed-rebalance")
         self._per_hour(self.failures, "failed-rebalance", "rebalances that failed")
@@ -94,35 +94,43 @@ class CoordinatorMetrics:
         self._last_heartbeat: float | None = None
         self._last_rebalance: float | None = None
         self._began: float | None = None
-        self._gauge("assigned-partitions", "The number of partitions that are read.", assigned)
-        self._gauge("last-heartbeat-seconds-ago", "Since the last answer.", lambda: seconds_since(self._last_heartbeat))
-        self._gauge("last-rebalance-seconds-ago", "Since its end.", lambda: seconds_since(self._last_rebalance))
+        self._gauge("assigned-partitions", "The number of assigned partitions.", assigned)
+        self._gauge(
+            "last-heartbeat-seconds-ago",
+            "Seconds since the last heartbeat response.",
+            lambda: seconds_since(self._last_heartbeat),
+        )
+        self._gauge(
+            "last-rebalance-seconds-ago",
+            "Seconds since the last rebalance.",
+            lambda: seconds_since(self._last_rebalance),
+        )
 
     def record_heartbeat(self, seconds: float) -> None:
-        """A heartbeat was answered."""
+        """Record the response to a heartbeat."""
         self._last_heartbeat = time.monotonic()
         self.heartbeats.record(seconds * 1000)
 
     def rebalance_began(self) -> None:
-        """From giving up partitions on; again and again until it ends."""
+        """Record the start of a rebalance; repeated calls before its end are ignored."""
         self._began = self._began or time.monotonic()
 
     def rebalance_ended(self) -> None:
-        """The partitions are taken over."""
+        """Record the end of a rebalance."""
         self._last_rebalance = time.monotonic()
         if self._began is not None:
             self.rebalances.record((self._last_rebalance - self._began) * 1000)
             self._began = None
 
     def rebalance_failed(self) -> None:
-        """It has to begin again, or not at all."""
+        """Record a failed rebalance."""
         self.failures.record()
 
     def listener(self, method: str, seconds: float) -> None:
-        """A listener's method took so long."""
+        """Record the time of a listener's method."""
         self._listeners[method].record(seconds * 1000)
 
-    # Making sensors
+    # Creation of sensors
 
     def _timed(self, latency: str, count: str, what: str) -> Sensor:
         sensor = self._metrics.sensor(latency)
@@ -137,7 +145,7 @@ class CoordinatorMetrics:
 
     def _latency(self, sensor: Sensor, name: str, what: str) -> None:
         self._add(sensor, f"{name}-avg", f"The average time of a {what} in ms.", Avg())
-        self._add(sensor, f"{name}-max", f"The longest time of a {what} in ms.", Max())
+        self._add(sensor, f"{name}-max", f"The maximum time of a {what} in ms.", Max())
 
     def _count(self, sensor: Sensor, name: str, what: str) -> None:
         rate = self._metrics.name(f"{name}-rate", COORDINATOR_GROUP, f"The number of {what}s per second.")
@@ -157,16 +165,15 @@ class CoordinatorMetrics:
 
 
 class HourlyRate(Rate):
-    """How often something happens, per hour."""
+    """A rate per hour."""
 
     def __init__(self) -> None:
         super().__init__(WindowedCount())
 
     def measure(self, config: MetricConfig, now: float) -> float:
-        """The rate now."""
         return super().measure(config, now) * SECONDS_PER_HOUR
 
 
 def seconds_since(moment: float | None) -> int:
-    """Whole seconds since a moment of the monotonic clock; -1 when it has not come."""
+    """Return whole seconds since a moment of the monotonic clock; -1 if it is None."""
     return NEVER if moment is None else int(time.monotonic() - moment)

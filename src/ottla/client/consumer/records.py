@@ -1,4 +1,4 @@
-"""What poll() returns."""
+"""Records as poll() returns them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ottla.model import TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read. Timestamp in milliseconds since 1970, its type 0 (CreateTime) or 1 (LogAppendTime).
+    """A record. The timestamp is in milliseconds since 1970, its type 0 (CreateTime) or 1 (LogAppendTime).
 
-    Leader epoch -1 where the batch has none. The order is that of kafka-python.
+    The leader epoch is -1 if the batch has none. The order of the fields is that of kafka-python.
     """
 
     topic: str
@@ -25,15 +25,15 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def serialized_key_size(self) -> int:
-        """Bytes of the key on the wire; -1 for None, and when a deserializer has made something else of them."""
+        """The bytes of the key on the wire; -1 for None, and if it was deserialized."""
         return len(self.key) if isinstance(self.key, bytes) else -1
 
     @property
     def serialized_value_size(self) -> int:
-        """Bytes of the value on the wire; -1 for None, and when a deserializer has made something else of them."""
+        """The bytes of the value on the wire; -1 for None, and if it was deserialized."""
         return len(self.value) if isinstance(self.value, bytes) else -1
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the record lies in."""
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)

@@ -1,7 +1,8 @@
-"""Which partitions a consumer reads, and how far it is in each. Kafka's `SubscriptionState`.
+"""The subscription and the state of assigned partitions. Kafka's `SubscriptionState`.
 
-The assignment changes on the loop, and only while the consumer's caller waits for the loop. In between, `position`
-belongs to the caller's thread, which moves it as it takes records, and `fetch_from` to the loop, which runs ahead.
+The event loop changes the assignment, only while the caller of the consumer waits for it. In between, `position`
+belongs to the caller's thread, which advances it as it returns records, and `fetch_from` to the event loop, which runs
+ahead.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ NO_EPOCH: Final = -1
 
 
 class SubscriptionPattern(NamedTuple):
-    """A regular expression in RE2's syntax that the broker evaluates; for `subscribe` with group.protocol=consumer."""
+    """A regular expression in RE2's syntax, evaluated by the broker; for `subscribe` with group.protocol=consumer."""
 
     pattern: str
 
 
 class PartitionState:
-    """How far the consumer is in one partition."""
+    """The state of an assigned partition."""
 
     __slots__ = (
         "begin",
@@ -51,40 +52,40 @@ class PartitionState:
         self.position: int | None = None
         """The next offset to return; None until it is known."""
         self.fetch_from: int | None = None
-        """The next offset to ask for: behind what is fetched already."""
+        """The next offset to fetch."""
         self.epoch = NO_EPOCH
-        """Leader epoch of the last record before `position`, as far as it is known…"""
+        """The leader epoch of the last record before `position`, if it is known…"""
         self.fetch_epoch = NO_EPOCH
         """… and of the last one before `fetch_from`."""
         self.validated: int | None = None
-        """The leader's epoch in which `fetch_from` was last found to lie on the leader's log (KIP-320)."""
+        """The leader epoch in which `fetch_from` was last validated (KIP-320)."""
         self.reset_to: int | None = None
-        """The timestamp (-2 earliest, -1 latest) whose offset is to become the position."""
+        """The timestamp (-2 earliest, -1 latest) whose offset becomes the position."""
         self.generation = 0
-        """Counts the jumps: what was fetched before one is of no use after it."""
+        """Incremented by each seek: data fetched before is useless afterwards."""
         self.paused = False
         self.in_flight = False
         self.held = False
-        """Not fetched at present, as enough of it is here; who takes from it wakes the fetcher."""
+        """Whether fetching is suspended because enough data is buffered; a poll that takes some wakes the fetcher."""
         self.fetched_bytes = 0
         self.taken_bytes = 0
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.begin: int | None = None
         self.preferred: tuple[int, float] | None = None
-        """A replica to read from instead of the leader, and until when (monotonic seconds)."""
+        """The preferred read replica, and until when (monotonic seconds)."""
         self.served = 0
-        """When this partition's turn was last, among all: those that waited longer come first in a request."""
+        """When this partition was last requested, relative to others: the longest waiting come first in a request."""
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
-        """Begin to read at `offset`, which was found out: from the leader of epoch `validated`, where it was asked."""
+        """Set the position to an offset from a lookup, of the leader with the epoch `validated` if it was asked."""
         self.position = self.fetch_from = offset
         self.epoch = self.fetch_epoch = epoch
         self.validated = validated
         self.reset_to = None
 
-    def needs_check(self, leader_epoch: int) -> bool:
-        """Whether `fetch_from` is known to lie on the log of the leader of this epoch, or cannot be checked."""
+    def is_validated(self, leader_epoch: int) -> bool:
+        """Whether `fetch_from` was validated with the leader of this epoch, or cannot be."""
         if self.validated != leader_epoch:
             if self.fetch_epoch != NO_EPOCH and leader_epoch != NO_EPOCH:
                 return False
@@ -92,7 +93,7 @@ class PartitionState:
         return True
 
     def seek(self, offset: int | None, epoch: int = NO_EPOCH) -> None:
-        """Go on reading at `offset`; with None at a place that is to be found out."""
+        """Continue at `offset`; with None at a position that must be looked up."""
         self.generation += 1
         self.position = offset
         self.fetch_from = offset
@@ -103,45 +104,45 @@ class PartitionState:
         self.preferred = None
 
     def restart_fetch(self) -> None:
-        """Fetch again from `position`: what was fetched ahead is not wanted any more."""
+        """Fetch again from `position`; data fetched ahead is dropped."""
         validated = self.validated
         self.seek(self.position, self.epoch)
         self.validated = validated
 
     def reset(self, timestamp: int) -> None:
-        """Go on reading where the offset of `timestamp` will be found."""
+        """Continue at the offset of `timestamp`, which is looked up."""
         self.seek(None)
         self.reset_to = timestamp
 
 
 class Subscription:
-    """What the user asked for, and the partitions that came of it."""
+    """The subscription, and the assigned partitions."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        """Topics asked for by name, or those that match the pattern at present."""
+        """The subscribed topics, or those that match the pattern now."""
         self.pattern: re.Pattern[str] | None = None
         self.remote_pattern: str | None = None
-        """A pattern that the group's coordinator evaluates."""
+        """The pattern that the group coordinator evaluates."""
         self.manual = False
-        """The user assigns partitions himself."""
+        """Whether the user assigns partitions."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.version = 0
-        """Counts the assignments."""
+        """Incremented with each assignment."""
 
     @property
     def by_group(self) -> bool:
-        """Whether a group decides about the partitions."""
+        """Whether partitions come from a subscription."""
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Ask for topics by name, instead of what was asked for before."""
+        """Subscribe to topics; replaces the previous subscription."""
         self._only_one_way(manual=False)
         self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
-        """Ask for every topic whose name matches."""
+        """Subscribe to all topics that match."""
         self._only_one_way(manual=False)
         remote = isinstance(pattern, SubscriptionPattern)
         self.remote_pattern = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
@@ -149,26 +150,26 @@ class Subscription:
         self.topics = frozenset()
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take exactly these partitions, without a group's say."""
+        """Assign exactly these partitions, without group management."""
         self._only_one_way(manual=True)
         self.manual = True
         self.assign(partitions)
 
     def _only_one_way(self, manual: bool) -> None:
         if manual and self.by_group:
-            raise IllegalStateError("assign() after subscribe(): unsubscribe() first")
+            raise IllegalStateError("assign() after subscribe(): call unsubscribe() first")
         if not manual and self.manual:
-            raise IllegalStateError("subscribe() after assign(): unsubscribe() first")
+            raise IllegalStateError("subscribe() after assign(): call unsubscribe() first")
 
     def unsubscribe(self) -> None:
-        """Ask for nothing."""
+        """Clear subscription and assignment."""
         self.topics = frozenset()
         self.pattern = self.remote_pattern = None
         self.manual = False
         self.assign(())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are the partitions now; those that stay keep their state."""
+        """Replace the assignment; partitions that stay keep their state."""
         before = self.partitions
         self.partitions = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
         self.version += 1
@@ -177,7 +178,7 @@ class Subscription:
                 state.seek(None)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """The state of an assigned partition; IllegalStateError for another one."""
+        """Return the state of an assigned partition; IllegalStateError for another one."""
         found = self.partitions.get(tp)
         if found is None:
             raise IllegalStateError(f"{tp} is not assigned to this consumer")

@@ -1,4 +1,4 @@
-"""`wakeup()`: one call that waits is interrupted from outside, as with Java's consumer."""
+"""`wakeup()` interrupts one waiting call from another thread, as in Java's consumer."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ T = TypeVar("T")
 
 
 class WakeupTrigger:
-    """Of one consumer, on the loop; `is_wanted` is read by the polling thread, too."""
+    """The wakeup state of one consumer. Event loop only, except for `is_requested`, which the polling thread reads."""
 
     def __init__(self) -> None:
-        self.is_wanted = False
+        self.is_requested = False
         self._waiting: asyncio.Task[Any] | None = None
 
     def wakeup(self) -> None:
-        """Have the call that waits, or else the next one that would, raise WakeupError."""
-        self.is_wanted = True
+        """Interrupt the waiting call, or else the next one that would wait, with WakeupError."""
+        self.is_requested = True
         if self._waiting is not None:
             self._waiting.cancel()
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` until wakeup()."""
-        if self._waiting is not None:  # a listener's or callback's own call: the outer one is interrupted
+        """Run `work` until wakeup()."""
+        if self._waiting is not None:  # a call of a listener or callback: the outer call is interrupted
             return await work
         if self._clear():
             work.close()
@@ -42,5 +42,5 @@ class WakeupTrigger:
             self._waiting = None
 
     def _clear(self) -> bool:
-        is_requested, self.is_wanted = self.is_wanted, False
+        is_requested, self.is_requested = self.is_requested, False
         return is_requested

@@ -1,1 +1,1 @@
-"""What producer, consumer and admin client share."""
+"""Shared parts of producer, consumer and admin client."""

@@ -1,4 +1,4 @@
-"""The metrics that every client has: its registry with reporters, and who it is."""
+"""The metrics that every client has, and their reporters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ APP_INFO: Final = "app-info"
 
 
 def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = SYSTEM_CLOCK) -> Metrics:
-    """The registry of a new client; `kind` is producer, consumer or admin-client.
+    """Create the metrics of a new client; `kind` is producer, consumer or admin-client.
 
-    Names get the tag client-id; groups are Kafka's, such as `producer-metrics`.
+    Names have the tag client-id; groups are Kafka's, such as `producer-metrics`.
     """
     reporters: tuple[Any, ...] = config.metric_reporters
     metrics = Metrics(
@@ -35,13 +35,13 @@ def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = S
     )
     started = clock.now_ms()
     metrics.add_metric(metrics.name("version", APP_INFO, "The version of the client."), lambda: SOFTWARE[1])
-    metrics.add_metric(metrics.name("commit-id", APP_INFO, "The client's library."), lambda: SOFTWARE[0])
-    metrics.add_metric(metrics.name("start-time-ms", APP_INFO, "When the client was made."), lambda: started)
+    metrics.add_metric(metrics.name("commit-id", APP_INFO, "The name of the client library."), lambda: SOFTWARE[0])
+    metrics.add_metric(metrics.name("start-time-ms", APP_INFO, "The start time of the client."), lambda: started)
     return metrics
 
 
 def _create(reporter: Any, config: ClientConfig, client_id: str) -> Any:
-    """A reporter, told its client's options. What it raises then ends the making of the client, as in Kafka."""
+    """Create a reporter with the client's configs. Its errors fail the creation of the client, as in Kafka."""
     made = reporter() if isinstance(reporter, type) else reporter
     configure = getattr(made, "configure", None)
     if configure is not None:

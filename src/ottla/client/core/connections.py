@@ -1,7 +1,7 @@
-"""Connections to the brokers of a cluster, made when needed. Kafka's `NetworkClient`.
+"""Connections to the brokers of a cluster, opened when they are needed. Kafka's `NetworkClient`.
 
-A connection is ready when the broker has told the versions it speaks and, where asked for, who we are. A broker that
-could not be reached is left alone for a while, longer each time. Everything here runs on the loop's thread.
+A connection is ready after API version negotiation and, if configured, authentication. After a failed attempt a broker
+is not contacted for a while, longer each time. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ottla.protocol.message import Request, Response
 log = logging.getLogger("ottla.client")
 
 NOT_AUTHENTICATED: Final = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, SslAuthenticationError)
-"""Errors that trying again does not mend."""
+"""Errors that a retry does not fix."""
 
 R = TypeVar("R", bound=Response)
 Ask = Request[R] | Callable[[int], Request[R]]
@@ -44,21 +44,27 @@ Ask = Request[R] | Callable[[int], Request[R]]
 FIRST_REPLACED: Final = 0.85
 LATEST_REPLACED: Final = 0.95
 REPLACING_STEP: Final = 0.001
-"""When a connection that is good for some time is replaced, and how often it is tried, as parts of this time."""
+"""When a connection with a limited session lifetime is replaced, and how often that is retried, as shares of the
+lifetime.
+"""
 
 SHOWN_REASONS: Final = 3
-"""How many of its different failures the warning about an outage lists."""
+"""How many different failures the warning about an outage lists."""
 
 DATA: Final = "data"
-"""Connections for producing and everything short."""
+"""The purpose of connections for produce requests and all short requests."""
 FETCH: Final = "fetch"
-"""Connections of a fetcher: a broker works on one request of a connection at a time, and a fetch may wait there."""
+"""The purpose of connections for fetches: a broker handles one request of a connection at a time, and fetches may
+wait.
+"""
 GROUP: Final = "group"
-"""Connections to coordinators: JoinGroup may wait for minutes, and a heartbeat must not wait behind a fetch."""
+"""The purpose of connections to coordinators: JoinGroup may wait for minutes, and heartbeats must not wait for
+fetches.
+"""
 
 
 class ReconnectState:
-    """The failed attempts to connect to a broker, and when the next one may begin (loop time)."""
+    """The failed connection attempts to a broker, and the loop time before which there is no new attempt."""
 
     __slots__ = ("failures", "not_before")
 
@@ -68,7 +74,7 @@ class ReconnectState:
 
 
 class Connections:
-    """The connections of one client. `nodes` tells the addresses of brokers by id (from the metadata)."""
+    """The connections of one client. `nodes` returns the brokers by id, from the metadata."""
 
     def __init__(
         self,
@@ -85,7 +91,7 @@ class Connections:
         self._nodes = nodes
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._only_bootstrap = False
-        """What was known of the cluster is not believed any more: until somebody else has answered."""
+        """Whether known brokers are ignored until any broker has responded (rebootstrap)."""
         self._has_canonical_names = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], BrokerConnection] = {}
         self._making: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
@@ -101,16 +107,16 @@ class Connections:
         self._options = _socket_options(config)
         self._login = sasl_login(config)
         self._outage_since: float | None = None
-        """When no broker was reachable any more; None while one is, or before the first was asked."""
+        """Since when no broker is reachable; None while one is, or before the first request."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
 
-    # Asking
+    # Requests
 
     @property
     def requests_in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """The number of requests without a response."""
         return sum(len(connection.channel.in_flight) for connection in list(self._ready.values()))
 
     async def send(
@@ -123,10 +129,11 @@ class Connections:
         timeout: float | None = None,
         purpose: str = DATA,
     ) -> R:
-        """The broker's response, in the newest version that both sides speak (`at_most` that one).
+        """Send a request to a broker, in the newest version that both sides support (`at_most` this one); return the
+        response.
 
-        `request` may be a function of the version; then `of` is its class. Raises BrokerConnectionError or another
-        error of the connection; what the response says is left to the caller.
+        `request` may be a function of the version; then `of` is its class. Raises errors of the connection; error codes
+        in the response are left to the caller.
         """
         connection = await self.connect(node_id, purpose)
         version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
@@ -135,11 +142,11 @@ class Connections:
         return await connection.channel.ask(made, version, limit)
 
     async def send_any(self, request: Request[R]) -> R:
-        """The response of some broker: one that is connected and idle rather than one that is not."""
+        """Send a request to any broker, preferably one with an idle connection; return the response."""
         return await self.send_any_of(type(request), lambda _: request)
 
     async def send_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
-        """The same, with a request that depends on the version."""
+        """Like `send_any`, with a request that depends on the version."""
         failures: list[KafkaError] = []
         if not self._has_canonical_names:
             await self._find_canonical_names()
@@ -155,7 +162,7 @@ class Connections:
                 self._end_outage()
                 return answer
         self._begin_outage(failures)
-        raise failures[-1] if failures else BrokerNotAvailableError("no broker is known")
+        raise failures[-1] if failures else BrokerNotAvailableError("no broker is known; check bootstrap.servers")
 
     def _begin_outage(self, failures: Iterable[KafkaError]) -> None:
         """Log that no broker is reachable, once per outage."""
@@ -165,7 +172,7 @@ class Connections:
         reasons = list(dict.fromkeys(map(str, failures)))
         more = f" and {len(reasons) - SHOWN_REASONS} more" if len(reasons) > SHOWN_REASONS else ""
         log.warning(
-            "No broker is reachable, trying again until one is: %s%s (client.id=%s)",
+            "No broker is reachable, retrying until one is: %s%s (client.id=%s)",
             ", ".join(reasons[:SHOWN_REASONS]),
             more,
             self.client_id,
@@ -175,10 +182,10 @@ class Connections:
         if self._outage_since is not None:
             seconds = asyncio.get_running_loop().time() - self._outage_since
             self._outage_since = None
-            log.info("A broker is reachable again, after %.1f s (client.id=%s)", seconds, self.client_id)
+            log.info("A broker is reachable again after %.1f s (client.id=%s)", seconds, self.client_id)
 
     async def _find_canonical_names(self) -> None:
-        """Call the bootstrap servers by the names that their addresses have (KIP-235)."""
+        """Replace the bootstrap servers by the canonical names of their addresses (KIP-235)."""
         loop = asyncio.get_running_loop()
         names = []
         for host, port in self.config.bootstrap_servers:
@@ -191,14 +198,14 @@ class Connections:
             self._has_canonical_names = True
 
     def rebootstrap(self) -> None:
-        """Forget the brokers that were known: only the bootstrap servers are asked until one has answered (KIP-899)."""
-        log.info("the cluster is looked for anew, at the bootstrap servers")
+        """Use only the bootstrap servers until a broker has responded (KIP-899)."""
+        log.info("Rebootstrapping: discovering the cluster through the bootstrap servers again")
         self._only_bootstrap = True
         for node_id, purpose in list(self._ready):
             self.disconnect(node_id, purpose)
 
     def _by_load(self) -> list[int]:
-        """Every node's id, the ones to be asked first first; the bootstrap addresses at the end."""
+        """Return the ids of all nodes in the order of preference, bootstrap servers last."""
         nodes = [] if self._only_bootstrap else list(self._nodes())
         random.shuffle(nodes)
 
@@ -216,14 +223,14 @@ class Connections:
         return sorted(nodes, key=load) + sorted(bootstrap, key=load)
 
     def ready(self, node_id: int, purpose: str = DATA) -> BrokerConnection | None:
-        """The connection, if there is one at this moment."""
+        """Return the connection if it is ready now."""
         connection = self._ready.get((node_id, purpose))
         return connection if connection is not None and connection.channel.is_open else None
 
-    # Connecting
+    # Opening
 
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
-        """A ready connection to a broker. BrokerConnectionError when it cannot be reached, or could not just before."""
+        """Return a ready connection. BrokerConnectionError if the broker is unreachable, or was a moment ago."""
         connection = self.ready(node_id, purpose)
         if connection is not None:
             return connection
@@ -235,13 +242,13 @@ class Connections:
             making = asyncio.get_running_loop().create_task(self._open(node_id, purpose))
             self._making[key] = making
             making.add_done_callback(lambda done: self._opened(key, done))
-        # Several may wait for the same connection; one that gives up must not take it from the others.
+        # Several callers may wait for the same connection; cancelling one of them must not affect the others.
         return await asyncio.shield(making)
 
     def _opened(self, key: tuple[int, str], making: asyncio.Task[BrokerConnection]) -> None:
         self._making.pop(key, None)
         if not making.cancelled():
-            making.exception()  # whoever waited may have given up: nobody else takes notice of it
+            making.exception()  # marks the exception as retrieved: the callers may have given up
 
     async def _open(self, node_id: int, purpose: str) -> BrokerConnection:
         node = self._node(node_id)
@@ -279,9 +286,9 @@ class Connections:
         return connection
 
     def _replace_in_time(self, key: tuple[int, str], connection: BrokerConnection) -> None:
-        """Have another connection made before the broker forgets who we are on this one (KIP-368).
+        """Open another connection before the session of this one expires at the broker (KIP-368).
 
-        At a moment when nothing waits on it, so that nothing overtakes, and in any case before it is too late.
+        That happens while no request is in flight, so that no request overtakes another one, but in any case in time.
         """
         loop, lifetime = asyncio.get_running_loop(), connection.lifetime_ms / 1000
         latest = loop.time() + LATEST_REPLACED * lifetime
@@ -293,7 +300,7 @@ class Connections:
                 del self._ready[key]
 
         loop.call_later(FIRST_REPLACED * lifetime, replace)
-        ended = BrokerConnectionError("the connection has been replaced, as the broker knows us for a time only")
+        ended = BrokerConnectionError("the connection was replaced because its authenticated session expires")
         loop.call_later(lifetime, connection.channel.close, ended)
 
     def _on_close(self, channel: Channel) -> None:
@@ -303,17 +310,17 @@ class Connections:
     def _node(self, node_id: int) -> Node:
         node = self._nodes().get(node_id) or self._bootstrap.get(node_id)
         if node is None:
-            # which may be old, or from a broker that knows less than the one that named this node
-            raise BrokerConnectionError(f"broker {node_id} is not part of the cluster, as far as is known")
+            # The metadata may be outdated, or from a broker that is behind the one that named this node.
+            raise BrokerConnectionError(f"broker {node_id} is not in the metadata of the cluster")
         return node
 
-    # Going
+    # Closing
 
     def disconnect(self, node_id: int, purpose: str) -> None:
-        """Drop a connection; what waits for an answer there fails."""
+        """Close a connection; its pending requests fail."""
         connection = self._ready.pop((node_id, purpose), None)
         if connection is not None:
-            connection.channel.close(BrokerConnectionError("the connection was given up"))
+            connection.channel.close(BrokerConnectionError("the connection was closed by the client"))
 
     def _watch_idle(self) -> None:
         idle = self.config.connections_max_idle_ms
@@ -321,20 +328,20 @@ class Connections:
             self._idle_timer = asyncio.get_running_loop().call_later(idle / 2000, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close what nobody has used; at once also from the table what has been closed by the peer."""
+        """Close idle connections, and drop those that the peer has closed."""
         self._idle_timer = None
         oldest = asyncio.get_running_loop().time() - self.config.connections_max_idle_ms / 1000
         for key, connection in list(self._ready.items()):
             channel = connection.channel
             if not channel.in_flight and channel.last_used < oldest:
-                channel.close(BrokerConnectionError(f"{channel.host}:{channel.port}: closed, as it was idle"))
+                channel.close(BrokerConnectionError(f"{channel.host}:{channel.port}: closed an idle connection"))
             if not channel.is_open:
                 del self._ready[key]
         if self._ready:
             self._watch_idle()
 
     async def close(self) -> None:
-        """Close every connection; what waits fails."""
+        """Close all connections; pending requests fail."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -348,15 +355,17 @@ class Connections:
 
 
 def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:
-    """Bootstrap servers have made-up ids below -1."""
+    """Return bootstrap servers as nodes with ids from -2 downwards."""
     return {-2 - i: Node(-2 - i, host, port) for i, (host, port) in enumerate(servers)}
 
 
 def _socket_options(config: ClientConfig) -> SocketOptions:
-    """The options of all sockets. ConfigurationError where a key or trust store cannot be used."""
+    """Return the options of all sockets. ConfigurationError for an unusable key or trust store."""
     context = None
     if config.security_protocol.endswith("SSL"):
-        from ottla.security.tls.contexts import client_context  # what it loads costs others their start-up
+        from ottla.security.tls.contexts import (
+            client_context,  # imported here because it slows down the start of other clients
+        )
 
         context = client_context(config)
     return SocketOptions(

@@ -1,4 +1,4 @@
-"""The broker that looks after a group: found when needed, and again when it has moved."""
+"""The coordinator of a group or transactional id: it is looked up when needed, and again after it has moved."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MOVED: Final = (
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
 )
-"""Errors after which the coordinator is looked for again."""
+"""Errors after which the coordinator is looked up again."""
 
 
 GROUP_KEY: Final = 0
 TRANSACTION: Final = 1
-"""What a coordinator looks after."""
+"""Kinds of keys."""
 
 
 def group_error(code: int, group_id: str, message: str | None = None) -> KafkaError:
-    """The exception for a code. One about the group's permissions names the group: a broker does not."""
+    """Return the error of a code. Authorization errors name the group, which brokers do not."""
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
         return error(f"group {group_id!r}: {message or error.__doc__}")
@@ -39,7 +39,7 @@ def group_error(code: int, group_id: str, message: str | None = None) -> KafkaEr
 
 
 class Coordinator:
-    """Asks the coordinator of one group (or of one transactional id). On the loop's thread."""
+    """Sends requests to the coordinator of a group or transactional id. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Coordinator:
         retry_backoff_max: float | None = None,
     ) -> None:
         self.group_id = group_id or ""
-        """The group's id, or another key by its kind."""
+        """The group id or the transactional id."""
         self.kind = kind
         self.connections = connections
         self.metadata = metadata
@@ -64,9 +64,9 @@ class Coordinator:
         )
 
     async def find(self, deadline: float) -> int:
-        """The node that looks after the group. KafkaTimeoutError when none is found in time."""
+        """Return the coordinator. KafkaTimeoutError if there is none in time."""
         if not self.group_id:
-            raise InvalidGroupIdError("group.id is needed for this")
+            raise InvalidGroupIdError("this requires a group.id")
         tries = 0
         while self.node is None:
             try:
@@ -91,9 +91,9 @@ class Coordinator:
         return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
     async def back_off(self, deadline: float, failure: str, reason: KafkaError | None, tries: int = 0) -> None:
-        """Wait before the next try, longer after more of them (KIP-580).
+        """Wait before the next attempt, longer after more of them (KIP-580).
 
-        KafkaTimeoutError, with `what` and the reason, when it is too late for one.
+        Raises KafkaTimeoutError, with the failure and its reason, once the deadline has passed.
         """
         left = deadline - time.monotonic()
         if left <= 0:
@@ -109,14 +109,16 @@ class Coordinator:
         at_most: int | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Ask the coordinator; when the connection fails, it has to be found again. KafkaTimeoutError at `deadline`."""
+        """Send a request to the coordinator, which is looked up again after errors. KafkaTimeoutError at the
+        deadline.
+        """
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await self._send(await self.find(deadline), request, of, at_most, timeout)
         except KafkaError:
             raise
         except TimeoutError:
-            raise KafkaTimeoutError(f"the coordinator of {self.group_id} has not answered in time") from None
+            raise KafkaTimeoutError(f"the coordinator of {self.group_id} did not respond in time") from None
 
     async def _send(
         self,
@@ -134,11 +136,11 @@ class Coordinator:
             raise
 
     def disconnect(self) -> None:
-        """Drop the connection: a request that the coordinator holds back must not hold up the next one."""
+        """Close the connection: a request that is still pending at the coordinator must not delay the next one."""
         if self.node is not None:
             self.connections.disconnect(self.node, GROUP)
 
     def handle_error(self, error: type[KafkaError]) -> None:
-        """What an error says about the coordinator."""
+        """Look up the coordinator again after an error that says that it has moved."""
         if issubclass(error, MOVED):
             self.node = None

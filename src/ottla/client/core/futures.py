@@ -1,7 +1,8 @@
-"""What send() returns, and the outcome of a batch behind it. Kafka's `FutureRecordMetadata`, `ProduceRequestResult`.
+"""Futures of sent records, and the result of a batch behind them. Kafka's `FutureRecordMetadata`,
+`ProduceRequestResult`.
 
-A record has no lock and no event of its own: its future is a tuple that knows the batch's outcome and the record's
-place. The outcome is settled once, on the I/O thread; waiting costs something only for those who wait.
+A record has no lock and no event of its own: its future is a tuple of the batch's result and the record's index. The
+I/O thread completes the result once; only callers that wait pay for waiting.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from ottla.model import RecordMetadata, TopicPartition
 log = logging.getLogger("ottla.client")
 
 _lock = threading.Lock()
-"""Guards the waiters of all outcomes; held for moments only."""
+"""Guards the waiters of all results; held for moments only."""
 _forks = 0
-"""How many forks lie between this process and the first one: what is on its way belongs to the process that sent it."""
+"""The number of forks before this process: records in flight belong to the process that sent them."""
 
 
 def _after_fork() -> None:
@@ -35,7 +36,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class ProduceRequestResult:
-    """What became of a batch: its base offset, or an error. `parts` when it was split: (first index, outcome) each."""
+    """The result of a batch: its base offset, or an error; `parts` are (first index, result) of a split batch."""
 
     __slots__ = ("append_time", "base_offset", "done", "error", "forks", "parts", "tp", "waiters")
 
@@ -50,7 +51,7 @@ class ProduceRequestResult:
         self.waiters: list[Callable[[], None]] | None = None
 
     def complete(self, base_offset: int, append_time: int, error: BaseException | None = None) -> bool:
-        """Tell the outcome to all who wait, on the caller's thread. False when it was settled before."""
+        """Complete the result and run its waiters, in the caller's thread. Returns False if it was completed before."""
         with _lock:
             if self.done:
                 return False
@@ -64,7 +65,7 @@ class ProduceRequestResult:
         return True
 
     def when_done(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` when the outcome is settled: at once, here, when it already is."""
+        """Call `waiter` when the result is complete; immediately if it is already."""
         with _lock:
             if not self.done:
                 if self.waiters is None:
@@ -74,20 +75,22 @@ class ProduceRequestResult:
         waiter()
 
     def remove_waiter(self, waiter: Callable[[], None]) -> None:
-        """The waiter has lost interest."""
         with _lock:
             if self.waiters is not None and waiter in self.waiters:
                 self.waiters.remove(waiter)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until the outcome is settled; False when `timeout` seconds were not enough.
+        """Block until the result is complete; returns False after `timeout` seconds.
 
-        IllegalStateError in a process that was forked off since (the outcome comes to the other one) and in a callback.
+        Raises IllegalStateError in a process that was forked since (the other process gets the result) and in a
+        callback.
         """
         if self.done:
             return True
         if self.forks != _forks:
-            raise IllegalStateError(f"{self.tp}: the record was sent before a fork, by the other process")
+            raise IllegalStateError(
+                f"{self.tp}: the record was sent before a fork; only the parent process gets the result"
+            )
         check_may_wait()
         event = threading.Event()
         self.when_done(event.set)
@@ -97,7 +100,7 @@ class ProduceRequestResult:
             self.remove_waiter(event.set)
 
     def split(self, parts: list[tuple[int, ProduceRequestResult]]) -> None:
-        """The batch was cut into these; it is done when all of them are."""
+        """Replace the batch by its parts; it is complete when all of them are."""
         self.parts = parts
         left = len(parts)
 
@@ -112,19 +115,19 @@ class ProduceRequestResult:
             part.when_done(one_done)
 
     def result_of(self, index: int) -> tuple[ProduceRequestResult, int]:
-        """The outcome that belongs to a record, and the record's place in it."""
+        """Return the result of the part with a record, and the record's index in it."""
         if self.parts is None:
             return self, index
         for first, part in reversed(self.parts):
             if index >= first:
                 return part.result_of(index - first)
-        raise AssertionError(f"no part has record {index}")
+        raise AssertionError(f"no part contains record {index}")
 
 
 class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
-    """A record on its way. `get`, `await` and callbacks tell where it lies, or why it does not.
+    """A record in flight. `get`, `await` and callbacks return its metadata, or its error.
 
-    As a tuple it costs less than half of an object with fields: (outcome, index, timestamp, key size, value size).
+    As a tuple it costs less than half of an object with fields: (result, index, timestamp, key size, value size).
     """
 
     __slots__ = ()
@@ -154,9 +157,9 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return self.done() and self.exception() is not None
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait for the acknowledgement; where the record lies.
+        """Wait for the acknowledgement and return the record's metadata.
 
-        Raises the record's error, or KafkaTimeoutError after `timeout` seconds (the record is still on its way then).
+        Raises the record's error, or KafkaTimeoutError after `timeout` seconds, when the record is still in flight.
         """
         if not self[0].wait(timeout):
             raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
@@ -165,7 +168,7 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
     result = get
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the outcome; the record's error, or None."""
+        """Wait for the result and return the record's error, or None."""
         if not self[0].wait(timeout):
             raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
         return self[0].result_of(self[1])[0].error
@@ -179,11 +182,11 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return RecordMetadata(outcome.tp.topic, outcome.tp.partition, offset, timestamp, kind, self[3], self[4])
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` when done, on the I/O thread; at once, here, when it already is."""
+        """Call `callback(future)` when done, in the I/O thread; immediately if it is done already."""
         self[0].when_done(lambda: _guarded(callback, self))
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, metadata, **kwargs)` when the record is acknowledged, on the I/O thread."""
+        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged."""
 
         def call() -> None:
             if self.exception() is None:
@@ -193,7 +196,7 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return self
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, error, **kwargs)` when the record has failed, on the I/O thread."""
+        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed."""
 
         def call() -> None:
             error = self.exception()
@@ -204,11 +207,11 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return self
 
     def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Both of `add_callback` and `add_errback`."""
+        """Add `callback` for both success and failure."""
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
-        """Java's Callback: `callback(metadata, None)` or `callback(None, error)`, on the I/O thread."""
+        """Call `callback(metadata, None)` or `callback(None, error)` in the I/O thread, as Java's Callback."""
 
         def call() -> None:
             error = self.exception()
@@ -233,7 +236,7 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
 
 
 def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:
-    """The future of a record that never got on its way."""
+    """Return the future of a record that could not be sent."""
     outcome = ProduceRequestResult(tp)
     outcome.complete(-1, -1, error)
     return RecordFuture((outcome, 0, -1, -1, -1))
@@ -242,5 +245,5 @@ def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:
 def _guarded(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     try:
         callback(*args, **kwargs)
-    except Exception:  # a user's callback must not stop the I/O thread
-        log.exception("a callback of the producer has failed")
+    except Exception:  # an error in a user's callback must not stop the I/O thread
+        log.exception("A callback of the producer raised an exception")

@@ -1,4 +1,4 @@
-"""The first words on a connection: which versions the broker speaks, and where asked for, who we are."""
+"""The handshake of a connection: API version negotiation and, if configured, authentication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOFTWARE: Final = ("ottla", ottla.__version__)
 
 
 class BrokerConnection:
-    """A channel that is ready, and the versions that its broker speaks."""
+    """A ready channel, and the API versions of its broker."""
 
     __slots__ = ("channel", "features", "lifetime_ms", "versions")
 
@@ -32,29 +32,29 @@ class BrokerConnection:
         self.channel = channel
         self.versions = versions
         self.features = features
-        """The levels of the cluster's features (KIP-584)."""
+        """The finalized features of the cluster (KIP-584)."""
         self.lifetime_ms = 0
-        """For how long the broker knows us by what we have told it; 0: for ever (KIP-368)."""
+        """The lifetime of the authenticated session; 0: unlimited (KIP-368)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
-        """The newest version that both sides speak; UnsupportedVersionError when there is none."""
+        """Return the newest version that both sides support; UnsupportedVersionError if there is none."""
         low, high = self.versions.get(request.API_KEY, (0, -1))
         ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
         best = min(high, ours.stop - 1 if at_most is None else at_most)
         if best < max(low, ours.start):
             offered = f"versions {low} to {high}" if high >= 0 else "no version"
             raise UnsupportedVersionError(
-                f"{self.channel.host}:{self.channel.port} speaks {offered} of {request.NAME},"
+                f"{self.channel.host}:{self.channel.port} supports versions {offered} of {request.NAME},"
                 f" this client {ours.start} to {ours.stop - 1 if at_most is None else at_most}"
             )
         return best
 
 
 def sasl_login(config: ClientConfig) -> Login | None:
-    """Who we are, where brokers ask. ConfigurationError where the options do not say."""
+    """Return the SASL credentials of the client, None without SASL. ConfigurationError for incomplete configs."""
     if not config.security_protocol.startswith("SASL"):
         return None
-    from ottla.net.client.sasl_login import Login  # what it loads costs others their start-up
+    from ottla.net.client.sasl_login import Login  # imported here because it slows down the start of other clients
 
     mechanism = config.sasl_mechanism
     if mechanism != "OAUTHBEARER":
@@ -68,7 +68,7 @@ def sasl_login(config: ClientConfig) -> Login | None:
 
 
 def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
-    """TLS with who gives tokens: by the same options as with brokers, where they say whom to trust."""
+    """Return the TLS context for the token endpoint: the configs for brokers, if they name a trust store."""
     if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.given):
         return None
     from ottla.security.tls.contexts import client_context
@@ -77,10 +77,10 @@ def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
 
 
 async def negotiate(channel: Channel, config: ClientConfig, login: Login | None) -> BrokerConnection:
-    """Learn the broker's versions; then tell it who we are. Raises what the broker answers."""
+    """Negotiate API versions, then authenticate. Raises the broker's errors."""
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
-    # A broker that does not know version 4 answers in version 0 with what it knows.
+    # A broker that does not support version 4 responds in version 0 with the versions it supports.
     response = await channel.ask(request, 4, timeout)
     if response.error_code == UnsupportedVersionError.code:
         offered = next((api.max_version for api in response.api_keys if api.api_key == request.API_KEY), 0)

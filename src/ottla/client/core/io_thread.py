@@ -1,8 +1,8 @@
-"""The one thread that a blocking client has: an event loop, and a way to hand it work.
+"""The I/O thread of a synchronous client: an event loop, and a way to run coroutines on it.
 
-Calls come from any thread and wait in a way that Ctrl+C interrupts. While a call waits, the loop may ask the calling
-thread to run something (`Caller.run`): that is how listeners and callbacks that belong to poll() run where poll() was
-called, and may themselves use the client.
+Calls come from any thread and can be interrupted by Ctrl+C while they wait. Meanwhile the event loop may run functions
+in the calling thread (`run_at_caller`): listeners and callbacks of poll() run where poll() was called, and may use the
+client.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger("ottla.client")
 T = TypeVar("T")
 
 JOIN_SECONDS: Final = 5.0
-"""How long `stop` waits for the thread after its loop was told to end."""
+"""How long `stop` waits for the thread."""
 CLEANUP_SECONDS: Final = 0.8
-"""How long what was cancelled may take to clean up before the loop ends; Ctrl+C ends a call within a second."""
+"""How long cancelled tasks may take to clean up before the event loop ends; Ctrl+C ends a call within a second."""
 
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
 _live: weakref.WeakSet[IoThread] = weakref.WeakSet()
@@ -35,7 +35,7 @@ _this_thread = threading.local()
 
 
 class Caller:
-    """A thread that waits for a call to the loop to end."""
+    """A thread that waits for the result of a coroutine."""
 
     __slots__ = ("inbox",)
 
@@ -43,7 +43,7 @@ class Caller:
         self.inbox: queue.SimpleQueue[tuple[Callable[[], None] | None, Any, BaseException | None]] = queue.SimpleQueue()
 
     def complete(self, task: asyncio.Task[Any]) -> None:
-        """The call has ended (loop's thread)."""
+        """Deliver the result. Called by the event loop."""
         if task.cancelled():
             self.inbox.put((None, None, asyncio.CancelledError()))
         elif task.exception() is not None:
@@ -52,7 +52,7 @@ class Caller:
             self.inbox.put((None, task.result(), None))
 
     def wait(self, timeout: float | None) -> Any:
-        """Run what the loop asks for until the call has ended; its result. queue.Empty after `timeout` seconds."""
+        """Return the result, running functions for the event loop meanwhile. queue.Empty after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -66,9 +66,9 @@ class Caller:
 
 
 async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
-    """Run a user's function where it belongs: in the thread that waits for this call, or here in an asyncio client.
+    """Run a user's function in the thread that waits for this call; in the event loop of an asynchronous client.
 
-    In an asyncio client it may be a coroutine function.
+    In an asynchronous client it may be a coroutine function.
     """
     caller = _caller.get()
     if caller is None:
@@ -88,7 +88,7 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
     def work() -> None:
         try:
             result = function(*args)
-        except Exception as error:  # belongs to whoever awaits the function
+        except Exception as error:  # raised where the function is awaited
             loop.call_soon_threadsafe(complete, None, error)
         else:
             loop.call_soon_threadsafe(complete, result, None)
@@ -98,26 +98,25 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def check_may_wait() -> None:
-    """IllegalStateError on a client's own thread, where callbacks run: whoever waits there waits for himself."""
+    """Raise IllegalStateError in an I/O thread, where callbacks run: a call that waits there would never end."""
     if getattr(_this_thread, "is_a_clients", False):
-        raise IllegalStateError("a callback on the I/O thread cannot wait for what that thread has to do")
+        raise IllegalStateError("a callback in the I/O thread cannot wait for work of this thread")
 
 
 class IoThread:
-    """An event loop in a daemon thread. `start` begins, `stop` ends; after a fork it refuses to work."""
+    """An event loop in a daemon thread. After a fork it rejects all calls."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.forked = False
         self.on_fork: Callable[[], None] | None = None
-        """Called in the child after a fork; it may only note the fact."""
+        """Called in the child process after a fork; it may only note the fact."""
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopped = False
         _live.add(self)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -136,7 +135,7 @@ class IoThread:
         if not tasks:
             return
         for task in tasks:
-            # One that is being cancelled cleans up, as after Ctrl+C: a second time it would leave the rest open.
+            # A task that is being cancelled cleans up, as after Ctrl+C; a second cancellation would interrupt that.
             if not task.cancelling():
                 task.cancel()
         _, late = self.loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_SECONDS))
@@ -146,25 +145,25 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is on this thread, as a callback is: it must not wait for itself."""
+        """Whether the caller runs in this thread, as callbacks do: it must not wait for itself."""
         return threading.current_thread() is self._thread
 
     def check(self) -> None:
-        """IllegalStateError when this thread cannot work: stopped, or left behind by a fork."""
+        """Raise IllegalStateError if this thread cannot work: it was stopped, or the process was forked."""
         if self._stopped:
             raise IllegalStateError(f"{self.name} is closed")
         if self.forked:
-            raise IllegalStateError(f"{self.name} was made before a fork; make a new one in this process")
+            raise IllegalStateError(f"{self.name} was created before a fork; create a new client in this process")
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine on the loop and wait for its result.
+        """Run a coroutine on the event loop and return its result.
 
-        KafkaTimeoutError after `timeout` seconds; then, and at Ctrl+C, the coroutine is cancelled.
+        Raises KafkaTimeoutError after `timeout` seconds; then, and on Ctrl+C, the coroutine is cancelled.
         """
         try:
             self.check()
             if self.is_current:
-                raise IllegalStateError(f"{self.name}: a callback on the I/O thread cannot wait for it")
+                raise IllegalStateError(f"{self.name}: a callback in the I/O thread cannot wait for this thread")
         except IllegalStateError:
             coroutine.close()
             raise
@@ -200,14 +199,14 @@ class IoThread:
             self.loop.call_soon_threadsafe(cancel)
 
     def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
-        """Have the loop call a function; nothing when it has ended already."""
+        """Schedule a function call; ignored after the event loop has ended."""
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            log.debug("%s: the loop has ended", self.name)
+            log.debug("%s: the event loop has ended", self.name)
 
     def stop(self) -> None:
-        """End loop and thread; what still runs there is cancelled. After a fork only forget them."""
+        """Stop event loop and thread; running tasks are cancelled. After a fork there is nothing to stop."""
         if self._stopped:
             return
         self._stopped = True
@@ -219,7 +218,7 @@ class IoThread:
 
 
 def _after_fork() -> None:
-    """Threads do not survive a fork: whoever waited for one would hang."""
+    """Mark the threads, which do not survive a fork, so that no caller waits for them."""
     for thread in _live:
         thread.forked = True
         if thread.on_fork is not None:

@@ -1,6 +1,6 @@
-"""What a client knows of its cluster, and how it stays up to date. Kafka's `Metadata` and `Cluster`.
+"""The client's metadata of the cluster, and its refreshes. Kafka's `Metadata` and `Cluster`.
 
-`Cluster` is a snapshot that nobody changes: any thread may read it. `Metadata` swaps snapshots, on the loop.
+`Cluster` is an immutable snapshot that any thread may read. `Metadata` replaces snapshots in the event loop.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger("ottla.client")
 
 NO_LEADER: Final = -1
 MAX_STRING_BYTES: Final = 32_767
-"""Of any text in Kafka's protocol."""
+"""Of any string in Kafka's protocol."""
 
 
 class PartitionInfo(NamedTuple):
-    """One partition as the brokers describe it; leader -1 for none."""
+    """A partition as brokers describe it; its leader is -1 if there is none."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """One topic; `partitions` in the order of their numbers."""
+    """A topic; `partitions` are sorted by number."""
 
     name: str
     topic_id: UUID
@@ -56,7 +56,7 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster:
-    """Brokers and topics at one moment."""
+    """A snapshot of brokers and topics."""
 
     __slots__ = ("cluster_id", "controller_id", "nodes", "topics")
 
@@ -73,35 +73,36 @@ class Cluster:
         self.cluster_id = cluster_id
 
     def partitions_of(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic; none when it is not known."""
+        """Return the partitions of a topic; none if it is unknown."""
         info = self.topics.get(topic)
         return info.partitions if info is not None else ()
 
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
-        """One partition; None when it is not known."""
+        """Return a partition, or None if it is unknown."""
         partitions = self.partitions_of(tp.topic)
         if tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
             return partitions[tp.partition]
         return next((p for p in partitions if p.partition == tp.partition), None)
 
     def leader(self, tp: TopicPartition) -> int:
-        """The node that leads a partition; -1 for none or unknown."""
+        """Return the leader of a partition; -1 if there is none or it is unknown."""
         info = self.partition(tp)
         return NO_LEADER if info is None or info.leader not in self.nodes else info.leader
 
 
 class MetadataSource(Protocol):
-    """Who can ask some broker, as `Connections` does."""
+    """Sends metadata requests, as `Connections` does."""
 
     async def send_any(self, request: MetadataRequest) -> MetadataResponse:
-        """The answer of a broker that is reachable and not busy."""
+        """Return the response of a broker that is reachable and not busy."""
         ...
 
 
 class Metadata:
-    """Keeps a `Cluster` up to date: on demand, on error and by age.
+    """Keeps a `Cluster` up to date: on demand, after errors and by age.
 
-    `topics` are those of interest; None means all of them. On the loop's thread, but for `cluster`, which any may read.
+    Only topics of interest are requested, or all of them. Event loop only, except for `cluster`, which any thread may
+    read.
     """
 
     def __init__(
@@ -119,14 +120,14 @@ class Metadata:
     ) -> None:
         self.cluster = Cluster()
         self.version = 0
-        """Counts the snapshots."""
+        """Incremented with every snapshot."""
         self.listeners: list[Callable[[Cluster], None]] = []
-        """Called on the loop with every new snapshot."""
+        """Called with every new snapshot."""
         self.all_topics = False
         self.error: KafkaError | None = None
-        """Why the last refresh failed; None when it did not."""
+        """Why the last refresh failed; None if it succeeded."""
         self.updated_at = clock.monotonic()
-        """When the last refresh was."""
+        """The time of the last refresh."""
         self._source = source
         self._clock = clock
         self._topics: dict[str, float] = {}
@@ -143,23 +144,23 @@ class Metadata:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to refresh."""
+        """Start refreshing."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """End refreshing."""
+        """Stop refreshing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    # What is of interest
+    # Topics of interest
 
     def touch(self, topic: str) -> None:
-        """A topic is in use; any thread. A new one is asked for at the next refresh."""
+        """Note the use of a topic. A new one is requested in the next refresh. Thread-safe."""
         self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Exactly these topics are of interest; refresh when one of them is new."""
+        """Replace the topics of interest; refresh if one of them is new."""
         now = self._clock.monotonic()
         before = set(self._topics)
         self._topics = dict.fromkeys(map(writable, topics), now)
@@ -167,25 +168,25 @@ class Metadata:
             self.request_update()
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """These topics are of interest too; refresh when one of them is new."""
+        """Add topics of interest; refresh if one of them is new."""
         self.set_topics([*list(self._topics), *topics])
 
-    # Refreshing
+    # Refreshes
 
     def request_update(self) -> None:
-        """Refresh as soon as the back-off allows."""
+        """Refresh as soon as the backoff allows."""
         self._requested.set()
 
     def next_update(self) -> asyncio.Future[None]:
-        """Done when the next snapshot is there."""
+        """Return a future that is done with the next snapshot."""
         if self._updated is None or self._updated.done():
             self._updated = asyncio.get_running_loop().create_future()
         return self._updated
 
     async def refresh(self, timeout: float) -> Cluster:
-        """A new snapshot. KafkaTimeoutError, with the reason where there is one, after `timeout` seconds.
+        """Return a new snapshot. KafkaTimeoutError, with the last failure as its cause, after `timeout` seconds.
 
-        Raises at once when a broker does not take us for who we say we are, or we do not trust it.
+        Authentication errors, of either side, are raised at once.
         """
         update = self.next_update()
         self.request_update()
@@ -197,10 +198,10 @@ class Metadata:
         return self.cluster
 
     async def wait_for_topic(self, topic: str, timeout: float, partition: int = 0) -> TopicInfo:
-        """A topic with (at least) a partition of this number.
+        """Return a topic once it has a partition of this number.
 
-        KafkaTimeoutError when it does not appear within `timeout` seconds; what is certain to stay wrong (an invalid
-        name, no permission) is raised at once.
+        Raises KafkaTimeoutError if it does not appear within `timeout` seconds. Errors that a retry does not fix (an
+        invalid name, no authorization) are raised at once.
         """
         deadline = time.monotonic() + timeout
         self.touch(writable(topic))
@@ -212,7 +213,7 @@ class Metadata:
                 raise info.error(f"topic {topic!r}: {info.error.__doc__}")
             left = deadline - time.monotonic()
             if left <= 0:
-                status = f"has {len(info.partitions)} partitions" if info and info.partitions else "is not known"
+                status = f"has {len(info.partitions)} partitions" if info and info.partitions else "is unknown"
                 raise self._timed_out(f"topic {topic!r}, partition {partition}: the topic {status}", timeout)
             try:
                 await self.refresh(left)
@@ -224,7 +225,7 @@ class Metadata:
         return KafkaTimeoutError(f"{what} after {timeout:g} s{reason}")
 
     async def _run(self) -> None:
-        """Refresh when asked to, and by age; after a failure or for want of a leader again, with growing pauses."""
+        """Refresh on request and by age; repeat with backoff after a failure and while a partition has no leader."""
         incomplete = 0
         while True:
             await self._clock.wait(self._requested, self._clock.monotonic() + self._max_age)
@@ -239,7 +240,7 @@ class Metadata:
                 self._requested.set()
 
     async def _refresh_once(self) -> bool:
-        """Ask once; whether everything of interest is there."""
+        """Send one request; returns whether everything of interest is complete."""
         request = self._request()
         try:
             response = await self._source.send_any(request)
@@ -256,12 +257,12 @@ class Metadata:
         return not waiting
 
     def _failed(self, error: KafkaError) -> None:
-        """Tell those who wait what waiting does not mend. Look for the cluster anew where a broker says so, or when
-        nobody has helped for long (KIP-1102).
+        """Fail waiting callers with errors that a retry does not fix. Rebootstrap if the broker demands it, or after
+        failures for too long (KIP-1102).
         """
         if isinstance(error, NOT_AUTHENTICATED) and self._updated is not None and not self._updated.done():
             self._updated.set_exception(error)
-            self._updated.exception()  # who waited may be gone
+            self._updated.exception()  # marks the exception as retrieved: the caller may have given up
         if self._rebootstrap is None:
             return
         now = self._clock.monotonic()
@@ -293,7 +294,7 @@ class Metadata:
             self._topics.pop(topic, None)
 
     def _apply(self, response: MetadataResponse) -> None:
-        """Make the new snapshot, and tell."""
+        """Replace the snapshot, and call the listeners."""
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         topics = {}
         for topic in response.topics:
@@ -308,9 +309,9 @@ class Metadata:
             listener(self.cluster)
 
     def leader_changed(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()) -> bool:
-        """A broker has told of a newer leader (KIP-951); whether it was news and can be used at once.
+        """Apply a newer leader from a response (KIP-951); returns whether it was newer and is usable at once.
 
-        `nodes` are addresses that it told along with that: of brokers that are not known yet.
+        `nodes` are brokers in the same response, which may be unknown so far.
         """
         info = self.cluster.partition(tp)
         all_nodes = {**{node.id: node for node in nodes}, **self.cluster.nodes}
@@ -325,20 +326,22 @@ class Metadata:
 
 
 def writable(topic: str) -> str:
-    """The name. InvalidTopicError where no request could carry it: one that did would take all other topics with it."""
+    """Return the name. InvalidTopicError for one that no request can carry: it would fail all other topics of the
+    request.
+    """
     if not isinstance(topic, str):
-        raise TypeError(f"the topic must be a text, not a {type(topic).__name__}")
+        raise TypeError(f"the topic must be a str, not {type(topic).__name__}")
     try:
         length = len(topic.encode())
     except UnicodeEncodeError:
-        raise errors.InvalidTopicError(f"topic {topic!r} is no text in UTF-8") from None
+        raise errors.InvalidTopicError(f"topic {topic!r} cannot be encoded as UTF-8") from None
     if length > MAX_STRING_BYTES:
-        raise errors.InvalidTopicError(f"topic {topic[:20]!r}… has {length} bytes")
+        raise errors.InvalidTopicError(f"topic {topic[:20]!r}… has {length} bytes; at most {MAX_STRING_BYTES}")
     return topic
 
 
 def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) -> TopicInfo:
-    """A topic as a broker describes it, as far as it is not behind what is `known`."""
+    """Return a topic as a broker describes it, except for partitions that are older than those in `previous`."""
     assert topic.name is not None
     error = errors.for_code(topic.error_code) if topic.error_code else None
     same = previous is not None and previous.topic_id == topic.topic_id
@@ -351,14 +354,14 @@ def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) 
 
 
 def _partition_info(topic: str, p: MetadataResponsePartition, previous: PartitionInfo | None) -> PartitionInfo:
-    """A partition, unless the broker lags behind what another one told: older epochs are not believed (KIP-320)."""
+    """Return the newer of two descriptions: a broker may lag behind, so older epochs are ignored (KIP-320)."""
     if previous is not None and -1 < p.leader_epoch < previous.leader_epoch:
         return previous
     return partition_info(topic, p)
 
 
 def partition_info(topic: str, p: Any) -> PartitionInfo:
-    """A partition, as Metadata and DescribeTopicPartitions tell it."""
+    """Return a partition from a response of Metadata or DescribeTopicPartitions."""
     return PartitionInfo(
         topic,
         p.partition_index,

@@ -1,7 +1,7 @@
-"""Metrics pushed to the cluster where it asks for them: KIP-714, `enable.metrics.push`. `ClientTelemetryReporter`.
+"""Pushes metrics to the cluster on request: KIP-714, `enable.metrics.push`. `ClientTelemetryReporter`.
 
-The broker tells which metrics it wants and how often; it may want none, which is the usual case. A cluster that does
-not know telemetry is not asked again. Nothing here ever fails a client's work. On the loop's thread.
+The broker says which metrics it subscribes to and how often; usually none. A cluster without telemetry is not asked
+again. Failures never affect the client. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ottla.records.compression import CODECS, compress
 log = logging.getLogger("ottla.client")
 
 FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, UnsupportedVersionError)
-"""Errors after which the cluster is left alone."""
+"""Errors after which telemetry stops."""
 ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
-"""Errors after which it is asked anew what it wants."""
+"""Errors after which the subscription is requested again."""
 RETRY_SECONDS: Final = 60.0
-"""How long a cluster that could not be asked is left alone."""
+"""Delay after a failed request for the subscription."""
 FAREWELL_SECONDS: Final = 0.5
-"""How long the end of a client waits for its last push."""
+"""How long closing a client waits for the last push."""
 
 
 class Telemetry:
-    """What one client pushes. `close` sends what is there at the end."""
+    """The telemetry of one client. `close` pushes the metrics for the last time."""
 
     def __init__(self, connections: Connections, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._connections = connections
@@ -52,12 +52,12 @@ class Telemetry:
         self._closed = False
 
     def start(self) -> None:
-        """Ask the cluster what it wants; once there is a connection for other reasons."""
+        """Start: request the subscription once the cluster is connected for other reasons."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def client_instance_id(self, timeout: float) -> UUID:
-        """The id that the cluster has given this client. KafkaTimeoutError when it gives none in time."""
+        """Return the id that the cluster has assigned to this client. KafkaTimeoutError if there is none in time."""
         self.start()
         try:
             async with asyncio.timeout(timeout):
@@ -65,11 +65,11 @@ class Telemetry:
         except TimeoutError:
             raise KafkaTimeoutError(f"no client instance id within {timeout:g} s") from None
         if self._subscription is None:
-            raise UnsupportedVersionError("the cluster does not take metrics of clients")
+            raise UnsupportedVersionError("the cluster does not support client telemetry")
         return self._subscription.client_instance_id
 
     async def close(self) -> None:
-        """Push for the last time, where something is wanted, and end."""
+        """Push for the last time if there is a subscription, and stop."""
         self._closed = True
         if self._task is None:
             return
@@ -80,7 +80,7 @@ class Telemetry:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
             except (KafkaError, TimeoutError) as error:
-                log.debug("the last metrics could not be pushed: %s", error)
+                log.debug("Could not push the last metrics: %s", error)
 
     async def _run(self) -> None:
         while True:
@@ -91,12 +91,12 @@ class Telemetry:
             except ASK_AGAIN:
                 continue
             except FINAL as error:
-                log.debug("metrics are not pushed: %s", error)
+                log.debug("Client telemetry stopped: %s", error)
                 self._subscription = None
                 self._subscribed.set()
                 return
             except KafkaError as error:
-                log.debug("metrics could not be pushed: %s", error)
+                log.debug("Could not push metrics: %s", error)
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
@@ -107,7 +107,7 @@ class Telemetry:
         return answer
 
     async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
-        """Push at the interval, the first time somewhere around it, so that clients do not come together."""
+        """Push at the interval; the first push is at a random time so that clients do not push at once."""
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:
             await self._sleep(interval)
@@ -117,7 +117,7 @@ class Telemetry:
             try:
                 await self._push(subscription, terminating=False)
             except (errors.TelemetryTooLargeError, errors.ThrottlingQuotaExceededError) as error:
-                log.warning("the cluster did not take metrics of this client: %s", error)
+                log.warning("The cluster rejected the metrics of this client: %s", error)
             await self._sleep(interval)
 
     async def _push(self, subscription: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:
@@ -141,7 +141,7 @@ class Telemetry:
 def telemetry_of(
     enabled: bool, connections: Connections, metadata: Metadata, metrics: Metrics, **labels: str | None
 ) -> Telemetry | None:
-    """The telemetry of a new client, which begins when the cluster is known; None where it is turned off."""
+    """Return the telemetry of a new client, which starts with the first metadata; None if it is disabled."""
     if not enabled:
         return None
     made = Telemetry(connections, metrics, {key: label for key, label in labels.items() if label})
@@ -150,7 +150,7 @@ def telemetry_of(
 
 
 def require(telemetry: Telemetry | None) -> Telemetry:
-    """The telemetry of a client; IllegalStateError where it is turned off."""
+    """Return the telemetry of a client; IllegalStateError if it is disabled."""
     if telemetry is None:
-        raise IllegalStateError("enable.metrics.push is off")
+        raise IllegalStateError("this requires enable.metrics.push")
     return telemetry

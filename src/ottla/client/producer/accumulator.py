@@ -1,7 +1,7 @@
-"""Records that wait to be sent, as open and closed batches per partition. Kafka's `RecordAccumulator`.
+"""Records that wait to be sent, in batches per partition. Kafka's `RecordAccumulator`.
 
-Any thread appends; the sender, on the loop, drains. One lock guards the queues and is held for moments only: memory is
-waited for, and batches are compressed, without it.
+Any thread appends; the sender drains, in the event loop. One lock guards the queues for moments only: no thread waits
+for memory or compresses a batch while it holds the lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.records.decoder import decode_records
 
 
 class Sendable:
-    """Who can be sent to now: nodes with something ready, when to look again, and topics without a leader."""
+    """Nodes with batches to send, the time of the next check, and topics without a leader."""
 
     __slots__ = ("leaderless", "next_check", "nodes")
 
@@ -33,7 +33,7 @@ class Sendable:
 
 
 class NodeTimes:
-    """When something was ready for a node, and when it has last taken something."""
+    """When batches were last ready for a node, and when it last drained some."""
 
     __slots__ = ("drained", "ready")
 
@@ -43,7 +43,7 @@ class NodeTimes:
 
 
 class Accumulator:
-    """All queues, with the memory that they may take. `wake` is called when the sender should look."""
+    """The queues of all partitions, and the memory of their batches. `wake` is called when the sender has work."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         self.lock = threading.Lock()
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        """Queues that hold batches."""
+        """Queues with batches."""
         self.incomplete: set[ProducerBatch] = set()
-        """Batches without an outcome, wherever they are."""
+        """Batches without a result, wherever they are."""
         self.flushing = 0
         self.closing = False
         self.closed = False
-        """Whether nothing will be sent any more: then no record may get in, since none would come out."""
+        """Whether nothing is sent any more: then appends fail, because their records would never be sent."""
         self._codec = codec
         self._level = level
         self._linger = linger
@@ -81,7 +81,7 @@ class Accumulator:
     # Appending (any thread)
 
     def topic(self, name: str) -> TopicQueues:
-        """The queues of a topic, made when it is new."""
+        """Return the queues of a topic, which are created if it is new."""
         queues = self.topics.get(name)
         if queues is None:
             with self.lock:
@@ -89,27 +89,27 @@ class Accumulator:
         return queues
 
     def append(self, record: Ready) -> RecordFuture | None:
-        """Put a record into the open batch; None when there is none with room."""
+        """Append a record to the open batch; returns None if there is none with room."""
         future: RecordFuture | None = record.queue.open.append(
             record.timestamp, record.key, record.value, record.headers
         )
         return future
 
     def buffer_bytes(self, record: Ready) -> int:
-        """The size of the buffer that a new batch for this record wants."""
+        """Return the buffer size of a new batch for this record."""
         return max(self.batch_bytes, record.size)
 
     def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
-        """Begin a new batch with a record, in a buffer of the pool.
+        """Append a record to a new batch, in a buffer of the pool.
 
-        Where another thread was first, its batch is used if there is room, and the buffer goes back.
+        If another thread has opened a batch with room in the meantime, that one is used and the buffer released.
         """
         queue = record.queue
         batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
         with self.lock:
             future = None if self.closed else self.append(record)
             if future is None and not self.closed:
-                # A batch is never seen without a record: the sender might take it.
+                # A batch is never visible without a record: the sender might drain it.
                 future = batch.open.append(record.timestamp, record.key, record.value, record.headers)
                 assert future is not None, "a new batch has room for its first record"
                 queue.batches.append(batch)
@@ -126,11 +126,11 @@ class Accumulator:
         return future
 
     def private_batch(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
-        """A batch that only the caller knows, to be filled and then handed over by `add_closed`."""
+        """Create a batch that only the caller knows, which fills it and passes it to `add_closed`."""
         return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
 
     def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Put a filled batch behind everything that was sent to its partition before."""
+        """Append a full batch to the queue of its partition."""
         batch.open.close()
         with self.lock:
             if self.closed:
@@ -142,10 +142,10 @@ class Accumulator:
             self.incomplete.add(batch)
         self._wake()
 
-    # Draining (the loop)
+    # Draining (event loop)
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
-        """Which nodes can be sent to, by what is full, old enough, or flushed."""
+        """Return the nodes with batches that are full, old enough, or flushed."""
         sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
         with self.lock:
@@ -173,7 +173,7 @@ class Accumulator:
             return None
 
     def _due(self, batch: ProducerBatch, queued: int, hurry: bool) -> float:
-        """When a batch at the head of its queue may go."""
+        """Return when a batch at the head of its queue may be sent."""
         if batch.attempts > 0:
             return batch.last_attempt + self._backoff.backoff(batch.attempts - 1)
         if batch.open.closed or queued > 1 or hurry or batch.size >= self.batch_bytes:
@@ -188,9 +188,9 @@ class Accumulator:
         now: float,
         may_send: Callable[[PartitionQueue, ProducerBatch], bool],
     ) -> list[ProducerBatch]:
-        """One batch of each partition that the node leads, up to `max_bytes`; a first batch larger than that goes too.
+        """Return one batch of each partition that the node leads, up to `max_bytes`; a larger first batch is included.
 
-        It begins where the last drain ended, so that no partition starves.
+        Starts where the last drain ended, so that no partition starves.
         """
         with self.lock:
             led = [queue for queue in self.active.values() if cluster.leader(queue.tp) == node]
@@ -223,7 +223,7 @@ class Accumulator:
         return drained
 
     def note_ready(self, node: int, now: float, taken: bool) -> None:
-        """Something is ready for a node, which does or does not take it."""
+        """Note that batches are ready for a node, which drains some or not."""
         times = self._nodes.get(node)
         if times is None:
             times = self._nodes[node] = NodeTimes(now)
@@ -232,16 +232,16 @@ class Accumulator:
             times.drained = now
 
     def stalled_for(self, node: int) -> float:
-        """For how many seconds a node has taken nothing although something was ready (any thread)."""
+        """Return for how many seconds a node has drained nothing although batches were ready. Thread-safe."""
         times = self._nodes.get(node)
-        # The later time first: between the two reads it may only seem shorter.
+        # The later time is read first: a change between the two reads can only make the result smaller.
         return 0.0 if times is None else times.ready - times.drained
 
     def shrink(self, batch: ProducerBatch) -> None:
-        """Let a finished batch that fills little of its buffer go on without it.
+        """Release the buffer of a finished batch that fills little of it, and keep a copy.
 
-        Otherwise, with many partitions, small batches on their way would hold all memory, so that the next ones have to
-        leave even smaller.
+        Otherwise small batches of many partitions in flight would use up the memory, and the next batches would be even
+        smaller.
         """
         if batch.buffer is None or batch.data is None or batch.data.nbytes * 2 > len(batch.buffer):
             return
@@ -250,15 +250,15 @@ class Accumulator:
         batch.held_bytes = batch.data.nbytes
         self.pool.exchange(buffer, batch.held_bytes)
 
-    # Outcomes (the loop)
+    # Results (event loop)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """A batch that has to be sent again, before what came after it."""
+        """Put a batch back for a retry, before later ones."""
         queue = self._queue(batch.tp)
         with self.lock:
             place = 0
             if batch.base_sequence != NO_SEQUENCE:
-                # Several may come back in any order; those with a sequence stay in its order.
+                # Several may come back in any order; those with sequence numbers are kept in that order.
                 for waiting in queue.batches:
                     if waiting.base_sequence == NO_SEQUENCE or _after(waiting.base_sequence, batch.base_sequence):
                         break
@@ -270,11 +270,13 @@ class Accumulator:
         return self.topics[tp.topic].queues[tp.partition]
 
     def mute(self, tp: TopicPartition, muted: bool) -> None:
-        """Hold a partition's batches back, or let them go again."""
+        """Mute a partition, so that it is not drained, or unmute it."""
         self._queue(tp).muted = muted
 
     def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
-        """Take out the batches that have waited for longer than `timeout` seconds; and when the next one will have."""
+        """Remove and return the batches that have waited for over `timeout` seconds, and when the next one will
+        have.
+        """
         batches = []
         oldest = now
         with self.lock:
@@ -288,7 +290,7 @@ class Accumulator:
         return batches, oldest + timeout
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Cut a batch that the broker found too large; the parts, which are still to be `put_back`."""
+        """Split a batch that the broker rejected as too large; returns the parts, which the caller must `put_back`."""
         assert batch.data is not None
         header = read_header(batch.data, 0)
         rows = decode_records(batch.data, 0, header)
@@ -297,12 +299,14 @@ class Accumulator:
         half = (len(rows) + 1) // 2
         for first in range(0, len(rows), half):
             some = rows[first : first + half]
-            # Memory for a moment beyond the pool's; the parts are as large as the batch, whose buffer goes back.
+            # Temporarily exceeds the pool: the parts are as large as the batch, whose buffer is released later.
             need = 61 + sum(64 + len(r.key or b"") + len(r.value or b"") + _headers_bound(r.headers) for r in some)
             builder = BatchBuilder(bytearray(need), self._codec, level=self._level)
             part = ProducerBatch(batch.tp, builder, None, batch.created)
             for r in some:
-                assert builder.append(r.timestamp, r.key, r.value, r.headers), "the bound was too low"
+                assert builder.append(r.timestamp, r.key, r.value, r.headers), (
+                    "the upper bound of the record's size was too low"
+                )
             part.open.close()
             parts.append((first, part.outcome))
             made.append(part)
@@ -313,7 +317,7 @@ class Accumulator:
         return made
 
     def retire(self, batch: ProducerBatch) -> None:
-        """A batch is done with: its memory goes back."""
+        """Release the memory of a batch with a result."""
         with self.lock:
             self.incomplete.discard(batch)
             buffer, batch.buffer = batch.buffer, None
@@ -325,14 +329,14 @@ class Accumulator:
             self.pool.release_bytes(held)
 
     def close(self) -> list[ProducerBatch]:
-        """Let no record in any more; the batches that nobody has sent yet."""
+        """Reject new records; returns the batches that have never been sent."""
         with self.lock:
             self.closed = True
         self.pool.close()
         return self.abort()
 
     def abort(self) -> list[ProducerBatch]:
-        """Empty all queues; the batches that nobody has sent yet."""
+        """Empty all queues; returns the batches that have never been sent."""
         with self.lock:
             batches = [batch for queue in self.active.values() for batch in queue.batches]
             for queue in self.active.values():
@@ -343,13 +347,13 @@ class Accumulator:
         return batches
 
     def pending(self) -> Iterable[ProducerBatch]:
-        """Every batch without an outcome at this moment."""
+        """Return all batches that have no result now."""
         with self.lock:
             return list(self.incomplete)
 
 
 def buffer_of(batch: ProducerBatch) -> bytearray:
-    """The buffer of a batch that was never sent, for whoever takes it away."""
+    """Return the buffer of a batch that was never sent, to the caller that removes it."""
     buffer, batch.buffer = batch.buffer, None
     assert buffer is not None
     return buffer
@@ -360,5 +364,5 @@ def _headers_bound(headers: Headers) -> int:
 
 
 def _after(sequence: int, other: int) -> bool:
-    """Whether a sequence number follows another one; they begin anew at 2^31."""
+    """Whether a sequence number follows another one; they wrap around at 2^31."""
     return 0 < (sequence - other) & 0x7FFFFFFF < 0x40000000

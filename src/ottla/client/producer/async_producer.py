@@ -1,4 +1,4 @@
-"""The asyncio face of the producer: the core itself, on the loop that runs it. `ottla.aio` shows it."""
+"""`KafkaProducer` for asyncio: the core on the caller's event loop. `ottla.aio` has it under its name."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata
 
 
 class KafkaProducer:
-    """Sends records to Kafka; belongs to one event loop. `start` and `stop`, or `async with`.
+    """Sends records to Kafka. Bound to one event loop. Use `start` and `stop`, or `async with`.
 
-    `clock` is for tests, as with the blocking producer.
+    `clock` is for tests, as in the synchronous producer.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class KafkaProducer:
         self._ending: asyncio.Task[None] | None = None
         self._turns = _Turns()
         self._hurry = asyncio.Event()
-        """Set when nobody waits for deliveries at the end any more."""
+        """Set when stopping no longer waits for deliveries."""
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start the background tasks."""
         self._loop = asyncio.get_running_loop()
         await self._core.start()
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Deliver what waits, for at most `timeout` seconds, and end; what is left then fails. Twice does no harm.
+        """Send pending records within `timeout` seconds, and stop; the rest fail. May be called repeatedly.
 
-        Cancelled, it waits for no more deliveries, but ends all the same (in the background).
+        A cancelled stop() waits for no more deliveries, but still stops in the background.
         """
         if self._ending is None:
             self._closed = True
@@ -98,9 +98,9 @@ class KafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
-        """Put a record into a batch; await the future to learn where it lies.
+        """Append a record to a batch; await the returned future for the record's metadata.
 
-        Waits for at most max.block.ms for topic and memory. Raises what the blocking producer's send() raises.
+        Waits up to max.block.ms for metadata and memory. Raises the same errors as the synchronous producer's send().
         """
         callback: Callable[..., Any] | None = None
         if isinstance(topic, ProducerRecord):
@@ -118,13 +118,13 @@ class KafkaProducer:
             raise
         try:
             future = await self._enqueue(record)
-        except BaseException as error:  # interceptors hear of every failure, a cancelled task as well
+        except BaseException as error:  # interceptors are notified of every failure, cancellation included
             self._break_transaction(error)
             return core.failed(record, error, callback)
         return core.watch(future, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """A commit does not know of records that were in no batch."""
+        """Fail the transaction: a commit would not include records that were in no batch."""
         if self._core.breaks_transaction(error):
             self._core.transactions.failed(error)
 
@@ -133,7 +133,7 @@ class KafkaProducer:
         return await (await self.send(topic, value, key, **more))
 
     async def _enqueue(self, record: ProducerRecord) -> RecordFuture:
-        """Put a record into a batch: at once if possible, and else after the calls that wait for the same already."""
+        """Append a record to a batch: at once if possible, otherwise after earlier calls that wait for the same."""
         core, place = self._core, (record.topic, record.partition)
         deadline = time.monotonic() + core.max_block
         ready: Ready | None = None
@@ -151,7 +151,7 @@ class KafkaProducer:
 
     async def _append(self, ready: Ready, deadline: float) -> RecordFuture:
         accumulator = self._core.accumulator
-        self._core.check_open()  # a transaction may have ended while the topic was waited for
+        self._core.check_open()  # the transaction may have ended while this call waited for metadata
         future = accumulator.append(ready)
         if future is not None:
             return future
@@ -182,7 +182,7 @@ class KafkaProducer:
     async def send_batch(
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
     ) -> BatchFuture:
-        """Send many records at once, as the blocking producer's send_batch."""
+        """Send many records at once, as the synchronous producer's send_batch."""
         self._core.check_open()
         columns = self._core.table(values, keys, timestamps_ms)
         try:
@@ -210,82 +210,82 @@ class KafkaProducer:
         return queues
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything that waits, and wait for every outcome. KafkaTimeoutError after `timeout` seconds."""
+        """Send all pending records and wait for their results. KafkaTimeoutError after `timeout` seconds."""
         with self._core.metrics.timed("flush"):
             settled = await wait_for_pending(self._core, timeout)
         if not settled:
-            raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
+            raise KafkaTimeoutError(f"records are still pending after {timeout:g} s")
 
     async def init_transactions(self) -> None:
-        """As the blocking producer's."""
+        """Initialize transactions, as in the synchronous producer."""
         with self._core.metrics.timed("txn-init"):
             await self._core.transactions.init()
 
     async def begin_transaction(self) -> None:
-        """As the blocking producer's."""
+        """Begin a transaction."""
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """As the blocking producer's."""
+        """Commit offsets of a group in the transaction."""
         with self._core.metrics.timed("txn-send-offsets"):
             await self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata))
 
     async def commit_transaction(self) -> None:
-        """As the blocking producer's."""
+        """Commit the transaction."""
         with self._core.metrics.timed("txn-commit"):
             await self._core.transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """As the blocking producer's."""
+        """Abort the transaction."""
         with self._core.metrics.timed("txn-abort"):
             await self._core.transactions.end(commit=False)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """A block whose records (and offsets) become visible together at its end; none of them if it raises."""
+        """Run a block in a transaction, which is committed at its end, or aborted if it raises."""
         await self.begin_transaction()
         try:
             yield self
         except BaseException:
-            with suppress(KafkaError):  # what the block raised tells more
+            with suppress(KafkaError):  # the exception of the block is more informative
                 await self.abort_transaction()
             raise
         await self.commit_transaction()
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The numbers of a topic's partitions."""
+        """Return the numbers of a topic's partitions."""
         info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
         return {p.partition for p in info.partitions}
 
     async def client_instance_id(self, timeout: float = 30.0) -> UUID:
-        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError after `timeout` s."""
+        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError after `timeout` seconds."""
         return await telemetry.require(self._core.telemetry).client_instance_id(timeout)
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metrics.values(raw)
 
 
 class _Turns:
-    """Lets calls that wait for the same place go on in the order in which they came.
+    """Keeps calls that wait for the same key in their order.
 
-    A place is a topic with the partition that was asked for, or None. Without this a call that came later, and found
-    the topic known or room in a batch, would overtake one that is about to go on.
+    A key is a topic with the requested partition, or None. Otherwise a later call that finds metadata or room in a
+    batch would overtake one that is about to continue.
     """
 
     def __init__(self) -> None:
         self._locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
 
     def is_taken(self, place: tuple[str, int | None]) -> bool:
-        """Whether a call waits for this place."""
+        """Whether a call waits for this key."""
         return place in self._locks
 
     @asynccontextmanager
     async def acquire(self, place: tuple[str, int | None]) -> AsyncIterator[None]:
-        """Wait for the calls before."""
+        """Wait for the earlier calls."""
         lock, users = self._locks.get(place) or (asyncio.Lock(), 0)
         self._locks[place] = (lock, users + 1)
         try:

@@ -1,4 +1,4 @@
-"""A producer's batches, and the queues in which they wait. Kafka's `ProducerBatch`."""
+"""The producer's batches, and their queues. Kafka's `ProducerBatch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_SEQUENCE: Final = -1
 
 
 class ProducerBatch:
-    """Records of one partition that travel together. Open until it is full or drained."""
+    """Records of one partition that are sent together. Open until it is full or drained."""
 
     __slots__ = (
         "attempts",
@@ -42,9 +42,9 @@ class ProducerBatch:
     def __init__(self, tp: TopicPartition, builder: BatchBuilder, buffer: bytearray | None, created: float) -> None:
         self.tp = tp
         self.buffer = buffer
-        """The pool's; None when it has gone back, or never was."""
+        """The buffer from the pool; None after its release, or if it never had one."""
         self.held_bytes = 0
-        """What the pool counts for this batch after its buffer has gone back."""
+        """The bytes that the pool counts for this batch after the release of its buffer."""
         self.outcome = ProduceRequestResult(tp)
         self.open = OpenBatch(builder, self.outcome, RecordFuture)
         self.created = created
@@ -59,22 +59,22 @@ class ProducerBatch:
 
     @property
     def count(self) -> int:
-        """Records in it."""
+        """The number of records."""
         return self.open.builder.count
 
     @property
     def size(self) -> int:
-        """Bytes on the wire; before it is finished, before compression."""
+        """The size on the wire in bytes; before it is finished, the size before compression."""
         return self.open.builder.estimated_size if self.data is None else self.data.nbytes
 
     @property
     def largest_record(self) -> int:
-        """Bytes of the largest record."""
+        """The size of the largest record in bytes."""
         return self.open.builder.largest
 
     @property
     def compression_rate(self) -> float:
-        """Size on the wire by the size before compression."""
+        """The size on the wire divided by the size before compression."""
         return self.size / self.open.builder.estimated_size
 
     @property
@@ -83,14 +83,14 @@ class ProducerBatch:
         return (self.base_sequence + self.count - 1) & 0x7FFFFFFF
 
     def finish(self, transactional: bool) -> None:
-        """Make the bytes to send."""
+        """Encode the batch."""
         if self.data is None:
             self.data = self.open.builder.close(
                 self.producer_id, self.producer_epoch, self.base_sequence, transactional=transactional
             )
 
     def renumber(self) -> None:
-        """Write a new producer id, epoch and sequence into finished bytes."""
+        """Write a new producer id, epoch and sequence into the encoded batch."""
         if self.data is not None:
             header: BatchHeader = read_header(self.data, 0)
             write_header(
@@ -105,7 +105,7 @@ class ProducerBatch:
 
 
 CLOSED: Final = OpenBatch(BatchBuilder(bytearray(61)), None, RecordFuture)
-"""Stands where no batch is open."""
+"""Stands for "no open batch"."""
 CLOSED.close()
 
 
@@ -118,18 +118,18 @@ class PartitionQueue:
         self.tp = tp
         self.batches: deque[ProducerBatch] = deque()
         self.open = CLOSED
-        """Where records go; closed when there is no room."""
+        """The open batch; CLOSED if there is none with room."""
         self.muted = False
-        """One batch is on its way and the next one must wait, for the order's sake."""
+        """Whether a batch is in flight and the next one must wait, to keep the order."""
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of `size` bytes (a batch's header included) still fits into the open batch."""
+        """Whether a record of `size` bytes (including a batch header) fits into the open batch."""
         builder = self.open.builder
         return not self.open.closed and builder.position + size - HEADER_BYTES <= builder.limit
 
 
 class Ready(NamedTuple):
-    """A record that is serialized and knows its partition."""
+    """A serialized record with its partition."""
 
     queue: PartitionQueue
     timestamp: int
@@ -137,11 +137,11 @@ class Ready(NamedTuple):
     value: bytes | None
     headers: Headers | None
     size: int
-    """The most that a batch of this record alone takes."""
+    """The maximum size of a batch with this record alone."""
 
 
 class TopicQueues:
-    """What the producer keeps per topic: its partitions' queues and the sticky partition."""
+    """The queues of a topic's partitions, and its sticky partition."""
 
     __slots__ = ("available", "count", "queues", "sticky", "version")
 
@@ -152,10 +152,10 @@ class TopicQueues:
         self.available: list[int] = []
         """Partitions with a leader."""
         self.version = -1
-        """The metadata's version that `count` and `available` come from."""
+        """The version of the metadata from which `count` and `available` come."""
 
     def update(self, cluster: Cluster, topic: str, version: int) -> None:
-        """Follow the metadata: more partitions, other leaders."""
+        """Update the partitions and their leaders from the metadata."""
         partitions = cluster.partitions_of(topic)
         for number in range(len(self.queues), len(partitions)):
             self.queues.append(PartitionQueue(TopicPartition(topic, number)))

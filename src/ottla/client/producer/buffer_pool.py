@@ -1,7 +1,7 @@
-"""Memory for batches, bounded by buffer.memory. Kafka's `BufferPool`.
+"""Memory for batches, limited by buffer.memory. Kafka's `BufferPool`.
 
-Buffers of batch.size are kept for the next batch; others are only counted. When memory is short, those who want some
-wait in a line: the first in line is served first, even when a later one wants less.
+Buffers of batch.size are reused; others are only counted. If memory is short, callers wait in a queue: the first one is
+served first, even if a later one needs less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.errors import BufferExhaustedError, IllegalStateError
 
 
 class Waiter:
-    """Somebody in line. `granted` is called once, without any lock, when the memory is set aside."""
+    """A waiting caller. `granted` is called once, without a lock, when the memory is reserved."""
 
     __slots__ = ("granted", "ready", "size")
 
@@ -25,32 +25,32 @@ class Waiter:
 
 
 class BufferPool:
-    """`total` bytes, of which buffers of `poolable` bytes are kept when they come back. Thread-safe."""
+    """`total` bytes of memory; released buffers of `poolable` bytes are reused. Thread-safe."""
 
     def __init__(self, total: int, poolable: int) -> None:
         self.total = total
         self.poolable = poolable
         self._available = total
-        """Bytes that are neither in use nor in a kept buffer."""
+        """Bytes that are neither in use nor in a pooled buffer."""
         self._free: deque[bytearray] = deque()
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
         self.closed = False
-        """Whether nobody gets memory any more who has not got it."""
+        """Whether no more memory is granted."""
 
     @property
     def available(self) -> int:
-        """Bytes that could be given out."""
+        """The number of available bytes."""
         with self._lock:
             return self._available + len(self._free) * self.poolable
 
     @property
     def queued(self) -> int:
-        """How many wait."""
+        """The number of waiting callers."""
         return len(self._waiters)
 
     def try_allocate(self, size: int) -> bytearray | None:
-        """A buffer of `size` bytes; None when somebody has to wait for it."""
+        """Return a buffer of `size` bytes; None if the caller has to wait."""
         with self._lock:
             if self._waiters:
                 return None
@@ -61,7 +61,7 @@ class BufferPool:
         return bytearray(size)
 
     def wait(self, size: int, granted: Callable[[], None]) -> Waiter | None:
-        """Get in line; None when the memory is there after all (it is set aside then: `take` it)."""
+        """Join the queue; returns None if the memory is available after all, and reserved: then `allocate` it."""
         waiter = Waiter(size, granted)
         with self._lock:
             if self.closed:
@@ -72,11 +72,11 @@ class BufferPool:
         return waiter
 
     def allocate(self, size: int) -> bytearray:
-        """The buffer for memory that was set aside."""
+        """Return the buffer for reserved memory."""
         return bytearray(size)
 
     def cancel(self, waiter: Waiter) -> bool:
-        """Get out of the line; True when the memory was set aside in the meantime, and is the caller's."""
+        """Leave the queue; returns True if memory was reserved in the meantime, which belongs to the caller."""
         with self._lock:
             if waiter.ready:
                 return True
@@ -87,26 +87,26 @@ class BufferPool:
         return False
 
     def collect(self, waiter: Waiter) -> bytearray:
-        """The buffer of somebody who has waited long enough.
+        """Return the buffer of a caller whose wait is over.
 
-        Raises BufferExhaustedError where the memory was not set aside by now, IllegalStateError after close.
+        Raises BufferExhaustedError if no memory is reserved by now, IllegalStateError after close.
         """
         if self.cancel(waiter):
             return self.allocate(waiter.size)
         if self.closed:
             raise closed_error()
         raise BufferExhaustedError(
-            f"no room for {waiter.size} bytes within max.block.ms: buffer.memory is {self.total},"
-            f" {self.available} bytes are free"
+            f"no memory for {waiter.size} bytes within max.block.ms: buffer.memory is {self.total},"
+            f" {self.available} bytes are available"
         )
 
     def cancel_and_release(self, waiter: Waiter) -> None:
-        """Get out of the line for good: what was set aside goes back."""
+        """Leave the queue, and release memory that was reserved."""
         if self.cancel(waiter):
             self.release(bytearray(waiter.size))
 
     def close(self) -> None:
-        """Send everybody in line away: `granted` is called, and nothing is set aside."""
+        """Fail all waiting callers: `granted` is called without a reservation."""
         with self._lock:
             self.closed = True
             waiters = list(self._waiters)
@@ -114,7 +114,7 @@ class BufferPool:
         _notify(waiters)
 
     def release(self, buffer: bytearray) -> None:
-        """Give a buffer back. Nobody may look at it any more."""
+        """Release a buffer, which must not be used any more."""
         with self._lock:
             if len(buffer) == self.poolable and not self._waiters:
                 self._free.append(buffer)
@@ -124,7 +124,7 @@ class BufferPool:
         _notify(served)
 
     def exchange(self, buffer: bytearray, size: int) -> None:
-        """Give a buffer back but keep `size` of its bytes counted: what was in it lives on in a smaller place."""
+        """Release a buffer but count `size` bytes of it as used: its content lives on in a smaller copy."""
         with self._lock:
             if len(buffer) == self.poolable and not self._waiters and self._available >= size:
                 self._free.append(buffer)
@@ -135,7 +135,7 @@ class BufferPool:
         _notify(served)
 
     def release_bytes(self, size: int) -> None:
-        """Give counted bytes back."""
+        """Release bytes that were only counted."""
         with self._lock:
             self._available += size
             served = self._serve()
@@ -160,7 +160,7 @@ class BufferPool:
 
 
 def closed_error() -> IllegalStateError:
-    """For who finds the producer closed on the way into a batch."""
+    """Return the error of a record whose producer was closed before it was in a batch."""
     return IllegalStateError("the producer was closed while the record was being sent")
 
 

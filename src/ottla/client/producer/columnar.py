@@ -1,6 +1,6 @@
-"""Columns into batches: `send_batch` takes lists or Arrow arrays, and no object is made per record.
+"""Columnar batches: `send_batch` takes lists or Arrow arrays, and creates no object per record.
 
-Pure: what needs memory asks for it by yielding a size, so that both faces of the producer can wait in their own way.
+Without I/O: memory is requested by yielding a size, so that both producers can wait in their own way.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ottla.records.columns import BinaryColumn
 from ottla.records.murmur2 import rows_by_partition
 
 LARGE_BATCH_BYTES: Final = 256 * 1024
-"""Most bytes of a batch of columns, where batch.size is not more."""
+"""Maximum size of a columnar batch, unless batch.size is larger."""
 
 
 class Table(NamedTuple):
-    """The records of one call, as columns."""
+    """The records of one call as columns."""
 
     rows: int
     timestamps: memoryview | int
-    """A time per row (int64), or one for all, in milliseconds since 1970."""
+    """A timestamp per row (int64), or one for all, in milliseconds since 1970."""
     keys: BinaryColumn | None
     values: BinaryColumn
 
 
 class SentRange(NamedTuple):
-    """Records that lie one after the other in a partition. Base offset -1 with acks=0."""
+    """Consecutive records in a partition. The base offset is -1 with acks=0."""
 
     topic_partition: TopicPartition
     base_offset: int
@@ -45,7 +45,7 @@ class SentRange(NamedTuple):
 
 
 class BatchFuture:
-    """What send_batch returns: the outcome of all its records."""
+    """The future of send_batch: the results of all its records."""
 
     def __init__(self, parts: list[tuple[ProduceRequestResult, int]]) -> None:
         self._parts = parts
@@ -55,7 +55,7 @@ class BatchFuture:
         return all(outcome.done for outcome, _ in self._parts)
 
     def get(self, timeout: float | None = None) -> list[SentRange]:
-        """Wait for all acknowledgements; where the records lie.
+        """Wait for all acknowledgements; returns the ranges of offsets.
 
         Raises the first error, or KafkaTimeoutError after `timeout` seconds.
         """
@@ -79,7 +79,9 @@ def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:
 
 
 def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
-    """The columns of a call: lists of bytes, text or None, or Arrow arrays of binary or string, all of one length."""
+    """Create the columns of a call from lists of bytes, str or None, or Arrow arrays of binary or string, of one
+    length.
+    """
     rows = len(values)
     if keys is not None and len(keys) != rows:
         raise ValueError(f"{len(keys)} keys for {rows} values")
@@ -88,7 +90,7 @@ def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
 
 
 def column(items: Any) -> BinaryColumn:
-    """A column of a list, an Arrow array, or a series of pandas or Polars."""
+    """Create a column from a list, an Arrow array, or a series of pandas or Polars."""
     if not isinstance(items, (list, tuple)) and _is_arrow(items):
         from ottla.records.arrow import binary_column
 
@@ -101,16 +103,16 @@ def column(items: Any) -> BinaryColumn:
 
 
 def _is_arrow(items: Any) -> bool:
-    """Whether something is Arrow's, or has a way to become that."""
+    """Whether this is an Arrow array, or can be converted to one."""
     return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
 
 
 def _of_objects(items: Iterable[Any]) -> BinaryColumn:
-    """Rows that are not all bytes: some are null, or text."""
+    """Create a column from rows that are not all bytes: some are None, or str."""
     rows = [item.encode() if isinstance(item, str) else item for item in items]
     present = [row for row in rows if row is not None]
     if not all(isinstance(row, (bytes, bytearray)) for row in present):
-        raise TypeError("bytes, text or None are wanted in every row")
+        raise TypeError("each row must be bytes, str or None")
     offsets = array("i", [0, *accumulate(0 if row is None else len(row) for row in rows)])
     validity = bytearray((len(rows) >> 3) + 1)
     for number, row in enumerate(rows):
@@ -138,7 +140,7 @@ def _timestamps(timestamps: Any, rows: int) -> memoryview | int:
 def rows_of_partitions(
     rows_table: Table, queues: TopicQueues, partition: int | None, sticky: Any
 ) -> dict[int, array[int]]:
-    """Which rows go to which partition: the given one, the key's, or for rows without a key the sticky one."""
+    """Return the rows of each partition: the requested one, the key's, or the sticky one for rows without a key."""
     if partition is not None:
         return {partition: array("q", range(rows_table.rows))}
     if rows_table.keys is None:
@@ -160,9 +162,9 @@ def append_table(
     check_size: Callable[[int], None],
     largest: int,
 ) -> Generator[int, bytearray, list[tuple[ProduceRequestResult, int]]]:
-    """Put rows into batches of one partition. Yields the sizes of the buffers it needs; returns (outcome, count).
+    """Append rows to batches of one partition. Yields the sizes of buffers that it needs; returns (result, count).
 
-    A row that may be larger than `largest` begins a batch, and so is checked.
+    A row that may be larger than `largest` starts a new batch and so is checked.
     """
     numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
     parts: list[tuple[ProduceRequestResult, int]] = []
@@ -175,7 +177,7 @@ def append_table(
         reached = batch.open.builder.append_columns(
             rows_table.timestamps, rows_table.keys, rows_table.values, numbers, at
         )
-        assert reached > at, "a buffer has room for its first record"
+        assert reached > at, "a new buffer has room for its first record"
         accumulator.add_closed(queue, batch)
         parts.append((batch.outcome, reached - at))
         at = reached
@@ -183,10 +185,10 @@ def append_table(
 
 
 def _room(accumulator: Accumulator, rows_table: Table, rows: int) -> int:
-    """Bytes for the next batch of `rows` rows that are left, as far as the table's average tells.
+    """Return the size of the next buffer for `rows` remaining rows, estimated from the average of all rows.
 
-    batch.size bounds batches that wait for records. Here all records are there, and a request costs the same for few
-    as for many; but a call must not take the whole buffer for itself.
+    batch.size limits batches that wait for records. Here all records are available, and the cost of a request hardly
+    depends on their number; but one call must not take all of the memory.
     """
     keys = 0 if rows_table.keys is None else _bytes_of(rows_table.keys, rows_table.rows)
     average = record_size_upper_bound(
@@ -201,7 +203,7 @@ def _bytes_of(items: BinaryColumn, rows: int) -> int:
 
 
 def _row_bound(rows_table: Table, row: int) -> int:
-    """The most that a batch of this row alone takes."""
+    """Return the maximum size of a batch with this row alone."""
     key = 0 if rows_table.keys is None else _size(rows_table.keys, row)
     return record_size_upper_bound(key, _size(rows_table.values, row))
 

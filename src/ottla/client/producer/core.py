@@ -1,6 +1,6 @@
-"""What both faces of the producer share: the parts and their wiring, and the way of a record that needs care.
+"""The core of both producers: its parts, and the slow path of a record.
 
-The usual record of bytes with room in an open batch never comes here; see `KafkaProducer.send`.
+A plain record of bytes with room in an open batch does not come here; see `KafkaProducer.send`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _numbers = itertools.count(1)
 
 
 class ProducerRecord(NamedTuple):
-    """A record to send. Timestamp in milliseconds since 1970, None for now; partition None to have one chosen."""
+    """A record to send. The timestamp is in milliseconds since 1970, None for now; partition None: the partitioner
+    decides.
+    """
 
     topic: str
     value: Any = None
@@ -57,7 +59,7 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerCore:
-    """The producer without a face. `wake` is called from any thread when the sender should look."""
+    """The core of a producer, without a public API. `wake` is called from any thread when the sender has work."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -133,7 +135,9 @@ class ProducerCore:
 
     @property
     def is_plain(self) -> bool:
-        """Whether records of bytes can go straight into a batch: nobody wants to look at them before."""
+        """Whether records of bytes can be appended to a batch directly: there are no serializers, interceptors or
+        partitioner.
+        """
         return (
             not self.interceptors
             and self.key_serializer is None
@@ -146,18 +150,18 @@ class ProducerCore:
 
     @property
     def transactions(self) -> Transactions:
-        """The producer's transactions; IllegalStateError for one without a transactional id."""
+        """The producer's transactions; IllegalStateError without a transactional id."""
         if self._transactions is None:
-            raise IllegalStateError("transactions need the option transactional.id")
+            raise IllegalStateError("transactions require the config transactional.id")
         return self._transactions
 
     def check_open(self) -> None:
-        """Raise where records can only be sent in a transaction, and none is open."""
+        """Raise unless records may be sent now: a transactional producer needs an open transaction."""
         if self._transactions is not None:
             self._transactions.check_open()
 
     def while_open(self, buffer: bytearray) -> bytearray:
-        """The buffer; given back where the transaction has ended while it was waited for: the next one is another's."""
+        """Return the buffer, or release it and raise if the transaction has ended while the caller waited for it."""
         try:
             self.check_open()
         except BaseException:
@@ -165,15 +169,15 @@ class ProducerCore:
             raise
         return buffer
 
-    # The loop's side
+    # Event loop
 
     async def start(self) -> None:
-        """Begin to work; nothing is connected before it is needed."""
+        """Start the background tasks. Connections are opened when they are needed."""
         self.metadata.start()
         self.sender.start()
 
     async def stop(self, seconds: float | None = None) -> None:
-        """End all work; records that are left fail. A transaction that is open is aborted, if that takes `seconds`."""
+        """Stop; remaining records fail. An open transaction is aborted, if that is possible within `seconds`."""
         if self._transactions is not None:
             await self._transactions.close(seconds)
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
@@ -181,18 +185,18 @@ class ProducerCore:
             await self.telemetry.close()
         await self.metadata.close()
         await self.connections.close()
-        await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it
+        await asyncio.sleep(0)  # lets batches in flight release their memory
         self.metrics.metrics.close()
         close_all(self.interceptors, self.key_serializer, self.value_serializer, self._partitioner)
 
-    # A record's way
+    # The path of a record
 
     def apply_interceptors(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as the interceptors want it."""
+        """Pass a record through the interceptors."""
         return self.interceptors.on_send(record) if self.interceptors else record
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
-        """The queues of a topic, when the metadata knows it (and the partition); else None."""
+        """Return the queues of a topic if the metadata has it (and the partition), otherwise None."""
         cluster, version = self.metadata.cluster, self.metadata.version
         info = cluster.topics.get(topic)
         if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
@@ -204,14 +208,14 @@ class ProducerCore:
         return topic_queues
 
     def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columnar.Table:
-        """The columns of a call of send_batch, with the clock's time where none is given."""
+        """Create the columns of a call of send_batch; the default timestamp is that of the clock."""
         given_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
         return columnar.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
 
     def batch_steps(
         self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None
     ) -> Generator[int, bytearray, columnar.BatchFuture]:
-        """The way of a table into batches; yields the sizes of the buffers that it needs."""
+        """Append columns to batches; yields the sizes of buffers that it needs."""
         parts = []
         for number, rows in columnar.rows_of_partitions(rows_table, queues, partition, self.sticky).items():
             queue = queues.queues[number]
@@ -230,7 +234,7 @@ class ProducerCore:
         if self.value_serializer is not None:
             value = self.value_serializer(topic, value, headers)
         key, value = to_bytes(key, "key"), to_bytes(value, "value")
-        if headers:  # serializers may have added some
+        if headers:  # serializers may have added headers
             headers = checked_headers(headers)
         size = record_size_upper_bound(len(key or b""), len(value or b""), headers)
         self._check_size(size)
@@ -276,7 +280,7 @@ class ProducerCore:
         return self.sticky(queues, size)
 
     def sticky(self, queues: TopicQueues, size: int) -> int:
-        """The partition for a record without a key."""
+        """Return the partition for a record without a key."""
 
         def queued(partition: int) -> int:
             return len(queues.queues[partition].batches)
@@ -289,7 +293,7 @@ class ProducerCore:
         return queues.sticky.next(size, choose)
 
     def _responsive(self, queues: TopicQueues) -> Sequence[int]:
-        """The partitions whose leaders take what is sent to them; all, where none does."""
+        """Return the partitions whose leaders drain their batches; all if none does."""
         limit = self.config.partitioner_availability_timeout_ms / 1000
         if not limit:
             return queues.available
@@ -298,7 +302,7 @@ class ProducerCore:
         return responsive or queues.available
 
     def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
-        """See to it that interceptors and the user's callback hear of the outcome."""
+        """Notify interceptors and the user's callback of the result."""
         if self.interceptors:
             self._tell_interceptors(future)
         if callback is not None:
@@ -314,24 +318,24 @@ class ProducerCore:
         future.report_to(acknowledged)
 
     def notify_failure(self, record: ProducerRecord, error: BaseException) -> None:
-        """A record has failed before it was in a batch: it counts, and interceptors hear of it."""
+        """Count a record that failed before it was in a batch, and notify the interceptors."""
         self.metrics.record_failure(None, 1)
         if isinstance(error, BufferExhaustedError):
             self.metrics.exhausted.record()
         self.interceptors.on_send_error(record, error)
 
     def breaks_transaction(self, error: BaseException) -> TypeGuard[KafkaError]:
-        """Whether a transaction can only be aborted after a record was lost before it was in a batch (KAFKA-9279).
+        """Whether the loss of a record before it was in a batch fails the transaction (KAFKA-9279).
 
-        That is what a broker could have told, and what was waited for in vain; what a serializer raises is not.
+        It does for errors that a broker can return, and for timeouts; not for errors of a serializer.
         """
         is_lost = isinstance(error, KafkaTimeoutError) or (isinstance(error, KafkaError) and error.code is not None)
         return self._transactions is not None and is_lost
 
     def failed(self, record: ProducerRecord, error: BaseException, callback: Callable[..., Any] | None) -> RecordFuture:
-        """What send() gives for a record that has failed before it was in a batch.
+        """Return the future of a record that failed before it was in a batch.
 
-        Errors that a broker could have told (they have a number on the wire) come in the future; others are raised.
+        Errors that a broker can return (those with a code) are set on the future; others are raised.
         """
         self.notify_failure(record, error)
         if not isinstance(error, KafkaError) or error.code is None:
@@ -345,15 +349,15 @@ class ProducerCore:
 
 
 MIN_BATCH_BYTES: Final = 128
-"""A batch has at least this much room, so that batch.size=0 means a batch for every record."""
+"""The minimum room of a batch: with batch.size=0, each record has a batch of its own."""
 
 
 HURRIED_SECONDS: Final = 0.5
-"""How long an open transaction may take to be aborted when closing was interrupted or cancelled."""
+"""How long the abort of an open transaction may take after closing was interrupted or cancelled."""
 
 
 async def wait_for_pending(core: ProducerCore, timeout: float | None) -> bool:
-    """Send everything now and wait for all outcomes; False when `timeout` seconds were not enough."""
+    """Send all pending records and wait for their results; returns False after `timeout` seconds."""
     accumulator = core.accumulator
     accumulator.flushing += 1
     core.sender.wake()

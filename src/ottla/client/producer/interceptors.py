@@ -1,4 +1,4 @@
-"""What users put between program and producer. Kafka's `ProducerInterceptor` and `ProducerInterceptors`."""
+"""Interceptors of the producer. Kafka's `ProducerInterceptor` and `ProducerInterceptors`."""
 
 from __future__ import annotations
 
@@ -13,44 +13,46 @@ if TYPE_CHECKING:
 
 
 class ProducerInterceptor:
-    """Sees records before they are serialized, and what became of them; any method may be left out.
+    """Sees records before they are serialized, and their results; all methods are optional.
 
-    One object serves all threads that send. What it raises is logged and harms nobody.
+    One object serves all threads that send. Its errors are logged and ignored.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """The producer's options by Kafka's names, as they were set; called once, before everything else."""
+        """Configure the interceptor with the producer's configs as they were set. Called once, first."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """A record that is about to be sent; what is returned goes to the next interceptor, then into a batch."""
+        """Return the record to send, after possible changes; the result is passed to the next interceptor."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        """A record was acknowledged, or has failed in any way (then offset and sizes are -1). On the I/O thread, or
-        where send() was called.
+        """Handle the acknowledgement or failure of a record (then offset and sizes are -1). Called by the I/O thread,
+        or where send() was called.
         """
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        """A record has failed before it was in a batch; without this method, on_acknowledgement is told."""
+        """Handle the failure of a record before it was in a batch. Without this method, on_acknowledgement is
+        called.
+        """
 
     def close(self) -> None:
-        """The producer has ended."""
+        """Handle the close of the producer."""
 
 
 class ProducerInterceptors(Interceptors):
-    """The chain of one producer."""
+    """The interceptors of one producer."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as the chain leaves it."""
+        """Pass a record through all interceptors."""
         changed: ProducerRecord = self.change("on_send", record)
         return changed
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        """Tell all of an outcome."""
+        """Notify all interceptors of a result."""
         self.notify("on_acknowledgement", metadata, error)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        """Tell all of a record that never was in a batch."""
+        """Notify all interceptors of a record that failed before it was in a batch."""
         for interceptor in self.chain:
             if hasattr(interceptor, "on_send_error"):
                 self.call(interceptor, "on_send_error", record, error)
@@ -59,5 +61,5 @@ class ProducerInterceptors(Interceptors):
 
 
 def unsent_metadata(topic: str, partition: int | None) -> RecordMetadata:
-    """What is known of a record that was not written."""
+    """Return the metadata of a record that was not written."""
     return RecordMetadata(topic, -1 if partition is None else partition, -1, NO_TIMESTAMP, 0, -1, -1)

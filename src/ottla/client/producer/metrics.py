@@ -1,7 +1,7 @@
-"""What a producer measures: Kafka's names, groups `producer-metrics` and `producer-topic-metrics`.
+"""Producer metrics by Kafka's names, in the groups `producer-metrics` and `producer-topic-metrics`.
 
-Recorded per batch and per request on the loop's thread; waiting for memory and metadata in the caller's. A record costs
-nothing here: its size is noted where its bytes are written.
+Recorded per batch and per request in the event loop; waits for memory and metadata in the caller's thread. There is no
+cost per record: its size is noted when its bytes are written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter, Rate
 GROUP: Final = "producer-metrics"
 TOPIC_GROUP: Final = "producer-topic-metrics"
 TOPIC_SECONDS: Final = 3600.0
-"""A topic's metrics go when nothing was sent to it for so long."""
+"""A topic's metrics are removed if nothing was sent to it for so long."""
 
 TIMED: Final = {
     "flush": "flush()",
@@ -32,11 +32,11 @@ TIMED: Final = {
     "txn-abort": "abort_transaction()",
     "metadata-wait": "waiting for metadata of topics",
 }
-"""Calls whose time is summed up, in nanoseconds."""
+"""Calls whose total time is measured, in nanoseconds."""
 
 
 class TopicSensors(NamedTuple):
-    """One topic's."""
+    """The sensors of one topic."""
 
     records: Sensor
     bytes: Sensor
@@ -46,7 +46,7 @@ class TopicSensors(NamedTuple):
 
 
 class ProducerMetrics:
-    """The sensors of one producer."""
+    """The metrics of one producer."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -57,22 +57,20 @@ class ProducerMetrics:
         self._record_size = self._avg_and_max("record-size", "size of the largest record of a batch in bytes")
         self._throttled = self._avg_and_max("produce-throttle-time", "time a broker delayed a request in ms")
         self._compression = metrics.sensor("compression-rate")
-        self._compression.add(
-            self._name("compression-rate-avg", "Compressed size of a batch by its plain size."), Avg()
-        )
+        self._compression.add(self._name("compression-rate-avg", "The average compression rate of batches."), Avg())
         self._records = self._meter("record-send", "records sent")
         self._records.add(self._name("records-per-request-avg", "The average number of records in a request."), Avg())
-        self._retries = self._meter("record-retry", "records sent again")
+        self._retries = self._meter("record-retry", "record retries")
         self._errors = self._meter("record-error", "records that failed")
-        self._splits = self._meter("batch-split", "batches that were split")
-        self.exhausted = self._meter("buffer-exhausted", "records dropped for want of memory")
+        self._splits = self._meter("batch-split", "split batches")
+        self.exhausted = self._meter("buffer-exhausted", "records dropped because buffer.memory was exhausted")
         self._waited = metrics.sensor("bufferpool-wait-time")
         self._waited.add(
             self._name("bufferpool-wait-time-ns-total", "Nanoseconds spent waiting for memory."), CumulativeSum()
         )
         self._seconds_waited = metrics.sensor("bufferpool-wait-seconds")
         self._seconds_waited.add(
-            self._name("bufferpool-wait-ratio", "The part of the time spent waiting for memory."), Rate()
+            self._name("bufferpool-wait-ratio", "The fraction of time spent waiting for memory."), Rate()
         )
         self._timers = {name: self._timer(name, of) for name, of in TIMED.items()}
 
@@ -97,29 +95,29 @@ class ProducerMetrics:
 
     def _timer(self, name: str, of: str) -> Sensor:
         sensor = self.metrics.sensor(name)
-        sensor.add(self._name(f"{name}-time-ns-total", f"Nanoseconds spent in {of}."), CumulativeSum())
+        sensor.add(self._name(f"{name}-time-ns-total", f"The total time of {of} in ns."), CumulativeSum())
         return sensor
 
-    # What is read when it is asked for
+    # Gauges
 
     def watch_memory(self, pool: BufferPool) -> None:
-        """Tell what the pool holds."""
-        self._gauge("buffer-total-bytes", "Memory for records.", lambda: pool.total)
-        self._gauge("buffer-available-bytes", "Memory for records that is free.", lambda: pool.available)
-        self._gauge("waiting-threads", "Callers that wait for memory.", lambda: pool.queued)
+        """Add gauges for the memory of the pool."""
+        self._gauge("buffer-total-bytes", "The total memory for records in bytes.", lambda: pool.total)
+        self._gauge("buffer-available-bytes", "The available memory for records in bytes.", lambda: pool.available)
+        self._gauge("waiting-threads", "The number of callers that wait for memory.", lambda: pool.queued)
 
     def watch_requests(self, in_flight: Gauge, metadata_age: Gauge) -> None:
-        """Tell how many requests are on their way, and how old the metadata is, in seconds."""
-        self._gauge("requests-in-flight", "Requests without an answer.", in_flight)
-        self._gauge("metadata-age", "Seconds since the last update of the metadata.", metadata_age)
+        """Add gauges for requests in flight and the age of the metadata in seconds."""
+        self._gauge("requests-in-flight", "The number of requests in flight.", in_flight)
+        self._gauge("metadata-age", "The age of the metadata in seconds.", metadata_age)
 
     def _gauge(self, name: str, description: str, source: Gauge) -> None:
         self.metrics.add_metric(self._name(name, description), source)
 
-    # What is recorded
+    # Recording
 
     def record_sent(self, batches: list[ProducerBatch], now: float) -> None:
-        """A request with these finished batches goes out."""
+        """Record a request with these finished batches."""
         records = 0
         for batch in batches:
             count, size, rate = batch.count, batch.size, batch.compression_rate
@@ -135,32 +133,32 @@ class ProducerMetrics:
         self._records.record(records, now)
 
     def record_latency(self, latency_ms: float, throttle_ms: int, now: float) -> None:
-        """A produce request has its answer."""
+        """Record the response to a produce request."""
         self._latency.record(latency_ms, now)
         self._throttled.record(throttle_ms, now)
 
     def record_retry(self, batch: ProducerBatch) -> None:
-        """A batch will be sent once more."""
+        """Record the retry of a batch."""
         self._retries.record(batch.count)
         self._topic(batch.tp.topic).retries.record(batch.count)
 
     def record_failure(self, topic: str | None, count: int) -> None:
-        """Records have failed; `topic` where it is one that was sent to."""
+        """Record failed records; `topic` is None if none was sent."""
         self._errors.record(count)
         if topic is not None:
             self._topic(topic).errors.record(count)
 
     def record_split(self) -> None:
-        """A batch was cut into parts."""
+        """Record the split of a batch."""
         self._splits.record()
 
     def values(self, raw: bool) -> dict[Any, Any]:
-        """What `metrics()` of a producer gives."""
+        """Return the metrics of the producer."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
     @contextmanager
     def waiting_for_memory(self) -> Iterator[None]:
-        """Sum up how long a caller waits for memory."""
+        """Measure how long a caller waits for memory."""
         begin = time.monotonic()
         try:
             yield
@@ -171,7 +169,7 @@ class ProducerMetrics:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Sum up the time of a block; `name` is one of TIMED."""
+        """Measure the time of a block; `name` is one of TIMED."""
         begin = time.monotonic_ns()
         try:
             yield
@@ -189,13 +187,13 @@ class ProducerMetrics:
 
     def _of_new_topic(self, topic: str) -> TopicSensors:
         compression = self.metrics.sensor(f"topic.{topic}.compression-rate")
-        of = "Compressed size of a batch by its plain size."
+        of = "The average compression rate of batches."
         compression.add(self.metrics.name("compression-rate", TOPIC_GROUP, of, topic=topic), Avg())
         return TopicSensors(
             self._topic_meter(topic, "record-send", "records sent"),
             self._topic_meter(topic, "byte", "bytes sent"),
             compression,
-            self._topic_meter(topic, "record-retry", "records sent again"),
+            self._topic_meter(topic, "record-retry", "record retries"),
             self._topic_meter(topic, "record-error", "records that failed"),
         )
 

@@ -1,8 +1,8 @@
-"""Which partition a record goes to. Kafka's `BuiltInPartitioner` and `RoundRobinPartitioner`.
+"""Partitioners. Kafka's `BuiltInPartitioner` and `RoundRobinPartitioner`.
 
-A key goes where its hash says, as in Java. Without a key, records stay with one partition until a batch's worth of
-bytes has gone there (KIP-480); then another one is chosen, and those with a longer queue less often (KIP-794), so that
-a slow broker gets less.
+A key's partition is determined by its hash, as in Java. Records without a key stick to a partition for a batch's worth
+of bytes (KIP-480); then another one is chosen, with a probability that falls with the length of its queue (KIP-794), so
+that a slow broker gets less.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple
 from ottla.records.murmur2 import murmur2
 
 MAX_COMPARED: Final = 16
-"""Partitions whose queues are compared when one of them is chosen."""
+"""How many partitions are compared by the length of their queues."""
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """The partition of a key among `count`."""
+    """Return the partition of a key among `count`."""
     return (murmur2(key) & 0x7FFFFFFF) % count
 
 
 class StickyPartition:
-    """The partition of one topic where records without a key go at present."""
+    """The current partition of a topic for records without a key."""
 
     __slots__ = ("partition", "produced", "stick_bytes")
 
@@ -34,7 +34,7 @@ class StickyPartition:
         self.stick_bytes = max(1, stick_bytes)
 
     def next(self, size: int, choose: Callable[[], int]) -> int:
-        """The partition for a record of `size` bytes; `choose` picks another one when it is time."""
+        """Return the partition for a record of `size` bytes; `choose` selects another one when it is due."""
         if self.partition < 0 or self.produced >= self.stick_bytes:
             self.partition = choose()
             self.produced = 0
@@ -43,9 +43,9 @@ class StickyPartition:
 
 
 def choose_partition(available: Sequence[int], queued: Callable[[int], int] | None) -> int:
-    """One of the available partitions by chance; with `queued`, a queue's length, shorter ones more often.
+    """Return a random available partition; with `queued`, the length of a queue, shorter ones are more likely.
 
-    Of many partitions only some are compared: a topic's width must not cost time for every batch.
+    Of many partitions only a sample is compared, so that the cost per batch does not grow with the topic.
     """
     if queued is None:
         return random.choice(available)
@@ -56,20 +56,20 @@ def choose_partition(available: Sequence[int], queued: Callable[[int], int] | No
 
 
 class RoundRobin:
-    """Every topic's partitions in turn, whatever the key."""
+    """Uses every topic's partitions in turn, whatever the key."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def partition(self, topic: str, available: Sequence[int]) -> int:
-        """The next one."""
+        """Return the next partition."""
         turn = self._next.get(topic, -1) + 1
         self._next[topic] = turn
         return available[turn % len(available)]
 
 
 class PartitionRequest(NamedTuple):
-    """What a partitioner is asked."""
+    """The arguments of a partitioner."""
 
     topic: str
     key: Any
@@ -83,9 +83,9 @@ class PartitionRequest(NamedTuple):
 
 
 class UserPartitioner:
-    """A user's own, in any of three shapes: kafka-python's function, `partition(topic, key, partitions)`, or Java's
-    `partition(topic, key, key_bytes, value, value_bytes, cluster)`; with `configure`, `close` and (as until Kafka 3)
-    `on_new_batch(topic, cluster, previous_partition)` where they are there.
+    """A user's partitioner, in one of three forms: kafka-python's function, `partition(topic, key, partitions)`, or
+    Java's `partition(topic, key, key_bytes, value, value_bytes, cluster)`. The methods `configure`, `close` and (as
+    before Kafka 4) `on_new_batch(topic, cluster, previous_partition)` are optional.
     """
 
     def __init__(self, partitioner: Any, configs: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class UserPartitioner:
         self._call("configure", configs)
 
     def partition(self, request: PartitionRequest) -> int:
-        """The partition of a record. ValueError where there is none of that number."""
+        """Return the partition of a record. ValueError for a partition that does not exist."""
         if self._method is None:
             chosen = self._partitioner(request.key_bytes, request.partitions, request.available)
         elif self._is_javas:
@@ -107,18 +107,18 @@ class UserPartitioner:
             chosen = self._method(request.topic, request.key_bytes, request.partitions)
         if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in request.partitions:
             last = len(request.partitions) - 1
-            raise ValueError(f"the partitioner chose {chosen!r}, topic {request.topic} has partitions 0 to {last}")
+            raise ValueError(f"the partitioner returned {chosen!r}, topic {request.topic} has partitions 0 to {last}")
         return chosen
 
     def partition_for_new_batch(self, request: PartitionRequest, previous: int) -> int:
-        """The partition of a record for which `previous` would need a new batch."""
+        """Return the partition of a record for which `previous` would need a new batch."""
         if self._on_new_batch is None:
             return previous
         self._on_new_batch(request.topic, request.cluster, previous)
         return self.partition(request)
 
     def close(self) -> None:
-        """The producer has ended."""
+        """Close the partitioner."""
         self._call("close")
 
     def _call(self, method: str, *args: Any) -> None:

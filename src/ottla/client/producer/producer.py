@@ -1,7 +1,7 @@
-"""`KafkaProducer`: the blocking face. Thread-safe; one serves all threads of a program.
+"""`KafkaProducer`: the synchronous API. Thread-safe; one producer serves all threads of a program.
 
-send() puts the record straight into the open batch of its partition, in the caller's thread; the I/O thread sends
-whole batches. So a record costs a hash, a lock and a copy of its bytes.
+send() appends the record to the open batch of its partition in the caller's thread; the I/O thread sends whole batches.
+A record therefore costs a hash, a lock and a copy of its bytes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class KafkaProducer:
         with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
             producer.send("topic", b"value", key=b"key").get(timeout=10)
 
-    Options as keywords (`linger_ms=20`) or as one mapping with Kafka's names (`{"linger.ms": 20}`); see
-    `ottla.config.producer.ProducerConfig` for all of them. Raises ConfigurationError for a value that is not allowed,
-    TypeError for an unknown keyword. `clock` is for tests: with `ottla.clock.ManualClock` lingering, back-off, expiry
-    and the age of metadata pass when the test says so.
+    Options are keywords (`linger_ms=20`), or one mapping with Kafka's names (`{"linger.ms": 20}`); see
+    `ottla.config.producer.ProducerConfig`. Raises ConfigurationError for an invalid value, TypeError for an unknown
+    keyword. `clock` is for tests: with `ottla.clock.ManualClock` the test controls lingering, backoff, expiry and the
+    age of metadata.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class KafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
-        """Send a record; the future tells where it lies. `send(ProducerRecord(…), callback)` works as in Java.
+        """Send a record; returns a future with its metadata. `send(ProducerRecord(…), callback)` works as in Java.
 
-        `timestamp_ms` (since 1970) and `partition` are chosen when None. Blocks for at most max.block.ms while topic
-        or memory is waited for. Raises KafkaTimeoutError, BufferExhaustedError, SerializationError, IllegalStateError
-        (closed); an error that a broker could have answered as well (record too large, no permission…) comes in the
-        future and to the callback.
+        `timestamp_ms` is in milliseconds since 1970 (default: now); the partitioner chooses `partition` if it is None.
+        Blocks for up to max.block.ms while metadata or memory is missing. Raises KafkaTimeoutError,
+        BufferExhaustedError, SerializationError, IllegalStateError (closed). Errors that a broker can return, too
+        (record too large, no authorization…), are set on the future and passed to the callback.
         """
-        # The usual record of bytes whose topic is known, without a detour; anything else below.
+        # The fast path for a plain record of bytes whose topic is known; everything else below.
         if self._plain and type(value) is bytes and type(topic) is str and headers is None:
             queues = self._topics.get(topic)
             if queues is not None and queues.version == self._metadata.version:
@@ -117,8 +117,8 @@ class KafkaProducer:
         return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
 
     def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
-        """The whole way of a record."""
-        if self._io.forked:  # whatever comes next may take a lock that nobody will give back
+        """Send a record on the slow path."""
+        if self._io.forked:  # the next step might wait for a lock that no thread will release
             self._check_open()
         core = self._core
         record = core.apply_interceptors(record)
@@ -132,19 +132,19 @@ class KafkaProducer:
             deadline = time.monotonic() + core.max_block
             ready = self._prepare(record, deadline)
             future = self._append_within(ready, deadline)
-        except BaseException as error:  # interceptors hear of every failure, Ctrl+C as well
+        except BaseException as error:  # interceptors are notified of every failure, Ctrl+C included
             self._break_transaction(error)
             return core.failed(record, error, callback)
         return core.watch(future, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """Before whatever comes next: a commit does not know of records that were in no batch."""
+        """Fail the transaction at once: a commit would not include records that were in no batch."""
         if self._core.breaks_transaction(error):
             self._io.call_soon(self._core.transactions.failed, error)
 
     def _prepare(self, record: ProducerRecord, deadline: float) -> Ready:
         if not isinstance(record.topic, str):
-            raise TypeError(f"the topic must be a text, not a {type(record.topic).__name__}")
+            raise TypeError(f"the topic must be a str, not {type(record.topic).__name__}")
         return self._core.prepare(record, self._queues(record.topic, record.partition, deadline))
 
     def _queues(self, topic: str, partition: int | None, deadline: float) -> TopicQueues:
@@ -157,9 +157,9 @@ class KafkaProducer:
         return queues
 
     def _append_within(self, ready: Ready, deadline: float) -> RecordFuture:
-        """Append, with a new batch if need be, for which memory may have to come free."""
+        """Append a record, in a new batch if needed, whose memory may have to be released first."""
         accumulator = self._core.accumulator
-        self._core.check_open()  # a transaction may have ended while the topic was waited for
+        self._core.check_open()  # the transaction may have ended while this call waited for metadata
         future = accumulator.append(ready)
         if future is not None:
             return future
@@ -177,7 +177,7 @@ class KafkaProducer:
             return pool.allocate(size)
         self._wake()
         try:
-            # The I/O thread frees the memory: it cannot wait for that itself.
+            # The I/O thread releases the memory: it cannot wait for that itself.
             left = 0.0 if self._io.is_current else max(0.0, deadline - time.monotonic())
             with self._core.metrics.waiting_for_memory():
                 granted.wait(left)
@@ -195,14 +195,14 @@ class KafkaProducer:
         partition: int | None = None,
         timestamps_ms: Any = None,
     ) -> BatchFuture:
-        """Send many records at once: lists of bytes, text or None, or Arrow arrays of binary or string.
+        """Send many records at once: lists of bytes, str or None, or Arrow arrays of binary or string.
 
-        Series of pandas or Polars become such arrays (with pyarrow).
+        Series of pandas or Polars are converted to such arrays (with pyarrow).
 
-        Each key goes where send() would send it; rows without a key go together. `timestamps_ms` is one time for all, a
-        list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not used. Blocks for at most
-        max.block.ms at a time while topic or memory is waited for. Raises as send() does; where a record is too large,
-        those before it are sent.
+        Keys are partitioned as in send(); rows without a key are sent together. `timestamps_ms` is one timestamp for
+        all, a list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not used. Blocks for
+        up to max.block.ms at a time while metadata or memory is missing. Raises as send() does; if a record is too
+        large, those before it are sent.
         """
         self._check_open()
         self._core.check_open()
@@ -222,27 +222,27 @@ class KafkaProducer:
             raise
 
     def flush(self, timeout: float | None = FOR_EVER) -> None:
-        """Send everything that waits, and wait until each record is acknowledged or has failed.
+        """Send all pending records, and wait until each is acknowledged or has failed.
 
-        KafkaTimeoutError after `timeout` seconds.
+        Raises KafkaTimeoutError after `timeout` seconds.
         """
         self._check_open()
         with self._core.metrics.timed("flush"):
             settled = self._io.run(wait_for_pending(self._core, timeout))
         if not settled:
-            raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
+            raise KafkaTimeoutError(f"records are still pending after {timeout:g} s")
 
     def init_transactions(self) -> None:
-        """Take the transactional id over, before the first transaction; an earlier producer with it is fenced.
+        """Initialize transactions, before the first one; an earlier producer with the transactional id is fenced.
 
-        Raises KafkaTimeoutError after max.block.ms, and the coordinator's error.
+        Raises KafkaTimeoutError after max.block.ms, and the coordinator's errors.
         """
         self._check_open()
         with self._core.metrics.timed("txn-init"):
             self._io.run(self._core.transactions.init())
 
     def begin_transaction(self) -> None:
-        """Open a transaction. IllegalStateError where one is open, ProducerFencedError where the id is another's."""
+        """Begin a transaction. IllegalStateError if one is open, ProducerFencedError if this producer was fenced."""
         self._check_open()
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
@@ -250,40 +250,41 @@ class KafkaProducer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commit a group's offsets with the transaction (KIP-447); `consumer.group_metadata()` tells the group."""
+        """Commit offsets of a group in the transaction (KIP-447); pass `consumer.group_metadata()` as the group."""
         self._check_open()
         with self._core.metrics.timed("txn-send-offsets"):
             self._io.run(self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata)))
 
     def commit_transaction(self) -> None:
-        """Wait for all records and commit. The error of a record that failed is raised: then it has to be aborted.
+        """Wait for all records and commit the transaction. Raises the error of a failed record: then it must be
+        aborted.
 
-        After KafkaTimeoutError it can be tried again.
+        After KafkaTimeoutError it can be called again.
         """
         self._check_open()
         with self._core.metrics.timed("txn-commit"):
             self._io.run(self._core.transactions.end(commit=True))
 
     def abort_transaction(self) -> None:
-        """Drop what was not sent yet, and have everything else of the transaction taken back."""
+        """Drop pending records and abort the transaction."""
         self._check_open()
         with self._core.metrics.timed("txn-abort"):
             self._io.run(self._core.transactions.end(commit=False))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A block whose records (and offsets) become visible together at its end; none of them if it raises."""
+        """Run a block in a transaction, which is committed at its end, or aborted if it raises."""
         self.begin_transaction()
         try:
             yield self
         except BaseException:
-            with suppress(KafkaError):  # what the block raised tells more
+            with suppress(KafkaError):  # the exception of the block is more informative
                 self.abort_transaction()
             raise
         self.commit_transaction()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The numbers of a topic's partitions. KafkaTimeoutError when it is not known within max.block.ms."""
+        """Return the numbers of a topic's partitions. KafkaTimeoutError if they are unknown after max.block.ms."""
         self._check_open()
         info = self._metadata.cluster.topics.get(topic)
         if info is None or not info.partitions:
@@ -291,27 +292,27 @@ class KafkaProducer:
         return {p.partition for p in info.partitions}
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metrics.values(raw)
 
     def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
-        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError after `timeout` s."""
+        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError after `timeout` seconds."""
         self._check_open()
         return self._io.run(telemetry.require(self._core.telemetry).client_instance_id(timeout))
 
     def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached."""
+        """Whether any broker has responded."""
         return bool(self._metadata.cluster.nodes)
 
     def close(self, timeout: float | None = FOR_EVER) -> None:
-        """Deliver what waits, for at most `timeout` seconds, and end; what is left then fails. Twice does no harm."""
+        """Send pending records within `timeout` seconds, and close; the rest fail. May be called repeatedly."""
         with self._close_lock:
             if self._refusal is not None:
                 return
             self._block("the producer is closed")
         self._core.accumulator.closing = True
         if self._io.is_current:
-            # From a callback: waiting for deliveries would wait for ourselves.
+            # In a callback, waiting for deliveries would wait for this thread itself.
             self._io.loop.create_task(self._stop_from_callback())
             return
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -330,7 +331,7 @@ class KafkaProducer:
         await self._core.stop()
         self._io.stop()
 
-    # Small things
+    # Helpers
 
     def _check_open(self) -> None:
         if self._refusal is not None:
@@ -341,11 +342,11 @@ class KafkaProducer:
         self._refusal = why
 
     def _forked(self) -> None:
-        self._block("the producer was made before a fork; make a new one in this process")
+        self._block("the producer was created before a fork; create a new one in this process")
         self._close_lock = threading.Lock()
 
     def _wake(self) -> None:
-        """Have the sender look; one call is enough until it does."""
+        """Wake the sender; further calls until it runs have no effect."""
         if not self._wake_pending:
             self._wake_pending = True
             self._io.call_soon(self._on_wake)
@@ -356,4 +357,4 @@ class KafkaProducer:
 
 
 STOP_SECONDS = 10.0
-"""Stopping waits for nothing outside; this only keeps a bug from hanging a program's end."""
+"""stop() waits for nothing external; this only keeps a bug from blocking the exit of a program."""

@@ -1,7 +1,7 @@
-"""Sends what the accumulator holds: one request per node with many batches, and what becomes of them. Kafka's `Sender`.
+"""Sends the batches of the accumulator, one request per node, and handles the results. Kafka's `Sender`.
 
-Runs on the loop: woken by the accumulator, by answers and by time. Nothing here waits for a single request, so up to
-`max.in.flight.requests.per.connection` of them are on their way to each broker.
+Woken by the accumulator, by responses and by time. It does not wait for requests: up to
+`max.in.flight.requests.per.connection` are in flight to each broker. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from ottla.protocol.messages.produce import (
 log = logging.getLogger("ottla.client")
 
 OLDEST_PRODUCE: Final = 3
-"""The first version that takes batches of format 2 (0.11)."""
+"""The first version with record batches of magic 2 (Kafka 0.11)."""
 NEWEST_PRODUCE: Final = 11
 JOINING_PRODUCE: Final = 12
-"""12 lets batches join transactions by themselves; 13, which names topics by id, is not used here yet."""
+"""Version 12 adds partitions to transactions implicitly (KIP-890); 13, with topic ids, is not used yet."""
 ID_RETRY_SECONDS: Final = 0.1
 
 
 class Sender:
-    """The loop's side of a producer."""
+    """The sender of one producer."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Sender:
         clock: Clock,
     ) -> None:
         self.scope: Transactions | None = None
-        """The transactions that records belong to, where the producer has a transactional id."""
+        """The transactions of the records, if the producer has a transactional id."""
         self.config = config
         self.accumulator = accumulator
         self.connections = connections
@@ -70,22 +70,22 @@ class Sender:
         self._wakeup = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._on_the_way: set[ProducerBatch] = set()
-        """Batches that a connection may still read from: their memory must not go to others, whatever their outcome."""
+        """Batches that a connection may still read from: their memory must not be reused, whatever their result."""
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self.metadata.listeners.append(lambda _: self.wake())
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """Look at the accumulator soon (loop's thread)."""
+        """Check the accumulator soon. Event loop only."""
         self._wakeup.set()
 
     async def close(self, error: KafkaError) -> None:
-        """Stop sending; batches that are left fail with `error`."""
+        """Stop sending; remaining batches fail with `error`."""
         tasks = [*self._tasks, *([self._task] if self._task else [])]
         for task in tasks:
             task.cancel()
@@ -98,14 +98,14 @@ class Sender:
         while True:
             try:
                 next_look = self._send_ready()
-            except Exception:  # a bug must show in the log, not hang every record
-                log.exception("the sender has failed; it goes on")
+            except Exception:  # a bug must be logged, not block every record
+                log.exception("The sender raised an unexpected exception; it continues")
                 next_look = self._clock.monotonic() + 1.0
             await self._clock.wait(self._wakeup, next_look)
             self._wakeup.clear()
 
     def _send_ready(self) -> float | None:
-        """Send to every node that is ready; when to look again (None: when something happens)."""
+        """Send to every node that is ready; returns when to check again (None: on the next event)."""
         now = self._clock.monotonic()
         next_expiry = self._expire_late(now)
         ready = self.accumulator.ready(self.metadata.cluster, now)
@@ -126,7 +126,7 @@ class Sender:
         return next_check
 
     def _expire_late(self, now: float) -> float:
-        """Give up batches whose time is over, wherever they are; when the next one's will be."""
+        """Fail batches after delivery.timeout.ms, wherever they are; returns when the next one expires."""
         limit = self._delivery_timeout
         expired, next_expiry = self.accumulator.expired(now, limit)
         for batch in self._on_the_way:
@@ -156,7 +156,7 @@ class Sender:
         task.add_done_callback(ended)
 
     async def _connect(self, node: int) -> None:
-        """Connect to a leader; while that takes its time, as after failures, another may lead already."""
+        """Connect to a leader; if that takes long, as after failures, request metadata: the leader may have changed."""
         connecting = asyncio.ensure_future(self.connections.connect(node))
         try:
             while not (await asyncio.wait([connecting], timeout=self.config.retry_backoff_ms / 1000))[0]:
@@ -179,7 +179,7 @@ class Sender:
                 self.abort_batches(error)
             await asyncio.sleep(ID_RETRY_SECONDS)
 
-    # One node
+    # Nodes
 
     def _send_to(self, node: int, now: float) -> None:
         if self._in_flight[node] >= self.config.max_in_flight_requests_per_connection:
@@ -204,20 +204,20 @@ class Sender:
         return self.transactions is None or self.transactions.may_send(batch)
 
     def abort_batches(self, error: KafkaError) -> None:
-        """What was not sent yet fails."""
+        """Fail all batches that have not been sent."""
         for batch in self.accumulator.abort():
             self._fail(batch, error)
 
     def _close_batch(self, batch: ProducerBatch) -> bool:
-        """Make a batch's bytes; one that cannot be made fails alone."""
-        # Only now that it is closed: the next number follows from the count.
+        """Encode a batch; if that fails, only this batch fails."""
+        # Only now that it is closed: the next sequence number depends on its count.
         if self.transactions is not None:
             self.transactions.number(batch)
         try:
             batch.finish(transactional=self.scope is not None)
-        except Exception as error:  # whatever a codec raises must not take other batches with it
-            log.exception("%s: a batch cannot be finished", batch.tp)
-            self._fail(batch, SerializationError(f"{batch.tp}: the batch cannot be finished: {error}"))
+        except Exception as error:  # an error of a codec must not fail other batches
+            log.exception("%s: could not encode a batch", batch.tp)
+            self._fail(batch, SerializationError(f"{batch.tp}: could not encode the batch: {error}"))
             return False
         self.accumulator.shrink(batch)
         return True
@@ -255,7 +255,7 @@ class Sender:
         answered.add_done_callback(lambda done: self._handle_response(node, batches, now, done))
 
     def _sent_without_acks(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
-        """acks=0: done when the socket has taken it, and never sent again."""
+        """Handle acks=0: done when the socket has accepted the request; never retried."""
         error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
         for batch in self._request_ended(node, batches):
             if error is not None:
@@ -283,7 +283,9 @@ class Sender:
         for batch in self._request_ended(node, batches):
             answer = answers.get(batch.tp)
             if answer is None:
-                self._handle_failure(batch, errors.UnknownServerError("the response leaves the partition out"), now)
+                self._handle_failure(
+                    batch, errors.UnknownServerError("the response does not contain the partition"), now
+                )
             else:
                 self._handle_partition(batch, answer, now)
         self.wake()
@@ -293,7 +295,7 @@ class Sender:
         self.connections.metrics.of(node).latency.record(latency_ms, now)
 
     def _handle_disconnect(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
-        """The request has no answer: nobody knows what became of it."""
+        """Handle a request without a response: it is unknown whether the broker has processed it."""
         now = self._clock.monotonic()
         self.metadata.request_update()
         for batch in self._request_ended(node, batches):
@@ -301,7 +303,9 @@ class Sender:
         self.wake()
 
     def _request_ended(self, node: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """A request is over: those of its batches that still want an outcome. Of the others, only memory is left."""
+        """Handle the end of a request: returns its batches that still need a result. The memory of the others is
+        released.
+        """
         self._in_flight[node] -= 1
         self._on_the_way.difference_update(batches)
         for batch in batches:
@@ -311,12 +315,12 @@ class Sender:
                 self.accumulator.retire(batch)
         return [batch for batch in batches if not batch.outcome.done]
 
-    # One batch
+    # Batches
 
     def _handle_partition(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(batch.tp, leader.leader_id, leader.leader_epoch):
-            log.debug("%s: node %d leads now", batch.tp, leader.leader_id)
+            log.debug("%s: the leader is node %d now", batch.tp, leader.leader_id)
         if not answer.error_code or answer.error_code == errors.DuplicateSequenceNumberError.code:
             self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
             return
@@ -332,7 +336,7 @@ class Sender:
         self._handle_failure(batch, error, now)
 
     def _handle_failure(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
-        """Send a batch again if that may help and there is time; else it has failed."""
+        """Retry a batch if the error is retriable and there is time; otherwise it fails."""
         if error.refresh_metadata:
             self.metadata.request_update()
         in_time = now - batch.created < self._delivery_timeout

@@ -1,8 +1,8 @@
-"""Producer id, epoch and sequence numbers: how a broker knows a batch that it has seen. Kafka's `TransactionManager`.
+"""Producer id, epoch and sequence numbers, by which brokers detect duplicates. Kafka's `TransactionManager`.
 
-Every batch carries the producer's id and epoch and the sequence number of its first record; per partition the numbers
-have no gaps. A batch that is sent again keeps its numbers. When one is lost for good, the numbers after it could never
-be accepted: then the epoch is raised and the partition counts from zero. On the loop's thread.
+Every batch has the producer id, the epoch and the sequence number of its first record; the numbers of a partition have
+no gaps. A retried batch keeps its numbers. After the loss of a batch brokers could never accept later ones: then the
+epoch is bumped and the numbers of the partition start from zero. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ log = logging.getLogger("ottla.client")
 NO_PRODUCER_ID: Final = -1
 MAX_EPOCH: Final = 0x7FFF
 MAX_IN_FLIGHT: Final = 5
-"""Batches of one partition that a broker remembers per producer."""
+"""The number of batches that a broker remembers per producer and partition."""
 
 
 class Sequences:
-    """The numbers of one partition."""
+    """The sequence numbers of one partition."""
 
     __slots__ = ("epoch", "in_flight", "last_acked", "next", "producer_id", "unresolved")
 
@@ -35,21 +35,23 @@ class Sequences:
         self.next = 0
         self.last_acked = NO_SEQUENCE
         self.in_flight: list[ProducerBatch] = []
-        """Batches with a number and no outcome, in the order of their numbers."""
+        """Batches with numbers and without a result, in the order of their numbers."""
         self.unresolved = False
-        """A batch was given up without knowing whether it was written; new ones wait until the others are done."""
+        """Whether a batch failed without knowing if it was written; new ones wait until the others have results."""
 
 
 class TransactionManager:
-    """The numbers of one idempotent producer."""
+    """The sequence numbers of one idempotent producer."""
 
     def __init__(
         self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
     ) -> None:
         self.transactional = transactional
-        """The coordinator alone raises the epoch: numbers that are lost can only be mended by the end."""
+        """Whether only the coordinator bumps the epoch: then lost numbers are resolved by the end of the
+        transaction.
+        """
         self.broken = False
-        """Numbers were lost that only a new epoch makes good."""
+        """Whether numbers were lost, so that a new epoch is required."""
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
         self._ask = ask
@@ -61,19 +63,19 @@ class TransactionManager:
         return self.producer_id != NO_PRODUCER_ID
 
     async def get_producer_id(self) -> None:
-        """Ask for an id. Raises what the broker answers, or the connection's error."""
+        """Request a producer id. Raises the broker's errors, or those of the connection."""
         response = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF))
         if response.error_code:
             raise errors.for_code(response.error_code)
         self.producer_id = response.producer_id
         self.epoch = response.producer_epoch
-        log.debug("producer id %d, epoch %d", self.producer_id, self.epoch)
+        log.debug("Producer id %d, epoch %d", self.producer_id, self.epoch)
         for sequences in self._partitions.values():
             if sequences.in_flight:
                 self._restart_sequences(sequences)
 
     def restart(self, producer_id: int, epoch: int) -> None:
-        """Go on with what the coordinator gave; nothing is on its way."""
+        """Continue with the id and epoch of the coordinator; no batch is in flight."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._partitions.clear()
         self.producer_id, self.epoch = producer_id, epoch
@@ -86,17 +88,17 @@ class TransactionManager:
         return sequences
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether a batch may go now, by the order of the numbers."""
+        """Whether the order of sequence numbers allows this batch to be sent now."""
         if not self.has_producer_id:
             return False
         sequences = self._sequences(batch.tp)
         if batch.base_sequence != NO_SEQUENCE:
-            # Again: only the first of those on their way, or the broker would see a gap.
+            # A retry: only the first of those in flight, otherwise the broker would see a gap.
             return not sequences.in_flight or sequences.in_flight[0] is batch
         return not sequences.unresolved and len(sequences.in_flight) < MAX_IN_FLIGHT
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give a batch its numbers when it goes for the first time."""
+        """Assign numbers to a batch that is sent for the first time."""
         if batch.base_sequence != NO_SEQUENCE:
             return
         sequences = self._sequences(batch.tp)
@@ -109,7 +111,7 @@ class TransactionManager:
         sequences.in_flight.append(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """A batch is written."""
+        """Handle the acknowledgement of a batch."""
         sequences = self._sequences(batch.tp)
         if batch in sequences.in_flight:
             sequences.in_flight.remove(batch)
@@ -117,7 +119,9 @@ class TransactionManager:
         self._resolve(batch.tp, sequences)
 
     def failed(self, batch: ProducerBatch, certain: bool) -> None:
-        """A batch is given up. `certain`: the broker has refused it, so it is not written; else nobody knows."""
+        """Handle the failure of a batch. `certain`: the broker rejected it, so it is not written; otherwise that is
+        unknown.
+        """
         if batch.base_sequence == NO_SEQUENCE:
             return
         sequences = self._sequences(batch.tp)
@@ -130,7 +134,7 @@ class TransactionManager:
             self._resolve(batch.tp, sequences)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """A batch was refused and cut into parts, which share its numbers."""
+        """Handle a batch that was rejected and split into parts, which share its numbers."""
         sequences = self._sequences(batch.tp)
         if batch not in sequences.in_flight:
             return
@@ -143,10 +147,11 @@ class TransactionManager:
             sequence = (sequence + part.count) & 0x7FFFFFFF
 
     def may_retry(self, batch: ProducerBatch, error: errors.KafkaError) -> bool:
-        """Whether an error about numbers goes away by sending again, perhaps with other numbers."""
+        """Whether a retry, maybe with other numbers, can fix an error about sequence numbers."""
         sequences = self._sequences(batch.tp)
         if isinstance(error, errors.OutOfOrderSequenceNumberError):
-            # One before it has failed and will come again; if none is, the broker has lost our history.
+            # An earlier batch has failed and will be retried; if there is none, the broker has lost the producer's
+            # state.
             if sequences.in_flight and sequences.in_flight[0] is not batch:
                 return True
             self._renumber(batch.tp, sequences)
@@ -159,7 +164,7 @@ class TransactionManager:
         return False
 
     def _resolve(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """After a batch of unknown fate: once nothing is on its way, see whether the numbers still fit."""
+        """After a batch with an unknown result: once nothing is in flight, check whether the numbers are continuous."""
         if not sequences.unresolved or sequences.in_flight:
             return
         sequences.unresolved = False
@@ -167,16 +172,16 @@ class TransactionManager:
             self._renumber(tp, sequences)
 
     def _renumber(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """Raise the epoch, and count this partition's batches from zero in it (KIP-360)."""
+        """Bump the epoch, and number this partition's batches from zero (KIP-360)."""
         if self.transactional:
             self.broken = True
             return
         self._raise_epoch()
         self._restart_sequences(sequences)
-        log.info("%s: sequence numbers begin anew with epoch %d", tp, sequences.epoch)
+        log.info("%s: sequence numbers restart with epoch %d", tp, sequences.epoch)
 
     def _restart_sequences(self, sequences: Sequences) -> None:
-        """Numbers from zero for a partition's batches that have no outcome yet."""
+        """Number a partition's batches without a result from zero."""
         self._restart(sequences)
         for batch in sequences.in_flight:
             batch.producer_id, batch.producer_epoch = sequences.producer_id, sequences.epoch
@@ -193,7 +198,7 @@ class TransactionManager:
 
     def _raise_epoch(self) -> None:
         if self.epoch >= MAX_EPOCH:
-            # The id is used up: nothing is sent until the sender has got a new one.
+            # The epoch is exhausted: nothing is sent until the sender has a new producer id.
             self.producer_id = NO_PRODUCER_ID
             self.epoch = -1
         else:

@@ -1,8 +1,8 @@
-"""Transactions of one producer: begin, send, offsets, commit or abort (KIP-98; KIP-890 where the broker has it).
+"""Transactions of one producer: begin, send, offsets, commit or abort (KIP-98; KIP-890 if the cluster supports it).
 
-With `transaction.version` 2 the broker takes a partition into the transaction with its first batch and raises the
-producer's epoch at every end; with older ones each partition is announced first. What goes wrong within a transaction
-leaves one way, `abort`; what says that another producer has taken over leaves none. On the loop's thread.
+With `transaction.version` 2 the broker adds a partition to the transaction with its first batch and bumps the producer
+epoch at every end; otherwise each partition is added by a request first. After an error in a transaction only `abort`
+is possible; after fencing nothing is. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ R = TypeVar("R", bound=Response)
 
 FEATURE: Final = "transaction.version"
 NEWER: Final = 2
-"""The level of the feature from which partitions join by themselves."""
+"""The level of the feature from which brokers add partitions implicitly."""
 OLDER_VERSIONS: Final = {
     InitProducerIdRequest: 5,
     AddPartitionsToTxnRequest: 3,
@@ -53,11 +53,11 @@ OLDER_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
-"""The last versions that are spoken of each protocol."""
+"""The maximum versions of the requests."""
 TWO_PHASE_INIT: Final = 6
-"""The version of InitProducerId that knows two-phase commit."""
+"""The first version of InitProducerId with two-phase commit (KIP-939)."""
 CLOSE_SECONDS: Final = 5.0
-"""How long the end of a producer waits for the abort of what it left open."""
+"""How long closing a producer waits for the abort of an open transaction."""
 RETRIED: Final = (*MOVED, errors.ConcurrentTransactionsError, errors.UnknownTopicOrPartitionError)
 FATAL: Final = (
     errors.ProducerFencedError,
@@ -67,18 +67,18 @@ FATAL: Final = (
     errors.TransactionalIdAuthorizationFailedError,
     errors.UnsupportedVersionError,
 )
-"""Another producer has this transactional id now, or it cannot be used at all."""
+"""Errors that end the producer: it was fenced, or the transactional id cannot be used at all."""
 
 
 class State(enum.Enum):
-    """Where a transactional producer is."""
+    """The state of a transactional producer."""
 
-    NEW = "initTransactions has not been called"
+    NEW = "init_transactions() has not been called"
     READY = "no transaction is open"
     OPEN = "a transaction is open"
-    ENDING = "the transaction is being ended"
+    ENDING = "the transaction is being committed or aborted"
     BROKEN = "the transaction has failed and can only be aborted"
-    FAILED = "the producer cannot be used any more"
+    FAILED = "the producer has failed and must be closed"
 
 
 MOVES: Final[Mapping[State, frozenset[State]]] = {
@@ -89,13 +89,13 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
     State.BROKEN: frozenset({State.ENDING, State.FAILED}),
     State.FAILED: frozenset(),
 }
-"""What may follow what."""
+"""Legal transitions."""
 
 
 class Transactions:
-    """The state of one transactional id.
+    """The transactions of one transactional id.
 
-    `drained` sends and settles everything that waits; `give_up` fails what was not sent yet.
+    `drained` sends all pending records and waits for their results; `give_up` fails records that were not sent.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Transactions:
         self.id = str(config.transactional_id)
         self.state = State.NEW
         self.newer = False
-        """Whether partitions join by themselves."""
+        """Whether brokers add partitions implicitly."""
         self._config = config
         self._connections = connections
         self._metadata = metadata
@@ -126,31 +126,33 @@ class Transactions:
         self._unregistered: set[TopicPartition] = set()
         self._has_offsets = False
         self._ending = False
-        """Whether the end that is under way is a commit."""
+        """Whether the end in progress is a commit."""
         self._broken = False
-        """Something of the transaction may still arrive behind its end: only a new epoch keeps that out."""
+        """Whether records of the transaction may still arrive after its end: only a new epoch fences them."""
         self._announcing: asyncio.Task[None] | None = None
 
-    # What the producer's user calls
+    # Calls of the user
 
     async def init(self) -> None:
-        """Take the transactional id over: what an earlier producer left open is aborted, and that one is fenced."""
+        """Initialize the transactional id: an open transaction of an earlier producer is aborted, and that one
+        fenced.
+        """
         if self.state is not State.NEW:
-            raise IllegalStateError("init_transactions is called once")
+            raise IllegalStateError("init_transactions() must be called only once")
         await self._new_epoch(NO_PRODUCER_ID, -1)
         self._move(State.READY)
 
     def begin(self) -> None:
-        """Open a transaction."""
+        """Begin a transaction."""
         self._check_error()
         if self.state is not State.READY:
-            raise IllegalStateError(f"a transaction cannot be begun: {self.state.value}")
+            raise IllegalStateError(f"cannot begin a transaction: {self.state.value}")
         self._move(State.OPEN)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Commit offsets of a group with the transaction."""
+        """Commit offsets of a group in the transaction."""
         self.check_open()
         if not offsets:
             return
@@ -171,30 +173,30 @@ class Transactions:
             self.failed(error)
             raise self._error or error from None
         except asyncio.CancelledError:
-            self.failed(TransactionAbortedError("sending offsets was given up, and they may still arrive"))
+            self.failed(TransactionAbortedError("sending the offsets was interrupted, and they may still arrive"))
             raise
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort; returns when the coordinator has decided so. After a timeout it can be tried again."""
+        """Commit or abort; returns when the coordinator has decided. After a timeout it can be called again."""
         if self.state is State.ENDING:
             if commit is not self._ending:
                 raise IllegalStateError(f"the transaction is being {'committed' if self._ending else 'aborted'}")
         elif commit:
             self.check_open()
             await self._drained()
-            self.check_open()  # a record may have failed meanwhile
+            self.check_open()  # a record may have failed in the meantime
         else:
             if self.state not in (State.OPEN, State.BROKEN):
                 self._check_error()
-                raise IllegalStateError(f"there is nothing to abort: {self.state.value}")
+                raise IllegalStateError(f"cannot abort: {self.state.value}")
             self._give_up(TransactionAbortedError("the transaction was aborted"))
         self._ending = commit
         self._move_to_end()
         if not commit:
             await self._drained()
-            if self._announcing is not None:  # or its partitions would open another transaction behind the end
+            if self._announcing is not None:  # otherwise its partitions would start another transaction after the end
                 await asyncio.wait({self._announcing})
-            self._move_to_end()  # also from what was on its way
+            self._move_to_end()  # also because of what was in flight
         await self._end(commit)
 
     def _move_to_end(self) -> None:
@@ -219,7 +221,7 @@ class Transactions:
             if self._broken or self._numbers.broken:
                 await self._new_epoch(self._numbers.producer_id, self._numbers.epoch)
         except KafkaTimeoutError:
-            raise  # nobody knows whether it has ended: only the same can be asked for again
+            raise  # it is unknown whether it has ended: only the same call can be repeated
         except KafkaError as error:
             self.failed(error)
             raise self._error or error from None
@@ -229,7 +231,7 @@ class Transactions:
         self._error = None
         self._move(State.READY)
 
-    # What the sender asks
+    # Calls of the sender
 
     def check_open(self) -> None:
         """Raise unless records may be sent now."""
@@ -238,7 +240,7 @@ class Transactions:
             raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}")
 
     def may_send(self, tp: TopicPartition) -> bool:
-        """Whether a batch of this partition may go; where it has to be announced first, that is begun."""
+        """Whether a batch of this partition may be sent; if the partition must be added first, start that."""
         if self.state not in (State.OPEN, State.ENDING):
             return False
         if self.newer:
@@ -253,36 +255,38 @@ class Transactions:
         return False
 
     def batch_failed(self, error: KafkaError) -> None:
-        """A batch of the transaction is lost."""
+        """Handle the loss of a batch of the transaction."""
         if not isinstance(error, TransactionAbortedError):
             self.failed(error)
 
     def failed(self, error: KafkaError) -> None:
-        """The transaction cannot be committed any more; after some errors nothing can be done any more."""
+        """Fail the transaction: it can only be aborted, or after a fatal error not even that."""
         if isinstance(error, errors.InvalidProducerEpochError):
-            error = errors.ProducerFencedError(error.message)  # what older brokers call the same
+            error = errors.ProducerFencedError(error.message)  # older brokers return this code for the same
         fatal = isinstance(error, FATAL)
         if self.state in (State.FAILED, State.READY, State.NEW) or (self.state is State.BROKEN and not fatal):
             return
         self._error = error
-        log.warning("transactional.id %s: %s%s", self.id, error, "; the producer has to be closed" if fatal else "")
+        log.warning("transactional.id %s: %s%s", self.id, error, "; close the producer" if fatal else "")
         self._move(State.FAILED if fatal else State.BROKEN)
         self._give_up(error)  # nothing of this transaction will be sent any more
 
     async def close(self, seconds: float | None = None) -> None:
-        """Abort what is open, where that can be done in `seconds` (CLOSE_SECONDS at most), and announce no more."""
+        """Abort an open transaction within `seconds` (CLOSE_SECONDS at most), and stop."""
         limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
         if self.state in (State.OPEN, State.BROKEN) and limit > 0:
             try:
                 async with asyncio.timeout(limit):
                     await self.end(commit=False)
             except (KafkaError, TimeoutError) as error:
-                log.warning("transactional.id %s: the transaction is left to time out: %s", self.id, error)
+                log.warning(
+                    "transactional.id %s: could not abort the open transaction, which will time out: %s", self.id, error
+                )
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.gather(self._announcing, return_exceptions=True)
 
-    # Asking
+    # Requests
 
     async def _new_epoch(self, producer_id: int, epoch: int) -> None:
         two_phase = self._config.transaction_two_phase_commit_enable
@@ -298,7 +302,7 @@ class Transactions:
         self.newer = await self._transaction_version() >= NEWER
 
     async def _transaction_version(self) -> int:
-        """The cluster's level of transactions; the broker that has answered may be gone by now."""
+        """Return the transaction.version of the cluster; the broker of the last response may be down by now."""
         coordinator, deadline = self._coordinator, self._deadline()
         while True:
             try:
@@ -309,7 +313,7 @@ class Transactions:
                     raise
                 coordinator.node = None
                 await coordinator.back_off(
-                    deadline, f"transactional.id {self.id}: its coordinator is not reached", error
+                    deadline, f"transactional.id {self.id}: the coordinator is unreachable", error
                 )
 
     async def _add_partitions(self) -> None:
@@ -336,11 +340,11 @@ class Transactions:
             self._unregistered.clear()
             self.failed(error)
         elif error is not None:
-            log.error("partitions could not be announced", exc_info=error)
+            log.error("partitions could not be added to the transaction", exc_info=error)
         self._wake()
 
     async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:
-        """Ask until there is an answer without an error that goes away; raises the error that stays."""
+        """Send a request until there is a response without a retriable error; raises other errors."""
         at_most = (NEWER_VERSIONS if self.newer else OLDER_VERSIONS).get(type(request))
         if isinstance(request, InitProducerIdRequest) and request.enable_2pc:
             at_most = TWO_PHASE_INIT
@@ -355,7 +359,9 @@ class Transactions:
                 if not (error.retriable or isinstance(error, RETRIED)) or isinstance(error, FATAL):
                     raise
                 coordinator.handle_error(type(error))
-                await coordinator.back_off(deadline, f"transactional.id {self.id}: {request.NAME} got no answer", error)
+                await coordinator.back_off(
+                    deadline, f"transactional.id {self.id}: no response to {request.NAME}", error
+                )
 
     def _commit_of(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -392,17 +398,19 @@ class Transactions:
 
     def _move(self, state: State) -> None:
         if state is not self.state and state not in MOVES[self.state]:
-            raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}, so not {state.name}")
+            raise IllegalStateError(
+                f"transactional.id {self.id}: illegal transition to {state.name}: {self.state.value}"
+            )
         self.state = state
 
 
 def as_group_metadata(group: ConsumerGroupMetadata | str) -> ConsumerGroupMetadata:
-    """A group by its metadata, or by its id alone as before KIP-447."""
+    """Return group metadata, or that of a group id alone as before KIP-447."""
     return ConsumerGroupMetadata(group) if isinstance(group, str) else group
 
 
 def _first_error(answer: Response) -> int:
-    """The first error anywhere in an answer."""
+    """Return the first error code anywhere in a response."""
     code: int = getattr(answer, "error_code", 0)
     if code:
         return code

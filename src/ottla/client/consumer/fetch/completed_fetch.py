@@ -1,6 +1,6 @@
-"""Batches that were fetched for one partition, and the records in them. Kafka's `CompletedFetch`.
+"""Fetched batches of one partition, and the records in them. Kafka's `CompletedFetch`.
 
-Records are decoded when poll() takes them, batch by batch, in the caller's thread.
+poll() decodes records batch by batch, in the caller's thread.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ottla.records.decoder import decode_records, decode_rows
 from ottla.records.up_conversion import up_converted
 
 Convert = Callable[[str, Any, Any], Any]
-"""(topic, bytes, headers) -> key or value."""
+"""Called with (topic, bytes, headers); returns the key or value."""
 
 ABORT_MARKER = 0
 KEY = ConsumerRecord._fields.index("key")
-"""Where the key stands in a record; the value comes next."""
+"""The index of the key in a record; the value follows."""
 
 _new = tuple.__new__
 
 
 class CompletedFetch:
-    """What one response had for one partition. Used by one thread at a time."""
+    """The data of one partition in one response. To be used by one thread at a time."""
 
     __slots__ = (
         "_aborted",
@@ -77,9 +77,9 @@ class CompletedFetch:
         self.generation = state.generation
         self.nbytes = data.nbytes
         self.totals = totals
-        """Of the response that it belongs to."""
+        """Of its response."""
         self.returned = 0
-        """Records that were handed out."""
+        """The number of returned records."""
         self.data = data = up_converted(data, max_decompressed_bytes)
         self.position = position
         """The next offset to return."""
@@ -87,15 +87,17 @@ class CompletedFetch:
         self.max_decompressed_bytes = max_decompressed_bytes
         self._batches = _whole_batches(data)
         if not self._batches and self.nbytes >= limit:
-            # Brokers since 0.10.1 (KIP-74) send the first batch whole; older ones cut it off.
-            raise MessageTooLargeError(f"the next record is larger than max.partition.fetch.bytes ({limit})")
+            # Brokers since 0.10.1 (KIP-74) send the whole first batch; older ones truncate it.
+            raise MessageTooLargeError(
+                f"the next record is larger than max.partition.fetch.bytes ({limit}); increase it"
+            )
         self._batches.reverse()
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
-        """The offset behind everything here."""
+        """The offset after the last batch."""
         self.epoch = state.fetch_epoch
-        """Leader epoch of the last record that was returned, or of the one before all of these…"""
+        """The leader epoch of the last returned record, or of the one before this data…"""
         self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
-        """… and of the last one here."""
+        """… and of the last batch."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
         self._taken_from: tuple[BatchHeader, int, int] | None = None
@@ -105,14 +107,14 @@ class CompletedFetch:
 
     @property
     def is_current(self) -> bool:
-        """Whether these are still the records that the consumer wants: not after a jump or a loss of the partition."""
+        """Whether the consumer still needs this data; not after a seek or the loss of the partition."""
         return self.generation == self.state.generation
 
     def next_records(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
-        """The next records, `at_most` so many; an empty list when there are no more.
+        """Return up to `at_most` records; an empty list at the end.
 
         Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
-        be converted, and again at each call until the consumer seeks past it.
+        be deserialized, at each call until the consumer seeks past it.
         """
         while self._row >= len(self._rows):
             if not self._batches:
@@ -126,7 +128,7 @@ class CompletedFetch:
         self.position = rows[-1].offset + 1
         self.epoch = rows[-1].leader_epoch
         if self._row >= len(self._rows):
-            # The list is the caller's now.
+            # The list belongs to the caller now.
             self._rows, self._row = [], 0
             if not self._batches:
                 self.position = self.end_offset
@@ -134,31 +136,33 @@ class CompletedFetch:
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
-        """The next batch that holds records to return, and where it starts; None at the end.
+        """Return the next batch with records to return, and where it starts; None at the end.
 
-        It stays the next one until `decoded` is called. CorruptBatchError for a damaged batch, at each call.
+        It remains the next one until `decoded` is called. CorruptBatchError for a damaged batch, at each call.
         """
         if self._rows and self._taken_from is not None:
-            # What take() has not returned of its batch is decoded again, from `position` on.
+            # Rows of a batch that next_records() has not returned are decoded again, from `position` on.
             self._rows, self._row = [], 0
             self._batches.append(self._taken_from)
         while self._batches:
             header, start, _ = self._batches[-1]
             try:
-                is_wanted = self._wants(header, start)
+                is_requested = self._wants(header, start)
             except KafkaError as error:
                 raise self.unreadable(header, error) from error
-            if is_wanted:
+            if is_requested:
                 return header, start
             self._batches.pop()
         return None
 
     def decoded(self) -> None:
-        """Go on behind the batch of `next_header`."""
+        """Advance past the batch of `next_header`."""
         self._taken_from = self._batches.pop()
 
     def unreadable(self, header: BatchHeader, error: Exception) -> CorruptBatchError:
-        """What poll() raises for a batch that cannot be decoded: at each call, since nothing moves behind it."""
+        """Return the error of poll() for a batch that cannot be decoded; it is raised at each call, as the position
+        stays.
+        """
         reason = str(error)
         if isinstance(error, DecompressedTooLargeError):
             reason = f"it decompresses to more than max.decompressed.batch.bytes={error.max_bytes}"
@@ -170,7 +174,7 @@ class CompletedFetch:
         return CorruptBatchError(message, self.tp, offset, after)
 
     def move(self, position: int, epoch: int) -> None:
-        """For readers of columns: what lies before `position` was read; the last record of it has this leader epoch."""
+        """Advance the position, for readers of columns; the last record before it has this leader epoch."""
         self.position = self.state.position = position
         self.state.epoch = epoch
 
@@ -193,7 +197,7 @@ class CompletedFetch:
         self._rows, self._row = rows, 0
 
     def _wants(self, header: BatchHeader, start: int) -> bool:
-        """Whether a batch holds records to return: no marker, and not of an aborted transaction."""
+        """Whether a batch has records to return: no control batch, and not of an aborted transaction."""
         if self._check_crc:
             verify(self.data, start, header)
         if self._aborted_producers is not None:
@@ -215,7 +219,7 @@ class CompletedFetch:
     def _converted(
         self, rows: list[ConsumerRecord], key: Convert | None, value: Convert | None
     ) -> list[ConsumerRecord]:
-        """Deserialized rows; when one fails, those before it, or its error when it is the first."""
+        """Return deserialized rows. After an error, return those before it; raise it if there are none."""
         out: list[ConsumerRecord] = []
         topic = self.tp.topic
         for row in rows:
@@ -238,9 +242,8 @@ class CompletedFetch:
 
 
 def _whole_batches(data: memoryview) -> list[tuple[BatchHeader, int, int]]:
-    """(header, start, end) of each batch before the first bytes that are none: these raise if nothing is before them.
-
-    Otherwise the next fetch begins with them.
+    """Return (header, start, end) of each complete batch. Malformed bytes raise only if no batch is before them;
+    otherwise the next fetch starts with them.
     """
     batches = []
     try:

@@ -1,6 +1,6 @@
-"""What was fetched and waits for poll(), and how poll() takes from it. Kafka's `FetchBuffer` and `FetchCollector`.
+"""Fetched data that waits for poll(). Kafka's `FetchBuffer` and `FetchCollector`.
 
-The loop appends; everything else belongs to the thread that polls, while it does not wait for the loop.
+The event loop appends; everything else is for the thread that polls, while it does not wait for the event loop.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from ottla.records.compression import MAX_DECOMPRESSED_BYTES
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 COLUMN_BYTES = 16 * 1024 * 1024
-"""What one poll takes of a partition as columns, but for its last batch: a fetch may be compressed a thousandfold."""
+"""Limit for the columns of a partition in one poll, exceeded by at most a batch: data may be compressed a
+thousandfold.
+"""
 
 
 class FetchBuffer:
-    """In the order of arrival: partitions take turns, fetch by fetch."""
+    """Fetched data in the order of arrival: partitions take turns, response by response."""
 
     def __init__(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.completed: deque[CompletedFetch] = deque()
         self.is_full = False
-        """The fetcher has stopped, as enough is here: who takes something wakes it."""
+        """Whether the fetcher has stopped because of it; a poll that takes data wakes the fetcher."""
         self._current: CompletedFetch | None = None
         self.metrics: FetchMetrics | None = None
 
     def drop_stale(self) -> None:
-        """Forget what belongs to partitions that are gone, or from where the consumer has jumped away."""
+        """Drop data of partitions that are no longer assigned, or from before a seek."""
         stale = [fetched for fetched in self.completed if not fetched.is_current]
         if stale:
             stay = [fetched for fetched in self.completed if fetched.is_current]
@@ -49,20 +51,20 @@ class FetchBuffer:
             self._measure(fetched)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.completed.clear()
         self._current = None
 
     @property
     def has_records(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there is anything to return."""
         current = [self._current] if self._current is not None else []
         return any(not fetched.state.paused for fetched in [*current, *self.completed])
 
     def next_records(
         self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None
     ) -> Records:
-        """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
+        """Return up to `at_most` records and advance the positions. `wake` makes the fetcher continue."""
         out: Records = {}
         left = at_most
         skipped: list[CompletedFetch] = []
@@ -95,9 +97,9 @@ class FetchBuffer:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """What is here, as columns; of partitions in `until` only what lies before that offset.
+        """Return all data as columns; partitions in `until` end at this offset.
 
-        All of it, unless a partition has COLUMN_BYTES by then: the rest waits for the next call.
+        A partition with COLUMN_BYTES leaves more for the next call.
         """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
         skipped: list[CompletedFetch] = []
@@ -111,14 +113,14 @@ class FetchBuffer:
                     break
             except KafkaError:
                 if any(decoder.row_count for decoder in decoders.values()):
-                    break  # what was intact first; the next call raises again
+                    break  # return what was intact; the next call raises again
                 raise
             self._drop_empty(fetched, wake)
         self.completed.extendleft(reversed(skipped))
         return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
 
     def _next(self, skipped: list[CompletedFetch]) -> CompletedFetch | None:
-        """The one to take from; those of paused partitions are put into `skipped`, those that are stale dropped."""
+        """Return the next data to decode; that of paused partitions is put into `skipped`, stale data is dropped."""
         while True:
             fetched = self._current
             if fetched is None:
@@ -151,9 +153,9 @@ class FetchBuffer:
 
 
 def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
-    """Decode what was fetched before `end`, and move behind it; False where COLUMN_BYTES leave a rest.
+    """Decode data before the offset `end`, and advance past it; returns False if COLUMN_BYTES leave more.
 
-    Raises CorruptBatchError at a batch that cannot be decoded, having moved behind those before it.
+    Raises CorruptBatchError at a batch that cannot be decoded, after advancing past those before it.
     """
     before = decoder.row_count
     try:
@@ -166,7 +168,7 @@ def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
             except KafkaError as error:
                 raise fetched.unreadable(header, error) from error
             if not has_room:
-                return False  # 2 GiB: the next poll begins with this batch
+                return False  # 2 GiB: the next poll starts with this batch
             fetched.decoded()
             if header.next_offset < min(end, fetched.end_offset):
                 fetched.move(header.next_offset, header.leader_epoch)

@@ -1,7 +1,7 @@
-"""What fetching measures: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
+"""Fetch metrics: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
-Recorded per response, and lags per partition in one, never per record: by the loop when a response comes, by the
-polling thread when it has used one up.
+Recorded per response, and lags per partition in it, never per record: by the event loop when a response arrives, by the
+polling thread when it has returned its records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_REPLICA: Final = -1
 
 
 class ResponseTotals:
-    """What one response brought, by topic: bytes and records, summed up until the last of its parts is done with."""
+    """Bytes and records of one response by topic, summed up until all of its partitions are drained."""
 
     __slots__ = ("parts", "topics")
 
@@ -31,7 +31,7 @@ class ResponseTotals:
 
 
 class Consumed(NamedTuple):
-    """Sensors of the client, or of one topic."""
+    """The sensors of the client, or of one topic."""
 
     bytes: Sensor
     records: Sensor
@@ -39,7 +39,7 @@ class Consumed(NamedTuple):
     per_request: Sensor
 
     def record(self, nbytes: int, records: int) -> None:
-        """What one response had."""
+        """Record the totals of one response."""
         self.bytes.record(nbytes)
         self.records.record(records)
         self.fetch_size.record(nbytes)
@@ -55,34 +55,36 @@ class MeasuredPartition(NamedTuple):
 
 
 class FetchMetrics:
-    """Of one consumer."""
+    """The fetch metrics of one consumer."""
 
     def __init__(self, metrics: Metrics, lag_of: Callable[[PartitionState], int | None]) -> None:
         self._metrics = metrics
         self._lag_of = lag_of
         self._latency = self._sensor("fetch-latency")
-        self._add(self._latency, "fetch-latency-avg", "The average time of a fetch in ms.", Avg())
-        self._add(self._latency, "fetch-latency-max", "The longest time of a fetch in ms.", Max())
-        rate = metrics.name("fetch-rate", GROUP, "The number of fetches per second.")
-        self._latency.add_meter(Meter(rate, metrics.name("fetch-total", GROUP, "The number of fetches."), counts=True))
+        self._add(self._latency, "fetch-latency-avg", "The average time of a fetch request in ms.", Avg())
+        self._add(self._latency, "fetch-latency-max", "The maximum time of a fetch request in ms.", Max())
+        rate = metrics.name("fetch-rate", GROUP, "The number of fetch requests per second.")
+        self._latency.add_meter(
+            Meter(rate, metrics.name("fetch-total", GROUP, "The number of fetch requests."), counts=True)
+        )
         self._throttled = self._sensor("fetch-throttle-time")
-        self._add(self._throttled, "fetch-throttle-time-avg", "The average time of being throttled in ms.", Avg())
-        self._add(self._throttled, "fetch-throttle-time-max", "The longest time of being throttled in ms.", Max())
+        self._add(self._throttled, "fetch-throttle-time-avg", "The average throttle time in ms.", Avg())
+        self._add(self._throttled, "fetch-throttle-time-max", "The maximum throttle time in ms.", Max())
         self._all = self._consumed("")
         self._lag = self._sensor("records-lag")
-        self._add(self._lag, "records-lag-max", "How far the partition behind most was behind, in records.", Max())
+        self._add(self._lag, "records-lag-max", "The maximum lag of any partition in records.", Max())
         self._lead = self._sensor("records-lead")
-        self._add(self._lead, "records-lead-min", "How near the log's begin a partition was, in records.", Min())
+        self._add(self._lead, "records-lead-min", "The minimum lead of any partition in records.", Min())
         self._partitions: dict[TopicPartition, MeasuredPartition] = {}
         self._topics: dict[str, Consumed] = {}
 
     def fetched(self, seconds: float, throttled_ms: int) -> None:
-        """A response has come."""
+        """Record a response."""
         self._latency.record(seconds * 1000)
         self._throttled.record(throttled_ms)
 
     def partition_drained(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
-        """What one response had for one partition was returned, or is not wanted any more."""
+        """Record that the records of one partition in a response were returned or dropped."""
         before = totals.topics.get(state.tp.topic, (0, 0))
         totals.topics[state.tp.topic] = (before[0] + nbytes, before[1] + records)
         totals.parts -= 1
@@ -96,7 +98,7 @@ class FetchMetrics:
             measured.lead.record(lead)
 
     def partition_metrics(self, state: PartitionState) -> MeasuredPartition:
-        """A partition's sensors, made with its first records."""
+        """Return a partition's sensors, which are created with its first records."""
         return self._partitions.get(state.tp) or self._measure(state)
 
     def _record(self, totals: ResponseTotals) -> None:
@@ -106,7 +108,7 @@ class FetchMetrics:
         self._all.record(*map(sum, sums))
 
     def update_assignment(self, states: Iterable[PartitionState]) -> None:
-        """Measure nothing but these partitions; each from its first records on."""
+        """Remove the sensors of all other partitions."""
         now = {state.tp: state for state in states}
         for tp in [tp for tp, measured in self._partitions.items() if now.get(tp) is not measured.state]:
             self._forget(tp)
@@ -122,9 +124,9 @@ class FetchMetrics:
         lead = self._metrics.sensor(f"{tp}.records-lead", parents=[self._lead])
         for sensor, name, text, stat in (
             (lag, "records-lag-avg", "The average lag of the partition in records.", Avg()),
-            (lag, "records-lag-max", "The largest lag of the partition in records.", Max()),
+            (lag, "records-lag-max", "The maximum lag of the partition in records.", Max()),
             (lead, "records-lead-avg", "The average lead of the partition in records.", Avg()),
-            (lead, "records-lead-min", "The smallest lead of the partition in records.", Min()),
+            (lead, "records-lead-min", "The minimum lead of the partition in records.", Min()),
         ):
             sensor.add(self._metrics.name(name, GROUP, text, **tags), stat)
         self._partitions[tp] = measured = MeasuredPartition(state, lag, lead)
@@ -133,7 +135,7 @@ class FetchMetrics:
             ("records-lead", "The lead of the partition in records.", lambda: nan_for_none(lead_of(state))),
             (
                 "preferred-read-replica",
-                "The replica that is read instead of the leader, or -1.",
+                "The replica that is fetched from instead of the leader, or -1.",
                 lambda: nearest(state),
             ),
         ):
@@ -148,7 +150,7 @@ class FetchMetrics:
         for name in ("records-lag", "records-lead", "preferred-read-replica"):
             self._metrics.remove_metric(self._metrics.name(name, GROUP, **tags))
 
-    # Making sensors
+    # Creation of sensors
 
     def _sensor(self, name: str) -> Sensor:
         return self._metrics.sensor(name)
@@ -163,31 +165,30 @@ class FetchMetrics:
         return sensors
 
     def _consumed(self, topic: str) -> Consumed:
-        """Those of a topic, or with "" of the client."""
+        """Return the sensors of a topic, or with "" those of the client."""
         of, tags = (f" of {topic}", {"topic": topic}) if topic else ("", {})
         sensors = Consumed(*(self._sensor(f"topic.{topic}.{name}") for name in CONSUMED))
         for sensor, name in zip(sensors, ("bytes-consumed", "records-consumed"), strict=False):
             what = name.partition("-")[0]
-            rate = self._metrics.name(f"{name}-rate", GROUP, f"The number of {what} read per second{of}.", **tags)
-            total = self._metrics.name(f"{name}-total", GROUP, f"The number of {what} read{of}.", **tags)
+            rate = self._metrics.name(f"{name}-rate", GROUP, f"The number of {what} consumed per second{of}.", **tags)
+            total = self._metrics.name(f"{name}-total", GROUP, f"The number of {what} consumed{of}.", **tags)
             sensor.add_meter(Meter(rate, total))
-        self._add(sensors.fetch_size, "fetch-size-avg", f"The average bytes of a fetch{of}.", Avg(), **tags)
-        self._add(sensors.fetch_size, "fetch-size-max", f"The most bytes of a fetch{of}.", Max(), **tags)
-        text = f"The average records of a fetch{of}."
+        self._add(sensors.fetch_size, "fetch-size-avg", f"The average number of bytes in a fetch{of}.", Avg(), **tags)
+        self._add(sensors.fetch_size, "fetch-size-max", f"The maximum number of bytes in a fetch{of}.", Max(), **tags)
+        text = f"The average number of records in a fetch{of}."
         self._add(sensors.per_request, "records-per-request-avg", text, Avg(), **tags)
         return sensors
 
 
 def lead_of(state: PartitionState) -> int | None:
-    """How many records lie between the log's begin and the position; None while that is not known."""
+    """Return the number of records between log start offset and position; None if unknown."""
     return None if state.begin is None or state.position is None else max(0, state.position - state.begin)
 
 
 def nearest(state: PartitionState) -> int:
-    """The replica that a partition is read from instead of its leader; -1 for none."""
+    """Return the preferred read replica of a partition; -1 if there is none."""
     return NO_REPLICA if state.preferred is None else state.preferred[0]
 
 
 def nan_for_none(value: int | None) -> float:
-    """A metric's value."""
     return float("nan") if value is None else value

@@ -1,11 +1,11 @@
-"""Keeps fetching what the consumer reads, ahead of poll(). Kafka's `Fetcher`.
+"""Fetches ahead of poll(). Kafka's `Fetcher`.
 
-One request is on its way to each broker; it asks for the partitions of which not enough is here already. Positions run
-ahead of the consumer's, so that the next fetch of a partition does not wait until the last one is used up. Runs on the
-loop; the buffer is emptied by the consumer's caller.
+There is one request in flight to each broker, for partitions without enough buffered data. Fetch positions run ahead of
+the consumer's, so that the next fetch of a partition does not wait until the last one is drained. Event loop only; the
+caller of the consumer drains the buffer.
 
-What is here and not taken yet is at most fetch.max.bytes and one response of each broker (each at most fetch.max.bytes,
-or one larger batch), beside what came for partitions before they were paused.
+Buffered data is at most fetch.max.bytes and one response of each broker (each at most fetch.max.bytes, or one larger
+batch), besides data of partitions that have been paused since.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 log = logging.getLogger("ottla.client")
 
 FETCHES_AHEAD: Final = 2
-"""A partition is fetched while less than so many full fetches of it are here: one to read from, one in reserve."""
+"""A partition is fetched while it has less than this many full fetches buffered: one to read from, one in reserve."""
 GOODBYE_SECONDS: Final = 0.2
-"""How long close() waits for a broker to hear that a session has ended."""
+"""How long close() waits for a broker to end a fetch session."""
 
 Asked = dict[TopicPartition, tuple[PartitionState, int, Place]]
-"""What a request was made for: states with their generations then, and places."""
+"""The partitions of a request: states with their generations at the time of the request, and fetch positions."""
 
 
 class Fetcher:
-    """Fetches for all assigned partitions whose position is known."""
+    """Fetches all assigned partitions with a position."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class Fetcher:
         self.buffer = buffer
         self.metrics = buffer.metrics = metrics
         self.arrived = asyncio.Event()
-        """Set when something was put into the buffer, or an error into `error`."""
+        """Set when the buffer has new data, or `error` is set."""
         self.error: KafkaError | None = None
-        """What the next poll() has to raise."""
+        """The error that the next poll() raises."""
         self.check_leaders: Callable[[Cluster], None] = lambda cluster: None
-        """Called for partitions whose place has to be checked with a new leader before it is fetched from."""
+        """Called for partitions whose position must be validated with a new leader before a fetch."""
         self.reset: Callable[[PartitionState], bool] = lambda state: False
-        """Called when a place is out of range; False when there is no policy for that."""
+        """Called for a position out of range; returns False without a reset policy."""
         self._sessions: dict[int, FetchSession] = {}
         self._terms = Terms(
             max_wait_ms=config.fetch_max_wait_ms,
@@ -84,7 +84,7 @@ class Fetcher:
         self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
 
     async def close(self) -> None:
-        """Stop fetching, and end the sessions."""
+        """Stop fetching, and end the fetch sessions."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -100,14 +100,14 @@ class Fetcher:
     async def _end(self, node: int, session: FetchSession) -> None:
         request = session.last_request()
         connection = self.connections.ready(node, FETCH)
-        # A connection that waits for the answer to a fetch would have us wait, too.
+        # On a connection with a pending fetch, the request would wait for its response.
         if request is not None and connection is not None and not connection.channel.in_flight:
             await connection.channel.ask(request, connection.version(type(request)), GOODBYE_SECONDS)
 
-    # Asking
+    # Requests
 
     def wake(self) -> None:
-        """Ask every broker that has something to give and is not being asked (loop's thread)."""
+        """Send a request to every broker that leads partitions to fetch and has none in flight. Event loop only."""
         if self._closed or self._is_full():
             return
         by_node: dict[int, Asked] = {}
@@ -122,7 +122,7 @@ class Fetcher:
             node, place = self._fetch_position(tp, state, now)
             if node < 0:
                 leaderless = True
-            elif not state.needs_check(place.leader_epoch):
+            elif not state.is_validated(place.leader_epoch):
                 unchecked = True
             elif node not in self._busy:
                 by_node.setdefault(node, {})[tp] = (state, state.generation, place)
@@ -139,7 +139,7 @@ class Fetcher:
         return self.buffer.is_full
 
     def _fetch_position(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, Place]:
-        """Whom to ask, and for what."""
+        """Return the broker to fetch from, and the fetch position."""
         cluster = self.metadata.cluster
         info = cluster.partition(tp)
         topic = cluster.topics.get(tp.topic)
@@ -153,7 +153,7 @@ class Fetcher:
         return cluster.leader(tp), place
 
     def _spawn(self, node: int, requested: Asked) -> None:
-        # States and generations are noted here and not by the task: between the two a partition may be lost or jump.
+        # Generations are those of now, not of the start of the task: in between, a partition may be lost or seek.
         self._busy.add(node)
         for state, _, _ in requested.values():
             state.in_flight = True
@@ -167,13 +167,13 @@ class Fetcher:
                 state.in_flight = False
             if not task.cancelled():
                 if task.exception() is not None:
-                    log.error("the fetcher has failed; it goes on", exc_info=task.exception())
+                    log.error("The fetcher raised an unexpected exception; it continues", exc_info=task.exception())
                 self.wake()
 
         task.add_done_callback(ended)
 
     async def _fetch(self, node: int, requested: Asked) -> None:
-        """One request and its answer; what came for a partition that has jumped since it was asked for is dropped."""
+        """Send one request and handle the response; data of partitions that have seeked since is dropped."""
         session = self._sessions.setdefault(node, FetchSession())
         request, version = session.request({tp: place for tp, (_, _, place) in requested.items()}, self._terms)
         began = time.monotonic()
@@ -190,7 +190,7 @@ class Fetcher:
             await asyncio.sleep(self._retry_backoff)
             return
         except BaseException:
-            session.restart()  # the broker may have answered; what it takes for known is not
+            session.restart()  # the broker may have updated the session, so its state is unknown
             raise
         self._measure(node, time.monotonic() - began, response.throttle_time_ms)
         if not session.answered(response):
@@ -207,10 +207,10 @@ class Fetcher:
         self.metrics.fetched(seconds, throttled_ms)
         self.connections.metrics.of(node).latency.record(seconds * 1000)
 
-    # Answers
+    # Responses
 
     def _handle_response(self, node: int, response: FetchResponse, requested: Asked) -> bool:
-        """Take over what came; whether some partition needs a pause before the next try."""
+        """Handle a response; returns whether some partition needs a backoff before the next fetch."""
         names = {place.topic_id: tp.topic for tp, (_, _, place) in requested.items()}
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         failed = False
@@ -230,7 +230,7 @@ class Fetcher:
     def _handle_partition_error(
         self, state: PartitionState, answer: PartitionData, generation: int, node: int, nodes: list[Node]
     ) -> bool:
-        """An error of one partition; False when it needs a pause before the next try."""
+        """Handle an error of one partition; returns False if it needs a backoff before the next fetch."""
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
             state.preferred = None
@@ -240,7 +240,7 @@ class Fetcher:
     def _handle_partition(
         self, state: PartitionState, answer: PartitionData, generation: int, totals: ResponseTotals
     ) -> bool:
-        """What came for one partition; False when it needs a pause before the next try."""
+        """Handle one partition; returns False if it needs a backoff before the next fetch."""
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         if answer.log_start_offset >= 0:
@@ -272,7 +272,7 @@ class Fetcher:
             self.fail(MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
             return False
         except KafkaError as error:
-            message = f"{state.tp}, offset {generation}: what follows cannot be decoded: {error}"
+            message = f"{state.tp}, offset {generation}: the following batch cannot be decoded: {error}"
             self.fail(CorruptBatchError(message, state.tp, generation, generation + 1))
             return False
         state.fetch_from = fetched.end_offset
@@ -298,21 +298,23 @@ class Fetcher:
 
     def _out_of_range(self, state: PartitionState, generation: int) -> bool:
         if state.preferred is not None:
-            # A follower may lag behind; the leader knows.
+            # A follower may lag behind; the leader decides.
             state.preferred = None
             return True
         if state.position != generation:
-            # What is here already is still good. When it is used up, the same answer comes again.
+            # Buffered data is still valid. After it is drained, the same response comes again.
             return False
         if not self.reset(state):
             self.fail(
-                OffsetOutOfRangeError(f"{state.tp}: offset {generation} is out of range, auto.offset.reset is none")
+                OffsetOutOfRangeError(
+                    f"{state.tp}: offset {generation} is out of range, auto.offset.reset is none: seek() elsewhere"
+                )
             )
             return False
         self.arrived.set()
         return True
 
     def fail(self, error: KafkaError) -> None:
-        """Have the next poll raise."""
+        """Let the next poll raise an error."""
         self.error = error
         self.arrived.set()

@@ -1,4 +1,4 @@
-"""Ranges of offsets, planned here and read elsewhere: what Spark's driver and executors need of a client.
+"""Ranges of offsets, planned in one process and read in others: the client API for Spark's driver and executors.
 
     with Planner({"bootstrap.servers": "localhost:9092"}) as planner:
         ends = planner.end_offsets(planner.partitions(["topic"]))
@@ -6,7 +6,7 @@
     for columns in read_range("localhost:9092", TopicPartition("topic", 0), 0, 1000, {}):
         …
 
-Everything blocks, and has a time limit.
+All calls block, with a time limit.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ottla.model import (
 from ottla.records.columns import Columns
 
 PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Whole ranges are read, so fetches are large; a user's max.partition.fetch.bytes wins."""
+"""Whole ranges are read, so fetches are large; the user's max.partition.fetch.bytes overrides it."""
 POLL_TIMEOUT_MS: Final = 120_000
 """How long a range may go without a record, as Spark's kafkaConsumer.pollTimeoutMs."""
 
 
 class Planner:
-    """Finds topics, partitions and offsets. `options` have Kafka's names; those of a consumer without a group."""
+    """Looks up topics, partitions and offsets. `options` are consumer configs by Kafka's names, without a group."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._consumer = KafkaConsumer({**options, "group.id": None})
@@ -48,7 +48,7 @@ class Planner:
         self.close()
 
     def topics(self, pattern: str | None = None) -> set[str]:
-        """All topics; with `pattern` those that it is found in, anywhere in the name."""
+        """Return all topics, or those with a match of `pattern` anywhere in the name."""
         names = self._consumer.topics()
         if pattern is None:
             return names
@@ -56,7 +56,7 @@ class Planner:
         return {topic for topic in names if compiled.search(topic)}
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
-        """The partitions of topics, as they are now; a topic that does not exist has none."""
+        """Return the current partitions of topics; a topic that does not exist has none."""
         found = set()
         for topic in topics:
             numbers = self._consumer.partitions_for_topic(topic)
@@ -64,17 +64,17 @@ class Planner:
         return found
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the earliest offset of each partition."""
         return self._consumer.beginning_offsets(partitions)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record of each partition (committed ones with read_committed)."""
+        """Return the offset after the last readable record of each partition (committed ones with read_committed)."""
         return self._consumer.end_offsets(partitions)
 
     def offsets_for(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in milliseconds since 1970; None where no record is that late.
+        """Return the first record at or after a time in milliseconds since 1970; None if there is none.
 
-        -2 and -1 mean begin and end.
+        -2 and -1 stand for the earliest and latest offset.
         """
         special = {tp: ts for tp, ts in timestamps.items() if ts in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)}
         times = {tp: ts for tp, ts in timestamps.items() if tp not in special}
@@ -89,14 +89,14 @@ class Planner:
         return offsets
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._consumer.close()
 
 
 def offsets_for(
     bootstrap: str, timestamps: Mapping[TopicPartition, int], options: Mapping[str, Any]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """`Planner.offsets_for` for one question."""
+    """Like `Planner.offsets_for`, with a planner for a single call."""
     with Planner({**options, "bootstrap.servers": bootstrap}) as planner:
         return planner.offsets_for(timestamps)
 
@@ -111,10 +111,10 @@ def read_range(
     headers: bool = False,
     poll_timeout_ms: float = POLL_TIMEOUT_MS,
 ) -> Iterator[Columns]:
-    """The records with start_offset <= offset < end_offset, as columns, one per fetch or more.
+    """Yield the records with start_offset <= offset < end_offset as columns, one or more per fetch.
 
-    Offsets without a record (compacted, aborted, markers) are skipped. Raises OffsetOutOfRangeError when the range is
-    not there (any more), KafkaTimeoutError when nothing comes for `poll_timeout_ms`.
+    Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if the
+    range does not exist (any more), KafkaTimeoutError if nothing arrives for `poll_timeout_ms`.
     """
     settings = {
         "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
@@ -134,5 +134,5 @@ def read_range(
             if moved > position:
                 position, heard = moved, time.monotonic()
             elif time.monotonic() - heard > poll_timeout_ms / 1000:
-                raise KafkaTimeoutError(f"{tp}: nothing came at offset {position} within {poll_timeout_ms:g} ms")
+                raise KafkaTimeoutError(f"{tp}: no record arrived at offset {position} within {poll_timeout_ms:g} ms")
             yield from columns.values()

@@ -1,4 +1,4 @@
-"""Records one by one: positions move with the records that were handed out, so that commits are never ahead of them."""
+"""Iteration over records: positions advance with each record that is returned, so that commits are never ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.client.consumer.subscription import Subscription
 
 
 class RecordIterator:
-    """What an iteration has taken and not handed out yet. In the thread that iterates."""
+    """The polled records of an iteration that have not been returned. Only for the thread that iterates."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
@@ -19,20 +19,20 @@ class RecordIterator:
 
     @property
     def has_remaining(self) -> bool:
-        """Whether something is left."""
+        """Whether there are more records."""
         return bool(self._records)
 
     def next(self) -> ConsumerRecord | None:
-        """The next record; None when new ones have to be taken."""
+        """Return the next record; None if more must be polled."""
         return next(self._rest, None)
 
     def begin(self, records: Records) -> None:
-        """Go on with these."""
+        """Continue with these records."""
         self._records = records
         self._rest = self._one_by_one(records)
 
     def return_remaining(self) -> None:
-        """What was not handed out is to be fetched again."""
+        """Let records that were not returned be fetched again."""
         rest, self._records, self._rest = self._records, {}, iter(())
         for tp in rest:
             state = self._subscription.partitions.get(tp)
@@ -40,7 +40,7 @@ class RecordIterator:
                 state.restart_fetch()
 
     def _one_by_one(self, records: Records) -> Iterator[ConsumerRecord]:
-        """Partitions that are done with leave `records`."""
+        """Yield records; partitions that are finished are removed from `records`."""
         states = self._subscription.partitions
         behind = {tp: states[tp].position for tp, rows in records.items() if rows and tp in states}
         for tp in [tp for tp in records if tp not in behind]:

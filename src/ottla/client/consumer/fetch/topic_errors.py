@@ -1,7 +1,7 @@
-"""Topics that a consumer reads and that brokers will not describe: poll() says so. A part of Kafka's `Metadata`.
+"""Errors of subscribed topics, which poll() raises. A part of Kafka's `Metadata`.
 
-Each answer of a broker is told once, and at once. As long as polls go on, it is asked again now and then, so that a
-consumer that is allowed to read meanwhile goes on by itself.
+Each error in metadata is raised once, and at once. While polls continue, metadata is requested again now and then, so
+that a consumer continues by itself once it is authorized.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ottla.client.core.metadata import Cluster, Metadata
 from ottla.errors import KafkaError
 
 TOLD: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
-"""Errors of topics that poll() raises. Others may go away: a topic that does not exist yet is waited for."""
+"""Errors of topics that poll() raises. Others may pass: the consumer waits for a topic that does not exist yet."""
 
 
 def topic_error(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
-    """The error, with their names, of those topics that are refused; None where none is."""
+    """Return the error of topics, with their names; None if there is none."""
     infos = [info for topic in topics if (info := cluster.topics.get(topic)) is not None]
     for error in TOLD:
         names = sorted(info.name for info in infos if info.error is error)
@@ -30,29 +30,29 @@ def topic_error(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
 
 
 class TopicErrors:
-    """Of one consumer. On the loop; `pending` is read by the polling thread, too."""
+    """The topic errors of one consumer. Event loop only, except for `pending`, which the polling thread reads."""
 
     def __init__(self, metadata: Metadata, subscription: Subscription, ask_after: float) -> None:
         self.metadata = metadata
         self.subscription = subscription
         self.pending = False
-        """Some topic is refused: the next poll has to raise, or to see that it is asked again."""
+        """Whether there is an error: the next poll must raise it, or request metadata again."""
         self._ask_after = ask_after
         self._raised_version = -1
 
     def subscribed(self) -> None:
-        """The subscription has changed. What is known of its topics may be old: only the next answer is told."""
+        """Handle a new subscription. Known metadata may be outdated: only errors of the next response are raised."""
         self.metadata_updated()
         if self.pending:
             self._raised_version = self.metadata.version
             self.metadata.request_update()
 
     def metadata_updated(self) -> None:
-        """There is a new snapshot."""
+        """Handle a new snapshot of the metadata."""
         self.pending = self._current_error() is not None
 
     def check(self) -> None:
-        """A poll's duty. Raises what has not been told yet."""
+        """Raise an error that has not been raised yet. Called by each poll."""
         if not self.pending:
             return
         error = self._current_error()
@@ -65,6 +65,6 @@ class TopicErrors:
 
     def _current_error(self) -> KafkaError | None:
         if self.subscription.pattern is not None:
-            return None  # a pattern finds what may be described
+            return None  # a pattern matches only topics that may be described
         topics = self.subscription.topics or {tp.topic for tp in self.subscription.partitions}
         return topic_error(self.metadata.cluster, topics)

@@ -1,4 +1,4 @@
-"""What a consumer is asked about the cluster: topics, partitions, offsets by time. It changes nothing."""
+"""Queries for topics, partitions, and offsets by time. They do not affect the subscription."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Partitions = tuple[PartitionInfo, ...]
 
 
 class TopicMetadataFetcher:
-    """Of one consumer. `done` is called when nothing is being looked up any more."""
+    """The queries of one consumer. `done` is called when the last pending query has ended."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class TopicMetadataFetcher:
         self._asking = 0
 
     async def topics(self, timeout: float) -> dict[str, Partitions]:
-        """All topics that this client may see."""
+        """Return all topics that this client is authorized to describe."""
         found = await self._fetch(None, timeout)
         return {topic.name: topic.partitions for topic in found if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
-        """The partitions of a topic; none when it does not exist."""
+        """Return the partitions of a topic; none if it does not exist."""
         for info in await self._fetch([topic], timeout):
             if info.error is None:
                 return info.partitions
@@ -52,7 +52,7 @@ class TopicMetadataFetcher:
         return ()
 
     async def _fetch(self, names: list[str] | None, timeout: float) -> list[TopicInfo]:
-        """Ask some broker, again as long as it is electing leaders. KafkaTimeoutError after `timeout` seconds."""
+        """Request metadata, repeatedly while leaders are being elected. KafkaTimeoutError after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(
@@ -80,25 +80,25 @@ class TopicMetadataFetcher:
     async def positions(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
-        """The begin (-2) or end (-1) of partitions."""
+        """Return the earliest (-2) or latest (-1) offset of partitions."""
         with self._lookup():
             return await self.offsets.positions([TopicPartition(*tp) for tp in partitions], timestamp, timeout)
 
     async def for_times(
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after each time; None where no record is that late."""
+        """Return the first offset at or after each time; None if there is none."""
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in times.items()}
         for tp, timestamp in by_partition.items():
             if timestamp < 0:
-                raise ValueError(f"{tp}: {timestamp} is no time in milliseconds since 1970")
+                raise ValueError(f"{tp}: {timestamp} is not a time in milliseconds since 1970")
         with self._lookup():
             offsets = await self.offsets.lookup(by_partition, timeout)
         return {tp: offsets[tp] if offsets[tp].offset >= 0 else None for tp in by_partition}
 
     @contextmanager
     def _lookup(self) -> Iterator[None]:
-        """Metadata of the topics is kept up to date only as long as it is needed for this."""
+        """Keep metadata of the topics only while it is needed for the query."""
         self._asking += 1
         try:
             yield

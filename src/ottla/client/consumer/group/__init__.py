@@ -1,1 +1,1 @@
-"""Membership of a consumer group, classic and KIP-848."""
+"""Membership in consumer groups, of the classic protocol and of KIP-848."""

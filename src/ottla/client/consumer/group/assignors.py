@@ -1,7 +1,7 @@
-"""Who reads which partition: the rules by which a group's leader decides. Kafka's `ConsumerPartitionAssignor`s.
+"""Assignors: how the leader of a classic group assigns partitions. Kafka's `ConsumerPartitionAssignor`s.
 
-All of them are functions of the members' subscriptions and the topics' partition counts. Members of one group must
-agree, and may be Java: the results are Java's for range and roundrobin, and as balanced for the sticky ones.
+All are functions of the members' subscriptions and the topics' partition counts. The members of a group must agree, and
+may be Java clients: the results are Java's for range and roundrobin, and equally balanced for the sticky ones.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ottla.protocol.messages.consumer_protocol import TopicPartitions
 
 
 class MemberSubscription(NamedTuple):
-    """What one member wants and has."""
+    """The subscription of a member, and the partitions that it owns."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = -1
     user_data: bytes | None = None
     instance_id: str | None = None
-    """Of a static member: the name that it keeps across restarts, which decides its place among the others."""
+    """The group.instance.id of a static member, which determines its place in the order of members."""
 
 
 Members = Mapping[str, MemberSubscription]
@@ -32,29 +32,28 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """A rule. `cooperative`: members keep what they have while others move (KIP-429)."""
+    """An assignor. If `cooperative`, members keep their partitions while others move (KIP-429)."""
 
     name: str
     cooperative: bool
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Every member's partitions, by member id; `counts` is the number of partitions of each topic."""
+        """Return the partitions of every member, by member id; `counts` has the number of partitions of each topic."""
         ...
 
 
 def in_order(members: Members) -> list[str]:
-    """Member ids in the order that all clients agree on: static members by their instance id, before the others."""
+    """Return member ids in the order on which all clients agree: static members by instance id, before the others."""
     return sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
 
 
 class RangeAssignor:
-    """Topic by topic: each member in order gets a stretch of partitions, the first ones one more if need be."""
+    """Assigns each topic in consecutive ranges; the first members get one partition more if needed."""
 
     name = "range"
     cooperative = False
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Every member's partitions."""
         assignment: Assignment = {member: [] for member in members}
         for topic in sorted({t for m in members.values() for t in m.topics if t in counts}):
             takers = [m for m in in_order(members) if topic in members[m].topics]
@@ -64,20 +63,19 @@ class RangeAssignor:
 
 
 def range_shares(partitions: int, takers: int) -> list[range]:
-    """`partitions` cut into `takers` stretches, the first ones one longer when it does not divide."""
+    """Split `partitions` into consecutive ranges, the first ones longer by one if the number does not divide."""
     each, more = divmod(partitions, takers)
     starts = [i * each + min(i, more) for i in range(takers + 1)]
     return [range(starts[i], starts[i + 1]) for i in range(takers)]
 
 
 class RoundRobinAssignor:
-    """All partitions of all topics in turn, to the next member that wants the topic."""
+    """Assigns all partitions of all topics in turn, each to the next member that has subscribed to the topic."""
 
     name = "roundrobin"
     cooperative = False
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Every member's partitions."""
         assignment: Assignment = {member: [] for member in members}
         order = in_order(members)
         topics = {t for m in members.values() for t in m.topics}
@@ -92,24 +90,23 @@ class RoundRobinAssignor:
 
 
 class StickyUserData(Data, versions="0-1"):
-    """What a member of the sticky assignor tells its leader: what it had, and since when."""
+    """The user data of a member with the sticky assignor: the partitions it owns, and since which generation."""
 
     previous_assignment: list[TopicPartitions] = f.array(TopicPartitions, "0+")
     generation: int = f.int32("1+", default=-1, ignorable=True)
 
 
 class StickyAssignor:
-    """Balanced, and everybody keeps as much as possible of what he had."""
+    """Assigns evenly, while members keep as many of their partitions as possible."""
 
     name = "sticky"
     cooperative = False
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Every member's partitions."""
         return balance(members, counts, self._owned(members, counts))
 
     def _owned(self, members: Members, counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-        """Who had what; of two who claim the same, the one with the later generation; neither when they are equal."""
+        """Return the owner of each partition; of two claims, that of the later generation; none if they are equal."""
         claims: dict[TopicPartition, tuple[int, str]] = {}
         disputed: set[TopicPartition] = set()
         for member in in_order(members):
@@ -127,7 +124,7 @@ class StickyAssignor:
         return {tp: member for tp, (_, member) in claims.items() if tp not in disputed}
 
     def claims_of(self, subscription: MemberSubscription) -> tuple[int, Sequence[TopicPartition]]:
-        """The generation and the partitions that a member says it has."""
+        """Return the generation and the partitions that a member claims to own."""
         if not subscription.user_data:
             return subscription.generation, subscription.owned
         for version in (1, 0):
@@ -139,19 +136,21 @@ class StickyAssignor:
         return -1, ()
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes:
-        """What a member tells of itself."""
+        """Return the user data of a member."""
         data = StickyUserData(previous_assignment=group_by_topic(owned), generation=generation)
         return bytes(encode(data, 1))
 
 
 class CooperativeStickyAssignor(StickyAssignor):
-    """The same, and nobody stops reading what he keeps: a partition moves only after its owner has given it up."""
+    """Like StickyAssignor, without stopping members that keep their partitions: a partition moves after its owner has
+    revoked it.
+    """
 
     name = "cooperative-sticky"
     cooperative = True
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Every member's partitions, without those that somebody else has to give up first."""
+        """Return the partitions of every member, without those that another member must revoke first."""
         owners = self._owned(members, counts)
         assignment = balance(members, counts, owners)
         return {
@@ -160,15 +159,15 @@ class CooperativeStickyAssignor(StickyAssignor):
         }
 
     def claims_of(self, subscription: MemberSubscription) -> tuple[int, Sequence[TopicPartition]]:
-        """As the protocol's own fields tell."""
+        """Return the claim from the fields of the protocol."""
         return subscription.generation, subscription.owned
 
 
 def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Assignment:
-    """A balanced assignment that keeps to `owners` where it can.
+    """Return a balanced assignment that respects `owners` as far as possible.
 
-    First everybody keeps what he has, then the free partitions go to those with the least, then partitions move from
-    those with more to those with at least two less, until nothing can be gained.
+    First members keep what they own, then unowned partitions go to members with the fewest, then partitions move to
+    members with at least two fewer, until that is no longer possible.
     """
     order = in_order(members)
     assignment: Assignment = {member: [] for member in order}
@@ -183,7 +182,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
             else:
                 free.append(tp)
     takers = {topic: [m for m in order if topic in members[m].topics] for topic in topics}
-    # Partitions that few want come first: the others can still go anywhere.
+    # Partitions with few subscribers come first: the others have more choice.
     for tp in sorted(free, key=lambda tp: (len(takers[tp.topic]), tp)):
         least = min(takers[tp.topic], key=lambda m: len(assignment[m]))
         assignment[least].append(tp)
@@ -195,7 +194,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
 
 
 def _improve(assignment: Assignment, takers: Mapping[str, list[str]]) -> bool:
-    """Move one partition from a member with more to one with at least two less; False when there is none."""
+    """Move a partition to a member with at least two fewer; returns False if that is not possible."""
     for member in sorted(assignment, key=lambda m: -len(assignment[m])):
         for tp in reversed(assignment[member]):
             least = min(takers[tp.topic], key=lambda m: len(assignment[m]))
@@ -207,7 +206,7 @@ def _improve(assignment: Assignment, takers: Mapping[str, list[str]]) -> bool:
 
 
 def group_by_topic(partitions: Sequence[TopicPartition]) -> list[TopicPartitions]:
-    """Partitions as messages carry them."""
+    """Return partitions as they are in messages."""
     topics: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -217,16 +216,16 @@ def group_by_topic(partitions: Sequence[TopicPartition]) -> list[TopicPartitions
 ASSIGNORS: dict[str, type[Any]] = {
     a.name: a for a in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
-"""Ours, by name."""
+"""Assignor names → classes."""
 
 
 def make_assignors(options: Sequence[Any]) -> list[Assignor]:
-    """The assignors of partition.assignment.strategy: names of ours, classes or objects."""
+    """Create the assignors of partition.assignment.strategy: from names, classes or objects."""
     made: list[Assignor] = []
     for option in options:
         found: Any = ASSIGNORS.get(option, option) if isinstance(option, str) else option
         assignor: Any = found() if isinstance(found, type) else found
         if not hasattr(assignor, "assign") or not hasattr(assignor, "name"):
-            raise ConfigurationError(f"partition.assignment.strategy: {option!r} is no assignor")
+            raise ConfigurationError(f"partition.assignment.strategy: {option!r} is not an assignor")
         made.append(assignor)
     return made

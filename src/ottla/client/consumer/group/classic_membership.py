@@ -1,7 +1,7 @@
-"""Membership in a classic group: join, stay alive, leave. Kafka's `ConsumerCoordinator`.
+"""Membership in a classic group: joining, heartbeats, leaving. Kafka's `ConsumerCoordinator`.
 
-Joining happens while the consumer's caller waits in poll(), since his listener takes part in it; heartbeats happen on
-the loop by themselves. A member whose caller does not poll for max.poll.interval.ms leaves.
+The member joins while the caller of the consumer waits in poll(), because the caller's listener takes part; heartbeats
+are sent by the event loop. A member whose caller does not poll for max.poll.interval.ms leaves.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ log = logging.getLogger("ottla.client")
 
 PROTOCOL: Final = "consumer"
 JOIN_MARGIN: Final = 5.0
-"""Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
+"""Seconds that the response to JoinGroup may take beyond the rebalance timeout."""
 
 HOLD_SECONDS: Final = 0.5
-"""How long close() waits for a round: when the group goes on first, what was read since the last commit comes twice."""
+"""How long close() waits for a rebalance: if the group completes it first, records since the last commit are read
+twice.
+"""
 MAX_REASON: Final = 255
 """Characters of a reason that brokers keep."""
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
 
 
 class ClassicMembership(Membership):
-    """One member of one classic group."""
+    """A member of a classic group."""
 
     def __init__(
         self,
@@ -60,24 +62,24 @@ class ClassicMembership(Membership):
         super().__init__(config, coordinator, subscription, metrics)
         self.metadata = metadata
         self.assignors = make_assignors(config.partition_assignment_strategy)
-        # As in Java: only when every assignor is cooperative, partitions are kept through a rebalance.
+        # As in Java: partitions are kept through a rebalance only if all assignors are cooperative.
         self.cooperative = all(a.cooperative for a in self.assignors)
         self.needs_join = True
-        """The group wants (or this member needs) a rebalance: the next poll joins."""
+        """Whether the next poll must join: the group, or this member, needs a rebalance."""
         self._reason = ""
-        """Why it is wanted, as the broker is told (KIP-800)."""
+        """The reason of the rebalance, for the broker (KIP-800)."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._assigned: set[TopicPartition] | None = None
-        """What a round has brought, until it is taken over."""
+        """The assignment of a completed rebalance, until it is adopted."""
         self._last_assigned: protocol.LastRound = (NOBODY, set())
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
 
     def handle_error(self, error: type[KafkaError]) -> None:
-        """What an error of the coordinator means for this membership."""
+        """Handle an error of the coordinator."""
         self.coordinator.handle_error(error)
         if issubclass(error, errors.RebalanceInProgressError):
             self.needs_join = True
@@ -93,19 +95,19 @@ class ClassicMembership(Membership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no round is on its way."""
+        """Whether no rebalance is in progress."""
         return self._joining is None
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """As the leader: what all members have subscribed to."""
+        """As the leader: topics that any member has subscribed to."""
         return frozenset(self._assigned_counts or ())
 
     # Joining
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll has to join, or to raise."""
+        """Whether the next poll must join or raise."""
         if self.error is not None:
             return True
         has_joined = self._assigned is not None or (self._joining is not None and self._joining.done())
@@ -114,23 +116,25 @@ class ClassicMembership(Membership):
         )
 
     def rejoin(self, reason: str) -> None:
-        """Call for a rebalance with the next poll."""
+        """Rebalance in the next poll."""
         self._reason = reason
         self.needs_join = True
         self.changed()
 
     def metadata_changed(self) -> None:
-        """The leader of the group answers for all: when topics got more partitions, it calls for a rebalance."""
+        """Rebalance if topics have new partitions and this member is the leader, which checks for the whole group."""
         if self._assigned_counts is None or self.needs_join:
             return
         cluster = self.metadata.cluster
         now = {topic: len(cluster.partitions_of(topic)) for topic in self._assigned_counts}
         if any(now[topic] and now[topic] != count for topic, count in self._assigned_counts.items()):
-            log.info("group %s: the partitions of its topics have changed", self.group_id)
+            log.info("group %s: rebalancing because the partitions of its topics have changed", self.group_id)
             self.rejoin("the partitions of the topics have changed")
 
     async def join_if_needed(self, deadline: float) -> bool:
-        """Be a member with an assignment. False when `deadline` comes first: joining goes on, see at the next poll."""
+        """Join until there is an assignment. Returns False at the deadline; joining continues, check in the next
+        poll.
+        """
         if self.error is not None:
             error, self.error = self.error, None
             raise error
@@ -154,7 +158,7 @@ class ClassicMembership(Membership):
         return True
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
-        """What a round has brought; False when it has failed and there is no time to try again."""
+        """Wait for the rebalance; returns False if it has failed and there is no time to retry."""
         try:
             self._assigned = joining.result()
         except KafkaError as error:
@@ -164,12 +168,12 @@ class ClassicMembership(Membership):
             self.metrics.rebalance_failed()
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
-            log.debug("group %s could not be joined: %s", self.group_id, error)
+            log.debug("Could not join group %s: %s", self.group_id, error)
             return time.monotonic() < deadline
         return True
 
     async def _cancel_join(self) -> None:
-        """Tell the listener what is lost, or (unless cooperative) given up for the rebalance."""
+        """Call the listener for partitions that are lost or (unless cooperative) revoked for the rebalance."""
         owned = set(self.subscription.partitions)
         if self._lost and owned:
             self.subscription.assign(())
@@ -177,13 +181,15 @@ class ClassicMembership(Membership):
             await self.notify_listener("on_partitions_lost", owned)
         elif not self.cooperative and owned:
             await self.before_revoke()
-            # When the group has gone on while that was tried, they are lost already.
+            # If the group has rebalanced in the meantime, they are lost already.
             await self.notify_listener("on_partitions_lost" if self._lost else "on_partitions_revoked", owned)
             self.subscription.assign(())
         self._lost = False
 
     async def _rejoin(self, topics: frozenset[str]) -> set[TopicPartition]:
-        """One round: join and sync; what was assigned. It may outlive the poll that began it."""
+        """Run one rebalance, JoinGroup and SyncGroup; returns the assignment. It may outlive the poll that started
+        it.
+        """
         deadline = time.monotonic() + self.config.max_poll_interval_ms / 1000 + JOIN_MARGIN
         self._stop_heartbeats()
         self.needs_join = False
@@ -195,7 +201,7 @@ class ClassicMembership(Membership):
             raise
         except KafkaError:
             self.needs_join = True
-            await asyncio.sleep(self.coordinator.retry_backoff)  # the next round follows at once
+            await asyncio.sleep(self.coordinator.retry_backoff)  # the next rebalance follows at once
             raise
         except BaseException:
             self.needs_join = True
@@ -261,10 +267,12 @@ class ClassicMembership(Membership):
         return response.assignment
 
     async def _decide(self, joined: JoinGroupResponse, deadline: float) -> dict[str, bytes]:
-        """The leader's duty: everybody's partitions."""
+        """Assign the partitions of all members, as the leader."""
         assignor = next((a for a in self.assignors if a.name == joined.protocol_name), None)
         if assignor is None:
-            raise errors.InconsistentGroupProtocolError(f"the group has chosen {joined.protocol_name!r}")
+            raise errors.InconsistentGroupProtocolError(
+                f"the group has selected {joined.protocol_name!r}, which this member does not support"
+            )
         members = protocol.members(joined.members)
         topics = {topic for member in members.values() for topic in member.topics}
         self.metadata.add_topics(topics)
@@ -277,16 +285,16 @@ class ClassicMembership(Membership):
         return protocol.assignments(decided)
 
     async def _adopt_assignment(self, assigned: set[TopicPartition]) -> None:
-        """Make the assignment ours. A cooperative member that has to give something up joins again afterwards."""
+        """Adopt an assignment. A cooperative member that revokes partitions rejoins afterwards."""
         owned = set(self.subscription.partitions)
         revoked, added = owned - assigned, assigned - owned
         if revoked and not self._lost:
             await self.before_revoke()
             await self.notify_listener("on_partitions_revoked", revoked)
             self.subscription.assign(owned & assigned)
-            self.rejoin("partitions were given up")
+            self.rejoin("partitions were revoked")
         self._assigned = None
-        if self._lost:  # the group has gone on meanwhile: `_give_up` tells
+        if self._lost:  # the group has rebalanced in the meantime: `_cancel_join` calls the listener
             return
         self._last_assigned = (self.generation, assigned)
         self.subscription.assign(assigned)
@@ -294,7 +302,7 @@ class ClassicMembership(Membership):
         self.metrics.rebalance_ended()
         await self.notify_listener("on_partitions_assigned", added if self.cooperative else assigned)
 
-    # Staying
+    # Heartbeats
 
     def _start_heartbeats(self) -> None:
         self._heartbeats = asyncio.get_running_loop().create_task(self._heartbeat_loop())
@@ -305,7 +313,7 @@ class ClassicMembership(Membership):
             self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Tell the coordinator that we live, until we do not: polls are missing, or it has dropped us."""
+        """Send heartbeats until polls are missing or the coordinator has removed the member."""
         session = self.config.session_timeout_ms / 1000
         heard = time.monotonic()
         while True:
@@ -350,7 +358,9 @@ class ClassicMembership(Membership):
     # Leaving
 
     async def finish_rebalance(self, seconds: float) -> None:
-        """Let a round that is on its way end soon, or give it up: then commits of the generation before are taken."""
+        """Wait briefly for a rebalance in progress, or cancel it, so that commits of the previous generation are
+        accepted.
+        """
         if self._joining is not None:
             await asyncio.wait({self._joining}, timeout=max(0.0, min(HOLD_SECONDS, seconds)))
             self._cancel_round()
@@ -361,11 +371,11 @@ class ClassicMembership(Membership):
                 self._joining.cancel()
                 self.coordinator.disconnect()
             elif not self._joining.cancelled():
-                self._joining.exception()  # nobody wants to hear of it any more
+                self._joining.exception()  # marks the exception as retrieved
             self._joining = None
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Go, unless the member is static: then it may come back within the session timeout."""
+        """Leave the group, unless the member is static: it may come back within the session timeout."""
         self._stop_heartbeats()
         self._cancel_round()
         goes = self.config.group_instance_id is None
@@ -395,7 +405,7 @@ class ClassicMembership(Membership):
             log.debug("leaving the group: %s", error)
 
     def reset(self) -> None:
-        """Be nobody: the next poll of a subscription joins as a new member."""
+        """Reset the membership: the next poll of a subscription joins as a new member."""
         self._stop_heartbeats()
         self._cancel_round()
         self.member_id = ""

@@ -1,8 +1,8 @@
 """Membership in a group of KIP-848, whose broker assigns. Kafka's `ConsumerMembershipManager`.
 
-Heartbeats, on the loop by themselves, carry everything: joining, what the member reads, and the broker's answer what
-it is to read. Taking that over (revoke, commit, give up, take, acknowledge) happens while the consumer's caller waits
-in poll(), since his listener takes part in it. The table MOVES says which state may follow which.
+Heartbeats, sent by the event loop, carry everything: joining, the current assignment, and the broker's response with
+the target assignment. Reconciliation (revoke, commit, adopt, acknowledge) happens while the caller of the consumer
+waits in poll(), because the caller's listener takes part. The table MOVES has the legal transitions.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ log = logging.getLogger("ottla.client")
 
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""A static member goes, and comes back."""
+"""The epoch of a static member that leaves and will come back."""
 FIRST_INTERVAL: Final = 5.0
-"""Seconds between heartbeats until the broker has told its own."""
+"""Seconds between heartbeats until the broker sends its interval."""
 UNKNOWN_TOPICS_PAUSE: Final = 1.0
-"""Seconds before metadata is asked for again when a topic of the assignment is not in it."""
+"""Seconds before metadata is requested again if it lacks a topic of the assignment."""
 
 FENCED: Final = (errors.FencedMemberEpochError, errors.UnknownMemberIdError)
 
 
 class State(enum.Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -66,23 +66,23 @@ class State(enum.Enum):
 MOVES: Final[Mapping[State, frozenset[State]]] = {
     # The next poll joins.
     State.OUTSIDE: frozenset({State.JOINING}),
-    # Heartbeats of epoch 0 are sent until one is answered.
+    # Heartbeats of epoch 0 are sent until one succeeds.
     State.JOINING: frozenset({State.STABLE, State.RECONCILING, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}),
-    # What the broker wants is what the member reads.
+    # The current assignment is the target assignment.
     State.STABLE: frozenset({State.RECONCILING, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}),
-    # The broker wants something else: the next poll takes it over.
+    # The target assignment differs: the next poll reconciles.
     State.RECONCILING: frozenset(
         {State.ACKNOWLEDGING, State.STABLE, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}
     ),
-    # It was taken over; the next heartbeat, sent at once, says so.
+    # Reconciled; the next heartbeat, sent at once, acknowledges it.
     State.ACKNOWLEDGING: frozenset(
         {State.STABLE, State.RECONCILING, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}
     ),
-    # The broker has dropped the member: the next poll tells of the loss and joins.
+    # The broker has fenced the member: the next poll calls on_partitions_lost and rejoins.
     State.FENCED: frozenset({State.JOINING, State.OUTSIDE}),
-    # The member has left, as poll() was not called: the same.
+    # The member has left because poll() was not called: as FENCED.
     State.STALE: frozenset({State.JOINING, State.OUTSIDE}),
-    # An error that stays; every poll raises it, until unsubscribe().
+    # A fatal error; every poll raises it, until unsubscribe().
     State.FAILED: frozenset({State.OUTSIDE}),
 }
 NEEDS_POLL: Final = (State.OUTSIDE, State.FENCED, State.STALE, State.RECONCILING)
@@ -90,7 +90,7 @@ IS_MEMBER: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
 
 
 class ConsumerMembership(Membership):
-    """One member of one group whose broker assigns."""
+    """A member of a group whose broker assigns."""
 
     def __init__(
         self,
@@ -104,30 +104,30 @@ class ConsumerMembership(Membership):
         self.metadata = metadata
         self.state = State.OUTSIDE
         self.interval = FIRST_INTERVAL
-        """Seconds between heartbeats, as the broker wants it."""
+        """Seconds between heartbeats, set by the broker."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._beats = GroupHeartbeat(config, subscription)
         self._unresolved: Assignment | None = None
-        """The broker's last word, while some of its topics are not known by name."""
+        """The last assignment while some of its topics are unknown."""
         self._target: dict[TopicPartition, uuid.UUID] = {}
-        """What this member is to read, with the topics' ids: a topic made anew is another one."""
+        """The target assignment with topic ids: a topic that was deleted and created again is another one."""
         self._owned: dict[TopicPartition, uuid.UUID] = {}
-        """What it reads, in the same way: the broker hears of it."""
+        """The current assignment in the same form, which heartbeats report."""
         self._names: dict[uuid.UUID, str] = {}
-        """Of every topic that was assigned: what it is called is not asked for twice."""
+        """Names of all topics that were ever assigned."""
         self._retry: asyncio.TimerHandle | None = None
 
     def _move(self, state: State) -> None:
         if state is not self.state:
-            assert state in MOVES[self.state], f"a member does not go from {self.state} to {state}"
+            assert state in MOVES[self.state], f"illegal transition from {self.state} to {state}"
             self.state = state
 
-    # What the core asks
+    # Calls of the core
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll has to join, to take over an assignment, or to raise."""
+        """Whether the next poll must join, reconcile or raise."""
         if self.error is not None:
             return True
         return self.subscription.by_group and self.state in NEEDS_POLL
@@ -139,11 +139,11 @@ class ConsumerMembership(Membership):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """Those of the partitions that are to be taken over."""
+        """The topics of the target assignment."""
         return frozenset(tp.topic for tp in self._target)
 
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join, and take over what the broker wants. Waits for nothing but the listener and the last commit."""
+        """Join, and reconcile. Waits only for the listener and the last commit."""
         self._raise_error()
         if self.state in (State.OUTSIDE, State.FENCED, State.STALE):
             await self._lose_partitions()
@@ -163,16 +163,16 @@ class ConsumerMembership(Membership):
             raise error
 
     def rejoin(self, reason: str) -> None:
-        """The broker alone decides about rebalances here, as in Java."""
-        log.warning("group %s: a rebalance cannot be called for with group.protocol=consumer", self.group_id)
+        """Do nothing: only the broker starts rebalances, as in Java."""
+        log.warning("group %s: enforce_rebalance() has no effect with group.protocol=consumer", self.group_id)
 
     def metadata_changed(self) -> None:
-        """Topics that the broker has named by id may be known now."""
+        """Resolve topic ids that may be in the metadata now."""
         if self._unresolved is not None and self.state in IS_MEMBER:
             self._resolve()
 
     def handle_error(self, error: type[KafkaError]) -> None:
-        """What an error of the coordinator means for this membership."""
+        """Handle an error of the coordinator."""
         self.coordinator.handle_error(error)
         if issubclass(error, FENCED):
             if self.state in (*IS_MEMBER, State.JOINING):
@@ -180,10 +180,10 @@ class ConsumerMembership(Membership):
         elif issubclass(error, errors.StaleMemberEpochError):
             self._hurry.set()
 
-    # Being dropped, and joining
+    # Fencing and joining
 
     def _leave_state(self, state: State) -> None:
-        """Be no member any more; the next poll finds out."""
+        """Stop being a member; the next poll handles it."""
         if self.state is State.RECONCILING:
             self.metrics.rebalance_failed()
         self._move(state)
@@ -202,7 +202,7 @@ class ConsumerMembership(Membership):
             await self.notify_listener("on_partitions_lost", owned)
 
     def _join(self) -> None:
-        # The id is made here (KIP-1082), so that a member whose first answer is lost does not become two.
+        # The client generates the member id (KIP-1082), so that a lost first response does not create two members.
         self.member_id = self.member_id or str(uuid.uuid4())
         self._unresolved, self._target, self._owned = None, {}, {}
         self._beats.reset()
@@ -211,14 +211,14 @@ class ConsumerMembership(Membership):
         self._stop_heartbeats()
         self._heartbeats = asyncio.get_running_loop().create_task(self._heartbeat_loop())
 
-    # Taking over an assignment
+    # Reconciliation
 
     def _is_joined(self) -> bool:
-        """Whether taking over is still wanted: while a listener or a commit takes its time, the group may drop us."""
+        """Whether reconciliation should continue: the group may fence the member during a listener or commit."""
         return self.state is State.RECONCILING
 
     async def _reconcile(self, target: dict[TopicPartition, uuid.UUID]) -> None:
-        """Give up what is not ours any more, take what is new, and have that acknowledged."""
+        """Revoke partitions, adopt new ones, and acknowledge."""
         self.metrics.rebalance_began()
         revoked = {tp for tp, topic_id in self._owned.items() if target.get(tp) != topic_id}
         if revoked:
@@ -244,7 +244,7 @@ class ConsumerMembership(Membership):
         self._hurry.set()
 
     def _resolve(self) -> None:
-        """Topics have ids in an assignment: find their names, by new metadata if need be."""
+        """Resolve the topic ids of an assignment to names, with new metadata if needed."""
         assignment = self._unresolved
         assert assignment is not None
         names = {info.topic_id: name for name, info in self.metadata.cluster.topics.items()}
@@ -259,7 +259,7 @@ class ConsumerMembership(Membership):
         elif self._retry is None:
             self._request_topic_metadata()
             self._retry = asyncio.get_running_loop().call_later(UNKNOWN_TOPICS_PAUSE, self._retry_topics)
-        # The first assignment is taken over, and told to the listener, even when it is empty.
+        # The first assignment is reconciled, and the listener called, even if it is empty.
         if self._target != self._owned or (complete and self.state is State.JOINING):
             self._move(State.RECONCILING)
             self.changed()
@@ -267,7 +267,7 @@ class ConsumerMembership(Membership):
             self._move(State.STABLE)
 
     def _request_topic_metadata(self) -> None:
-        # Of a pattern that the broker evaluates, the client knows no topics.
+        # The client does not know the topics of a pattern that the broker evaluates.
         self.metadata.all_topics = self.subscription.pattern is not None or self.subscription.remote_pattern is not None
         self.metadata.request_update()
 
@@ -284,7 +284,7 @@ class ConsumerMembership(Membership):
         self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Heartbeats, until this is no member any more."""
+        """Send heartbeats until this is no longer a member."""
         me = self._heartbeats
         while self._heartbeats is me:
             if not await self.back_off(self.interval, self._hurry):
@@ -295,7 +295,7 @@ class ConsumerMembership(Membership):
             try:
                 self._handle_response(await self._send())
             except UnsupportedVersionError as error:
-                what = "the cluster does not know group.protocol=consumer; take classic"
+                what = "the cluster does not support group.protocol=consumer; use classic"
                 self._fail(UnsupportedVersionError(f"{what}: {error}"))
             except KafkaError as error:
                 log.debug("heartbeat: %s", error)
@@ -338,16 +338,16 @@ class ConsumerMembership(Membership):
             self._move(State.STABLE)
 
     def _handle_error(self, error: type[KafkaError], message: str | None) -> None:
-        """What an error in a heartbeat's answer means."""
+        """Handle the error of a heartbeat."""
         log.debug("heartbeat: %s", error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
-            log.info("group %s: this member was fenced (%s); it joins again", self.group_id, error.name)
+            log.info("group %s: this member was fenced and rejoins: %s", self.group_id, error.name)
             self.handle_error(error)
         elif issubclass(error, errors.FencedInstanceIdError):
             self._fail(fenced_instance(self.config.group_instance_id))
         elif issubclass(error, errors.TopicAuthorizationFailedError):
-            self.fail(error(message))  # told once; the other topics go on
+            self.fail(error(message))  # raised once; other topics continue
         elif error.retriable:
             self.coordinator.handle_error(error)
             asyncio.get_running_loop().call_later(self.coordinator.retry_backoff, self._hurry.set)
@@ -362,7 +362,7 @@ class ConsumerMembership(Membership):
         return LEAVE_STATIC_EPOCH
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Go; a static member says that it comes back."""
+        """Leave the group; a static member announces that it will come back."""
         self._stop_heartbeats()
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
         if self.state in (*IS_MEMBER, State.JOINING) and not stays:
@@ -384,7 +384,7 @@ class ConsumerMembership(Membership):
             log.debug("leaving the group: %s", error)
 
     def reset(self) -> None:
-        """Be nobody."""
+        """Reset the membership."""
         self._stop_heartbeats()
         if self._retry is not None:
             self._retry.cancel()

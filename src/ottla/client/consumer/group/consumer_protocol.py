@@ -1,4 +1,4 @@
-"""What members of a classic group tell each other through their coordinator. Kafka's `ConsumerProtocol`."""
+"""Subscriptions and assignments of classic groups on the wire. Kafka's `ConsumerProtocol`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUBSCRIPTION_VERSION: Final = 3
 ASSIGNMENT_VERSION: Final = 1
 
 LastRound = tuple[int, set[TopicPartition]]
-"""Generation and partitions of the last round: what a sticky assignor goes by after all was given up."""
+"""Generation and partitions of the last rebalance, for sticky assignors after all partitions were revoked."""
 
 
 def subscription(
@@ -26,7 +26,7 @@ def subscription(
     last: LastRound,
     rack: str | None,
 ) -> bytes:
-    """What a member wants and has, for the group's leader."""
+    """Encode the subscription of a member."""
     user_data = getattr(assignor, "user_data", None)
     return encode_versioned(
         ConsumerProtocolSubscription(
@@ -41,7 +41,7 @@ def subscription(
 
 
 def members(joined: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscription]:
-    """What all members want and have, as their leader hears it."""
+    """Decode the subscriptions of all members, as the leader."""
     subscriptions = {}
     for member in joined:
         subscription = decode_versioned(ConsumerProtocolSubscription, member.metadata)
@@ -57,7 +57,7 @@ def members(joined: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscr
 
 
 def assignments(decided: Mapping[str, Sequence[TopicPartition]]) -> dict[str, bytes]:
-    """What the leader has decided, for each member."""
+    """Encode the assignment of each member."""
     return {
         member: encode_versioned(
             ConsumerProtocolAssignment(assigned_partitions=group_by_topic(partitions)), ASSIGNMENT_VERSION
@@ -67,6 +67,6 @@ def assignments(decided: Mapping[str, Sequence[TopicPartition]]) -> dict[str, by
 
 
 def assigned(data: bytes) -> set[TopicPartition]:
-    """What a member was assigned."""
+    """Decode the assignment of a member."""
     assignment = decode_versioned(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
     return {TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions}

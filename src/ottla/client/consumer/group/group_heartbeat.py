@@ -1,4 +1,4 @@
-"""The heartbeats of a KIP-848 member: what the broker knows already is left out. Kafka's `HeartbeatState`."""
+"""Heartbeat requests of a KIP-848 member: fields that the broker knows are left out. Kafka's `HeartbeatState`."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 JOIN_EPOCH = 0
 
 Owned = Mapping[TopicPartition, UUID]
-"""What a member reads, with the topics' ids: a topic made anew is another one."""
+"""The current assignment with topic ids: a topic that was deleted and created again is another one."""
 
 
 class GroupHeartbeat:
-    """Makes the requests of one member."""
+    """Creates the heartbeat requests of one member."""
 
     def __init__(self, config: ConsumerConfig, subscription: Subscription) -> None:
         self.config = config
         self.subscription = subscription
         self._sent: dict[str, Any] = {}
-        """What the broker knows."""
+        """The fields that the broker knows."""
 
     def reset(self) -> None:
-        """Tell everything with the next one: the last one may not have come through."""
+        """Send all fields in the next request: the last one may have been lost."""
         self._sent = {}
 
     @property
     def has_changes(self) -> bool:
-        """Whether the broker does not know yet what is subscribed to."""
+        """Whether the broker does not know the current subscription."""
         return bool(self._sent) and any(self._sent.get(k) != v for k, v in self._subscribed().items())
 
     def join_request(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
-        """The first one."""
+        """Return the first request."""
         self.reset()
         return self._request(member_id, JOIN_EPOCH, {})
 
     def next_request(
         self, member_id: str, epoch: int, owned: Owned, *, acknowledges: bool
     ) -> ConsumerGroupHeartbeatRequest:
-        """Another one; one that acknowledges an assignment tells what is read."""
+        """Return a later request; one that acknowledges an assignment contains it."""
         if acknowledges:
             self._sent.pop("topic_partitions", None)
         return self._request(member_id, epoch, owned)
@@ -76,7 +76,7 @@ class GroupHeartbeat:
 
 
 def by_topic(owned: Owned) -> list[TopicPartitions]:
-    """Partitions as heartbeats carry them."""
+    """Return partitions as they are in heartbeats."""
     topics: dict[UUID, list[int]] = {}
     for tp, topic_id in sorted(owned.items()):
         topics.setdefault(topic_id, []).append(tp.partition)

@@ -1,7 +1,4 @@
-"""What both group protocols have in common: `membership` is the classic one, `consumer_membership` that of KIP-848.
-
-The core asks a `Member` the same of either: to be settled before records are handed out, to leave, and who it is.
-"""
+"""The common base of both group protocols: `classic_membership` and `consumer_membership` (KIP-848)."""
 
 from __future__ import annotations
 
@@ -25,13 +22,15 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.client")
 
 NOBODY: Final = -1
-"""The generation of who is no member."""
+"""The generation of a consumer that is not a member."""
 LEAVE_SECONDS: Final = 5.0
 """How long leaving may take at most."""
 
 
 class Committer(NamedTuple):
-    """Who commits: generation (or epoch), member and instance id. A consumer that assigns itself is nobody."""
+    """Generation (or epoch), member id and instance id for a commit. A consumer with assigned partitions is not a
+    member.
+    """
 
     generation: int = NOBODY
     member_id: str = ""
@@ -47,28 +46,28 @@ class GroupMembershipOperation(enum.Enum):
 
 
 class ConsumerRebalanceListener:
-    """Told when partitions come and go, in the thread that polls. An asyncio consumer's may have coroutines.
+    """Called when partitions are assigned or revoked, by the thread that polls. May have coroutines for an asyncio
+    consumer.
 
-    What a listener raises does not stop the rebalance; the poll() that it happens in raises it afterwards.
+    Errors of a listener do not stop the rebalance; the poll() that runs it raises them afterwards.
     """
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
-        """These will be somebody else's: the last moment to commit what was read."""
+        """Handle the revocation of partitions: the last chance to commit their offsets."""
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Any:
-        """These are new: a moment to seek."""
+        """Handle new partitions: a chance to seek."""
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> Any:
-        """These are somebody else's already, as this member was thought dead."""
+        """Handle partitions that other members have already, because this member was considered dead."""
         return self.on_partitions_revoked(lost)
 
 
-async def do_nothing() -> None:
-    """A hook that nobody has set."""
+async def do_nothing() -> None: ...
 
 
 class Membership(abc.ABC):
-    """One member of one group. On the loop; `last_poll` is also written by the thread that polls."""
+    """A member of a group. Event loop only, except for `last_poll`, which the polling thread writes."""
 
     def __init__(
         self,
@@ -83,77 +82,79 @@ class Membership(abc.ABC):
         self.group_id = config.group_id or ""
         self.member_id = ""
         self.generation = NOBODY
-        """The generation, or the member's epoch, that commits are made in."""
+        """The generation, or member epoch, of commits."""
         self.listener: Any = None
         self.before_revoke: Callable[[], Awaitable[None]] = do_nothing
-        """Called before partitions are given up: the last automatic commit."""
+        """Called before partitions are revoked, for the last automatic commit."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when there is something to do for the next poll."""
+        """Called when the next poll has something to do."""
         self.metrics = metrics
         self.last_poll = time.monotonic()
         self.error: KafkaError | None = None
-        """What the next poll has to raise."""
+        """The error that the next poll raises."""
         self._max_poll = config.max_poll_interval_ms / 1000
         self._listener_error: BaseException | None = None
 
-    # What the core asks
+    # Calls of the core
 
     @property
     @abc.abstractmethod
     def has_work(self) -> bool:
-        """Whether the next poll has to join, to give up or take over partitions, or to raise."""
+        """Whether the next poll must join, revoke or adopt partitions, or raise."""
 
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether the member's generation is the group's, as far as it knows: what it answers there counts."""
+        """Whether the member's generation is the group's, as far as it knows: then the coordinator accepts its
+        requests.
+        """
 
     @property
     @abc.abstractmethod
     def group_topics(self) -> frozenset[str]:
-        """Topics, beside those of the partitions, whose metadata the membership needs."""
+        """Topics, besides those of the partitions, whose metadata the membership needs."""
 
     @abc.abstractmethod
     async def join_if_needed(self, deadline: float) -> bool:
-        """Do what has to be done before records are handed out. False when `deadline` comes first.
+        """Join and reconcile if needed, before records are returned. Returns False at the deadline.
 
-        Cancelling it does no harm: the next call goes on where it was.
+        May be cancelled: the next call continues.
         """
 
     @abc.abstractmethod
     def metadata_changed(self) -> None:
-        """The client has learnt of topics and partitions."""
+        """Handle new metadata."""
 
     @abc.abstractmethod
     def rejoin(self, reason: str) -> None:
-        """Call for a rebalance."""
+        """Request a rebalance."""
 
     @abc.abstractmethod
     def handle_error(self, error: type[KafkaError]) -> None:
-        """What an error of the coordinator means for this membership."""
+        """Handle an error of the coordinator."""
 
     async def finish_rebalance(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
-        """Before the end: no round goes on after so many seconds, so that the last commit is taken."""
+        """Before closing: end a rebalance in progress within so many seconds, so that the last commit is accepted."""
 
     @abc.abstractmethod
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Go, and be nobody."""
+        """Leave the group."""
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Be nobody: the next poll of a subscription joins as a new member."""
+        """Reset the membership: the next poll of a subscription joins as a new member."""
 
-    # What both do the same way
+    # Common parts
 
     @property
     def can_commit(self) -> bool:
-        """Whether the coordinator would take a commit."""
+        """Whether the coordinator would accept a commit."""
         return not self.subscription.by_group or (self.generation != NOBODY and self.is_settled)
 
     def committer(self) -> Committer:
-        """In whose name offsets are committed now.
+        """Return the identity for commits.
 
-        CommitFailedError for a member that the group has dropped, or that is joining: its next generation is not known.
+        Raises CommitFailedError for a member that was removed or is joining: its next generation is unknown.
         """
         if not self.subscription.by_group:
             return Committer()
@@ -163,7 +164,7 @@ class Membership(abc.ABC):
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
     async def revoke_all(self) -> None:
-        """Before leaving on purpose: tell the listener. Raises what it raised."""
+        """Call the listener for all partitions before leaving. Raises its errors."""
         owned = set(self.subscription.partitions)
         if owned:
             await self.notify_listener(
@@ -172,7 +173,7 @@ class Membership(abc.ABC):
         self.raise_listener_error()
 
     async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
-        """Call the listener where poll() was called. What it raises is kept for `raise_listener_error`."""
+        """Call the listener where poll() was called. Its error is kept for `raise_listener_error`."""
         call = getattr(self.listener, method, None)
         if call is None and method == "on_partitions_lost":
             call = getattr(self.listener, "on_partitions_revoked", None)
@@ -182,30 +183,30 @@ class Membership(abc.ABC):
         try:
             await run_at_caller(call, partitions)
             self.metrics.listener(method, time.monotonic() - began)
-        except Exception as error:  # a user's code must not leave a rebalance half done
-            log.exception("group %s: the rebalance listener has failed in %s", self.group_id, method)
+        except Exception as error:  # user code must not break a rebalance
+            log.exception("group %s: the rebalance listener raised an exception in %s", self.group_id, method)
             self._listener_error = self._listener_error or error
 
     def raise_listener_error(self) -> None:
-        """The first exception of a listener since the last call: a KafkaError as it is, others inside one."""
+        """Raise the first error of the listener since the last call: a KafkaError as it is, others inside one."""
         error, self._listener_error = self._listener_error, None
         if isinstance(error, KafkaError):
             raise error
         if error is not None:
-            raise KafkaError(f"the rebalance listener has failed: {error!r}") from error
+            raise KafkaError(f"the rebalance listener raised {error!r}") from error
 
     def fail(self, error: KafkaError) -> None:
-        """Have the next poll raise."""
+        """Let the next poll raise an error."""
         self.error = error
         self.changed()
 
     @property
     def poll_seconds_left(self) -> float:
-        """Until the caller has not polled for max.poll.interval.ms."""
+        """Return the seconds until max.poll.interval.ms expires."""
         return self.last_poll + self._max_poll - time.monotonic()
 
     async def back_off(self, seconds: float, hurry: asyncio.Event) -> bool:
-        """Wait between heartbeats, or until there is a hurry. False when the caller has not polled for too long."""
+        """Wait between heartbeats, or until `hurry` is set. Returns False if max.poll.interval.ms has expired."""
         left = self.poll_seconds_left
         if left > 0:
             try:
@@ -216,10 +217,10 @@ class Membership(abc.ABC):
             hurry.clear()
         if self.poll_seconds_left > 0:
             return True
-        log.warning("group %s: poll() was not called within max.poll.interval.ms; leaving", self.group_id)
+        log.warning("group %s: poll() was not called within max.poll.interval.ms; leaving the group", self.group_id)
         return False
 
 
 def fenced_instance(instance_id: str | None) -> KafkaError:
-    """Somebody else has taken a static member's name."""
+    """Return the error of a static member whose instance id another member uses."""
     return errors.FencedInstanceIdError(f"another member has joined as {instance_id}")

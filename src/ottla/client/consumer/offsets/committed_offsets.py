@@ -1,4 +1,4 @@
-"""A group's committed offsets. The other half of Kafka's `ConsumerCoordinator`."""
+"""The committed offsets of a group: commits and lookups. Part of Kafka's `ConsumerCoordinator`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.protocol.messages.offset_fetch import (
 
 NEWEST_COMMIT: Final = 9
 NEWEST_OFFSET_FETCH: Final = 9
-"""10 of both names topics by id."""
+"""Version 10 of both APIs identifies topics by id."""
 GONE_ON: Final = (
     errors.UnknownMemberIdError,
     errors.IllegalGenerationError,
@@ -36,15 +36,15 @@ GONE_ON: Final = (
     errors.RebalanceInProgressError,
     errors.StaleMemberEpochError,
 )
-"""The group has gone on without the member that commits."""
+"""Errors of a commit after the group has rebalanced without the member."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class CommittedOffsets:
-    """Stores and fetches offsets: as a member of the group, or from outside when partitions are assigned by hand.
+    """Commits and fetches offsets: as a member of the group, or without membership if partitions were assigned by hand.
 
-    Commits are made one after the other, in the order of the calls: a late one must not take back a later one.
+    Commits are made one after the other, in the order of the calls: an earlier one must not overwrite a later one.
     """
 
     def __init__(self, coordinator: Coordinator, membership: Membership) -> None:
@@ -52,13 +52,13 @@ class CommittedOffsets:
         self.membership = membership
         self.group_id = coordinator.group_id
         self.committed_in: Callable[[float], None] = lambda seconds: None
-        """Told how long each commit took."""
+        """Called with the duration of each commit in seconds."""
         self._turn = asyncio.Lock()
 
     async def commit(self, offsets: Offsets, deadline: float) -> None:
-        """Store offsets; tries again while that may help and there is time.
+        """Commit offsets, with retries until the deadline.
 
-        CommitFailedError when the group has gone on without this member.
+        Raises CommitFailedError if the group has rebalanced without this member.
         """
         if not offsets:
             return
@@ -85,7 +85,7 @@ class CommittedOffsets:
                 await self.coordinator.back_off(deadline, self._failed(), error, tries)
 
     async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
-        """One try, in the name of who the member was when it was asked for."""
+        """Commit without retries, with the identity of the member at the time of the call."""
         async with self._turn:
             await self._commit_once(offsets, committer, deadline)
 
@@ -93,10 +93,12 @@ class CommittedOffsets:
         return f"offsets of group {self.group_id} were not committed"
 
     def _has_rejoined(self, before: Committer, offsets: Offsets, error: KafkaError) -> Committer:
-        """The broker has a newer epoch: as long as all partitions are still ours, they may be committed in that one."""
+        """Return the newer identity after a stale epoch: commits are retried with it if all partitions are still
+        owned.
+        """
         now = self.membership.committer()
         if now.member_id != before.member_id or not offsets.keys() <= self.membership.subscription.partitions.keys():
-            raise CommitFailedError(f"{self._failed()}: the group has gone on without this member") from error
+            raise CommitFailedError(f"{self._failed()}: the group has rebalanced without this member") from error
         return now
 
     async def _commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
@@ -129,7 +131,7 @@ class CommittedOffsets:
                     self._commit_failed(tp, errors.for_code(partition.error_code), committer)
 
     def _commit_failed(self, tp: TopicPartition, error: type[KafkaError], committer: Committer) -> None:
-        # A commit that was overtaken by a rebalance says nothing about the generation that we are in now.
+        # An error of a commit of an earlier generation says nothing about the current one.
         if committer.generation == self.membership.generation and self.membership.is_settled:
             self.membership.handle_error(error)
         else:
@@ -137,7 +139,9 @@ class CommittedOffsets:
         if issubclass(error, errors.StaleMemberEpochError):
             raise error(f"{tp}: {error.__doc__}")
         if issubclass(error, GONE_ON):
-            raise CommitFailedError(f"{tp}: the group is rebalancing or has gone on without this member ({error.name})")
+            raise CommitFailedError(
+                f"{tp}: the group is rebalancing or has rebalanced without this member ({error.name})"
+            )
         if issubclass(error, errors.GroupAuthorizationFailedError):
             raise error(f"group {self.group_id!r}: {error.__doc__}")
         raise error(f"{tp}: {error.__doc__}")
@@ -145,7 +149,7 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The stored offsets; partitions without one are left out."""
+        """Return committed offsets, without partitions that have none."""
         tries = 0
         while True:
             try:
@@ -159,7 +163,7 @@ class CommittedOffsets:
                 tries += 1
 
     def _committer(self) -> Committer:
-        """Only a member of a group that the broker assigns says who it is."""
+        """Return the identity of the request: only members of groups of KIP-848 send one."""
         me = self.membership
         if me.config.group_protocol != "consumer" or not me.subscription.by_group or not me.is_settled:
             return Committer()

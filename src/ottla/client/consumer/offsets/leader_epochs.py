@@ -1,4 +1,4 @@
-"""Asks leaders where an epoch of leadership ends in their log. Kafka's `OffsetsForLeaderEpochUtils`."""
+"""End offsets of leader epochs. Kafka's `OffsetsForLeaderEpochUtils`."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 log = logging.getLogger("ottla.client")
 
 FOR_CONSUMERS: Final = 3
-"""Since this version the right to read a topic is enough."""
+"""Since this version DESCRIBE on the topic is sufficient."""
 CONSUMER: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the wanted one, and its end; -1 and -1 when the leader has none."""
+    """The largest epoch up to the requested one, and its end offset; -1 and -1 if the leader has none."""
 
     epoch: int
     offset: int
 
 
 Ends = dict[TopicPartition, tuple[int, EpochEnd | None]]
-"""By partition: the leader's epoch in which the answer holds, and the answer; None where brokers do not know it."""
+"""By partition: the current leader epoch, and the end; None if the brokers do not support the request."""
 
 
 class LeaderEpochs:
-    """Of one consumer."""
+    """The lookups of one consumer."""
 
     def __init__(self, connections: Connections, metadata: Metadata) -> None:
         self.connections = connections
         self.metadata = metadata
 
     async def end_offsets(self, epochs_by_partition: Mapping[TopicPartition, int]) -> Ends:
-        """The ends of the epochs, from every leader that answers; the others are left out, and may be asked again.
+        """Return end offsets from every leader that responds; partitions of the others are left out and may be
+        requested again.
 
-        Raises what will not change.
+        Raises errors that a retry does not fix.
         """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in epochs_by_partition:
@@ -91,7 +92,7 @@ def _request(
     version: int, requested: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
 ) -> OffsetForLeaderEpochRequest:
     if version < FOR_CONSUMERS:
-        raise UnsupportedVersionError(f"OffsetForLeaderEpoch is for consumers since version {FOR_CONSUMERS}")
+        raise UnsupportedVersionError(f"OffsetForLeaderEpoch is available to consumers since version {FOR_CONSUMERS}")
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for tp, epoch in epochs.items():
         one = OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=epoch, leader_epoch=requested[tp])

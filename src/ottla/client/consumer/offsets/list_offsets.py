@@ -1,4 +1,4 @@
-"""Looks up offsets by time: the begin and end of logs, and where to go on after a reset. Kafka's `OffsetFetcher`."""
+"""Offsets by time: the earliest and latest offset, and resets. Kafka's `OffsetFetcher`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEWEST_LIST_OFFSETS: Final = 9
 
 
 class OffsetLookup:
-    """Asks the leaders of partitions for offsets."""
+    """Looks up offsets at the leaders of partitions."""
 
     def __init__(self, connections: Connections, metadata: Metadata, *, isolation_level: int, retry_backoff: float):
         self.connections = connections
@@ -38,10 +38,10 @@ class OffsetLookup:
     async def lookup(
         self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after each timestamp (-2: begin, -1: end); offset -1 where no record is that late.
+        """Return the first offset at or after each timestamp (-2: earliest, -1: latest); -1 if there is none.
 
-        Tries again until `timeout` seconds are over: KafkaTimeoutError, with the last reason. Raises what will not
-        change at once.
+        Retries until `timeout` seconds have passed: then KafkaTimeoutError, with the last failure. Errors that a retry
+        does not fix are raised at once.
         """
         deadline = time.monotonic() + timeout
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -59,7 +59,7 @@ class OffsetLookup:
                 raise KafkaTimeoutError(f"no offsets of {names} after {timeout:g} s" + (f" ({last})" if last else ""))
             update = self.metadata.next_update()
             try:
-                async with asyncio.timeout(left):  # also connections take their time
+                async with asyncio.timeout(left):  # opening connections takes time, too
                     last = await self._try(missing, offsets, left) or last
             except TimeoutError:
                 continue
@@ -67,12 +67,12 @@ class OffsetLookup:
                 self.metadata.request_update()
                 pause = min(self._retry_backoff, max(0.0, deadline - time.monotonic()))
                 if isinstance(last, errors.LeaderNotAvailableError) and not described:
-                    await asyncio.wait({update}, timeout=pause)  # a new client's first question, mostly
+                    await asyncio.wait({update}, timeout=pause)  # usually the first request of a new client
                 else:
                     await asyncio.sleep(pause)
 
     def _have_metadata(self, partitions: Iterable[TopicPartition], version: int) -> bool:
-        """Whether brokers have told of the topics since the snapshot `known`. Raises when they refused to."""
+        """Whether metadata newer than `version` covers the topics. Raises their errors."""
         topics = {tp.topic for tp in partitions}
         if self.metadata.version == version:
             return False
@@ -87,7 +87,7 @@ class OffsetLookup:
         offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
-        """Ask every leader once; a reason why something is still missing."""
+        """Send one request to every leader; returns why something is missing."""
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in missing:
             leader = self.metadata.cluster.leader(tp)
@@ -145,7 +145,7 @@ class OffsetLookup:
     async def positions(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
-        """The offsets of one timestamp for many partitions."""
+        """Return the offsets of one timestamp for partitions."""
         offsets = await self.lookup(dict.fromkeys(partitions, timestamp), timeout)
         return {tp: result.offset for tp, result in offsets.items()}
 

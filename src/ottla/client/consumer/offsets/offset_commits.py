@@ -1,4 +1,4 @@
-"""When and in which order a consumer commits: automatically, at a rebalance, at the end, and in the background."""
+"""When a consumer commits, and in which order: automatically, before a rebalance, on close, and in the background."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CommitCallback = Callable[[Offsets, BaseException | None], Any]
 
 
 class OffsetCommits:
-    """On the loop, but for `consumed` and `is_due`, which the polling thread asks too."""
+    """Event loop only, except for `consumed` and `is_due`, which the polling thread calls, too."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class OffsetCommits:
         self.next_due = time.monotonic() + self._interval
         self._on_their_way: set[asyncio.Task[None]] = set()
         self.callbacks: deque[Callable[[], Any]] = deque()
-        """Of asynchronous commits that have ended, in that order: the next poll (or commit) calls them."""
+        """Callbacks of completed asynchronous commits, in order: the next poll (or commit) calls them."""
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all partitions, with the leader epochs of the last records."""
+        """Return the positions of all partitions, with the leader epochs of the last records."""
         return {
             tp: OffsetAndMetadata(state.position, "", state.epoch)
             for tp, state in self.subscription.partitions.items()
@@ -56,11 +56,11 @@ class OffsetCommits:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for an automatic commit."""
+        """Whether an automatic commit is due."""
         return self.automatic and time.monotonic() >= self.next_due
 
     def make_due(self) -> None:
-        """Begin an automatic commit when it is time for one, and the last one has ended."""
+        """Start an automatic commit if it is due and the last one has ended."""
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
             offsets = self.consumed() if self.group_offsets.membership.can_commit else {}
@@ -72,14 +72,14 @@ class OffsetCommits:
             self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
-        """Commit, behind those that are on their way, and wait for it; their callbacks come first."""
+        """Commit after those in flight, and wait for the result; their callbacks come first."""
         await self.group_offsets.commit(offsets, deadline)
-        await asyncio.sleep(0)  # what has ended before us may not have put its callback down yet
+        await asyncio.sleep(0)  # lets commits that have just ended add their callbacks
         self._committed(offsets)
         await self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit beside everything else, in one try; `callback(offsets, error)` is called by a later poll."""
+        """Commit in the background, without retries; a later poll calls `callback(offsets, error)`."""
         self._start(offsets, callback, lambda error: None)
 
     def _start(
@@ -99,7 +99,7 @@ class OffsetCommits:
                 self._committed(offsets)
             else:
                 level = logging.DEBUG if isinstance(error, RetriableCommitFailedError) else logging.WARNING
-                log.log(level, "group %s: offsets were not committed: %s", self.group_offsets.group_id, error)
+                log.log(level, "group %s: could not commit offsets: %s", self.group_offsets.group_id, error)
             if callback is not None:
                 self.callbacks.append(lambda: callback(offsets, error))
 
@@ -117,17 +117,17 @@ class OffsetCommits:
             raise
 
     async def run_callbacks(self) -> None:
-        """Call back where poll() was called."""
+        """Run the callbacks where poll() was called."""
         while self.callbacks:
             await run_at_caller(self.callbacks.popleft())
 
     async def before_revoke(self) -> None:
-        """The last automatic commit before partitions are given up: as long as the group waits for us."""
+        """Commit automatically before partitions are revoked, while the group waits for this member."""
         if self.automatic:
             await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
 
     async def commit_on_close(self, deadline: float, automatic: bool) -> None:
-        """Before the end: wait for what is on its way, commit automatically, call back."""
+        """Before closing: wait for commits in flight, commit automatically, run the callbacks."""
         if self._on_their_way:
             await asyncio.wait(self._on_their_way, timeout=max(0.0, deadline - time.monotonic()))
         if self.automatic and automatic:
@@ -141,7 +141,7 @@ class OffsetCommits:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
             log.warning(
-                "group %s: offsets were not committed before partitions are given up: %s",
+                "group %s: could not commit offsets before partitions are revoked: %s",
                 self.group_offsets.group_id,
                 error,
             )
@@ -153,7 +153,7 @@ class OffsetCommits:
             self.callbacks.append(lambda: self.interceptors.on_commit(offsets))
 
     async def close(self) -> None:
-        """Give up what is on its way."""
+        """Cancel commits in flight."""
         tasks = list(self._on_their_way)
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
-"""Where a consumer goes on reading: found out for new partitions, and checked when a leader has changed (KIP-320).
+"""Positions of partitions: initialized for new ones, and validated after a change of leader (KIP-320).
 
-Positions come from the group's committed offsets, else by auto.offset.reset. Looking happens on the loop, beside the
-polls; what a check has found is put into effect by the next poll, as only then nobody else moves the positions.
+Positions come from the group's committed offsets, otherwise from auto.offset.reset. Lookups run in the event loop
+beside the polls; the next poll applies the result of a validation, because only then no other code changes positions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger("ottla.client")
 
 
 def reset_timestamp(policy: str) -> int | None:
-    """The time to look up by auto.offset.reset, in milliseconds, -2 for earliest, -1 for latest; None for none."""
+    """Return the timestamp for auto.offset.reset in milliseconds, -2 for earliest, -1 for latest; None for none."""
     if policy.startswith(BY_DURATION):
         return now_ms() - duration_ms(policy.removeprefix(BY_DURATION))
     return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
 
 
 class EpochCheck(NamedTuple):
-    """What the leader says of the place where a partition is read."""
+    """The leader's response about the epoch of a position."""
 
     state: PartitionState
     generation: int
@@ -43,7 +43,7 @@ class EpochCheck(NamedTuple):
 
 
 class Positions:
-    """Of one consumer."""
+    """The positions of one consumer."""
 
     def __init__(
         self,
@@ -61,24 +61,24 @@ class Positions:
         self.offsets = offsets
         self.leader_epochs = leader_epochs
         self.unplaced = False
-        """Some partition has no position: set with an assignment or a reset, cleared when all have one."""
+        """Whether some partition has no position: set by an assignment or a reset, cleared when all have one."""
         self.arrived: Callable[[], None] = lambda: None
-        """Called when something has been found out."""
+        """Called after each lookup."""
         self.fail: Callable[[KafkaError], None] = lambda error: None
-        """Called with what the next poll has to raise."""
+        """Called with the error that the next poll raises."""
         self.raise_failure: Callable[[], None] = lambda: None
-        """Raises it at once instead, in a call that waits for a position."""
+        """Raises that error at once, in a call that waits for a position."""
         self._findings: list[EpochCheck] = []
         self._finding: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll has something to put into effect."""
+        """Whether the next poll has results to apply."""
         return self.unplaced or bool(self._findings)
 
     def look_up(self) -> None:
-        """Begin to find out what is not known. A poll's duty, on the loop."""
+        """Start pending lookups. Called by each poll."""
         self._apply_checks()
         missing = [s for s in self.subscription.partitions.values() if s.position is None]
         self.unplaced = bool(missing)
@@ -105,27 +105,27 @@ class Positions:
         self._finding = None
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop lookups."""
         tasks = [task for task in (self._finding, self._checking) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def out_of_range(self, state: PartitionState) -> bool:
-        """Reset a position that its leader does not have; False without a policy for that."""
+        """Reset a position that is out of range; returns False without a reset policy."""
         policy = self.config.auto_offset_reset
         timestamp = reset_timestamp(policy)
         if timestamp is None:
             return False
-        log.info("%s: offset %s is out of range, going to the %s", state.tp, state.fetch_from, policy)
+        log.info("%s: offset %s is out of range; resetting to the %s offset", state.tp, state.fetch_from, policy)
         state.reset(timestamp)
         self.unplaced = True
         return True
 
-    # Beginning
+    # Initialization
 
     async def _set_from_committed(self, missing: Sequence[PartitionState]) -> None:
-        """Positions from the group's offsets, and for those without one by auto.offset.reset."""
+        """Initialize positions from committed offsets, otherwise by auto.offset.reset."""
         timeout = self.config.default_api_timeout_ms / 1000
         generations = {state.tp: state.generation for state in missing}
         uncommitted = [state for state in missing if state.reset_to is None]
@@ -149,7 +149,7 @@ class Positions:
             await self._reset([s for s in missing if s.tp in resets], resets, generations, timeout)
         if without:
             raise NoOffsetForPartitionError(
-                f"{', '.join(map(str, without))} has no committed offset, and auto.offset.reset is none"
+                f"no committed offset of {', '.join(map(str, without))}, and auto.offset.reset is none: seek() first"
             )
 
     async def _reset(
@@ -159,12 +159,12 @@ class Positions:
         generations: Mapping[TopicPartition, int],
         timeout: float,
     ) -> None:
-        # What a leader tells of its own log need not be checked: a fetch of other partitions would begin meanwhile, and
-        # this one wait behind it.
+        # An offset from the leader itself need not be validated: fetches of other partitions would start meanwhile, and
+        # this one would wait for them.
         infos = {tp: self.metadata.cluster.partition(tp) for tp in resets}
         offsets = await self.offsets.lookup(resets, timeout)
         later = [tp for tp in resets if offsets[tp].offset < 0]
-        if later:  # no record is as late as that: the next one to come will be
+        if later:  # no record is as late as that: continue at the end
             offsets.update(await self.offsets.lookup(dict.fromkeys(later, LATEST_TIMESTAMP), timeout))
         for state in states:
             info = infos[state.tp] or self.metadata.cluster.partition(state.tp)
@@ -185,7 +185,7 @@ class Positions:
             state.set_position(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
-        """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
+        """Return the next offset to read. KafkaTimeoutError if it cannot be determined in time."""
         deadline = time.monotonic() + timeout
         state = self.subscription.state(tp)
         while state.position is None:
@@ -194,17 +194,17 @@ class Positions:
                 await asyncio.wait({self._finding}, timeout=max(0.0, deadline - time.monotonic()))
             self.raise_failure()
             if state.position is None and time.monotonic() >= deadline:
-                raise KafkaTimeoutError(f"the position in {tp} is not known after {timeout:g} s")
+                raise KafkaTimeoutError(f"the position of {tp} is unknown after {timeout:g} s")
         return state.position
 
-    # Checking
+    # Validation
 
     def check_leaders(self, cluster: Cluster) -> None:
-        """Have the places checked whose leader has changed. Until then nothing is fetched there."""
+        """Validate positions of partitions with a new leader. They are not fetched until then."""
         waiting = []
         for tp, state in self.subscription.partitions.items():
             info = cluster.partition(tp)
-            if info is not None and state.fetch_from is not None and not state.needs_check(info.leader_epoch):
+            if info is not None and state.fetch_from is not None and not state.is_validated(info.leader_epoch):
                 waiting.append(state)
         if waiting and self._checking is None:
             self._checking = self._spawn(self._check(waiting), self._checked)
@@ -228,7 +228,9 @@ class Positions:
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _apply_checks(self) -> None:
-        """Go back to where the leader's log is the one that was read. LogTruncationError without a reset policy."""
+        """Apply the results: move back to where the leader's log diverges. LogTruncationError without a reset
+        policy.
+        """
         findings, self._findings = self._findings, []
         divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for finding in findings:
@@ -236,7 +238,8 @@ class Positions:
             if state.generation != finding.generation or state.position is None:
                 continue
             if state.position != finding.fetch_from:
-                # What was fetched ahead is of another log; whether what was returned is, too, has to be asked.
+                # Data that was fetched ahead is from another log; whether that also holds for returned records must be
+                # checked.
                 state.seek(state.position, state.epoch)
             elif reset_timestamp(self.config.auto_offset_reset) is None:
                 has_end = finding.end.offset >= 0
@@ -248,10 +251,12 @@ class Positions:
 
     def _truncated(self, state: PartitionState, finding: EpochCheck) -> None:
         if finding.end.offset < 0:
-            log.info("%s: the log was truncated before offset %d; resetting", state.tp, finding.fetch_from)
+            log.info("%s: the log was truncated before offset %d; resetting the position", state.tp, finding.fetch_from)
             state.reset(reset_timestamp(self.config.auto_offset_reset) or 0)
             self.unplaced = True
             return
-        log.info("%s: the log was truncated; going from offset %d to %d", state.tp, state.position, finding.end.offset)
+        log.info(
+            "%s: the log was truncated; moving from offset %d back to %d", state.tp, state.position, finding.end.offset
+        )
         state.seek(finding.end.offset, finding.end.epoch)
         state.validated = finding.leader_epoch
