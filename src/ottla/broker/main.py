@@ -31,7 +31,7 @@ from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.image.store_reader import read_topic_configs
 from ottla.cluster.interbroker.membership_proof import shared_secret
-from ottla.cluster.migration.data_dir_import import adopt
+from ottla.cluster.migration.data_dir_import import import_log_dirs
 from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint
@@ -219,7 +219,7 @@ class BrokerNode:
         """Read the cluster's id, dynamic configs, secrets and ACLs from the metadata store."""
         config = self.config
         if not context.in_cluster:
-            await adopt(store, self._log_dirs, self.broker_id)
+            await import_log_dirs(store, self._log_dirs, self.broker_id)
         await lifecycle.prepare(self._log_dirs[0].cluster_id)
         if any(name.startswith("SCRAM") for e in config.listeners for name in config.mechanisms(e.name)):
             self._scram_secret = await shared_secret(store)

@@ -1,1 +1,1 @@
-"""What the cluster agrees on: store, controller, and the image that everybody reads."""
+"""The cluster's metadata: its store, its controller, and the image in each broker."""

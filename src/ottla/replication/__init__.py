@@ -1,1 +1,1 @@
-"""The partitions that this broker leads."""
+"""Replication: the partitions of this broker, leaders and followers."""

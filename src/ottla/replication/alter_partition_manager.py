@@ -56,7 +56,7 @@ Answer = PartitionImage | KafkaError | None
 
 
 class AlterPartitionManager:
-    """The `IsrUpdates` of one broker. Not thread-safe: event loop only."""
+    """The `IsrSubmitter` of one broker. Not thread-safe: event loop only."""
 
     def __init__(
         self, own_id: int, sender: RequestSender, image: Callable[[], ClusterImage], alter: AlterPartition

@@ -1,8 +1,8 @@
-"""Fetching the partitions that this broker follows: one task per leader, or `num.replica.fetchers` of them.
+"""Fetching the partitions that other brokers lead: one task per leader, or `num.replica.fetchers` of them.
 
-A request waits at the leader until there is something new. A partition that comes meanwhile does not wait for that: it
-is asked for at once, over the fetcher's other connection, and what the waiting request still brings is thrown away.
-Everything is decided anew when an answer has come: by then a partition may have another leader. Loop thread.
+The leader holds a request until it has new records. A partition that is added meanwhile does not wait for the response:
+it is requested at once over the fetcher's other connection, and the late response is dropped. When a response arrives,
+each partition is checked again, as it may have another leader by then.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LEADER_BACKOFF_SECONDS = 0.05
 PARTITION_BACKOFF_SECONDS = 0.02
 """After a partition's first error, likewise. A new leader often learns of its role a moment after its followers."""
 THROTTLE_CHECK_SECONDS = 1.0
-"""How long throttled replicas rest before the quota is asked again, whose rate may have been raised, or removed."""
+"""Delay of throttled replicas before the quota is checked again, as its rate may have been raised."""
 
 
 class FetchOptions(NamedTuple):
-    """How this broker fetches."""
+    """The replica fetcher's configs, `replica.fetch.*`."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
@@ -49,7 +49,7 @@ class FetchOptions(NamedTuple):
 
 
 class ReplicaFetcher:
-    """One task that fetches from one leader."""
+    """Fetches from one leader, in one task. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ReplicaFetcher:
         self._followers: dict[TopicPartition, Follower] = {}
         self._session = FetchSession()
         self._partition_added = asyncio.Event()
-        """Set when there is a partition to ask for that the request on its way does not ask for."""
+        """Set when a partition has to be requested that is not in the request in flight."""
         self._connection = 0
         self._abandoned: asyncio.Task[FetchResponse] | None = None
         backoff_max = options.backoff_ms / 1000
@@ -84,7 +84,6 @@ class ReplicaFetcher:
         return len(self._followers)
 
     def get(self, tp: TopicPartition) -> Follower | None:
-        """How it fetches a partition, if it does."""
         return self._followers.get(tp)
 
     def add(self, partition: Partition) -> None:
@@ -95,11 +94,10 @@ class ReplicaFetcher:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def remove(self, tp: TopicPartition) -> None:
-        """Fetch it no more."""
         self._followers.pop(tp, None)
 
     def close(self) -> None:
-        """End the task; what is on its way is thrown away."""
+        """Stop the task; the response in flight is dropped."""
         for task in (self._task, self._abandoned):
             if task is not None:
                 task.cancel()
@@ -111,12 +109,12 @@ class ReplicaFetcher:
             except KafkaError as error:
                 await self._back_off(error)
             except Exception as error:
-                # a fault of ours with one leader must not end replication from it
-                log.exception("fetching from broker %d failed", self._leader)
+                # a bug with one leader must not stop replication from it
+                log.exception("Cannot fetch from broker %d", self._leader)
                 await self._back_off(UnknownServerError(str(error)))
 
     async def _fetch_once(self) -> None:
-        """Ask once for what is due, and take what comes."""
+        """Fetch all partitions that are due, and apply the response."""
         self._partition_added.clear()
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
@@ -137,7 +135,7 @@ class ReplicaFetcher:
         await self._apply_response(response, due)
 
     def _delay_throttled(self, until: float) -> None:
-        """More has come of throttled replicas than may; those in sync are never held back."""
+        """Delay throttled replicas while the quota is exceeded; in-sync replicas are never throttled."""
         for follower in self._followers.values():
             if self._is_throttled(follower):
                 follower.due = max(follower.due, until)
@@ -146,7 +144,7 @@ class ReplicaFetcher:
         return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
 
     async def _fetch(self, places: dict[TopicPartition, Place]) -> FetchResponse | None:
-        """The leader's answer; None where something new is to be asked for before it has come."""
+        """Return the leader's response, or None if a partition was added before it arrived."""
         options = self._options
         terms = Terms(
             max_wait_ms=options.wait_max_ms,
@@ -179,7 +177,7 @@ class ReplicaFetcher:
         return self._abandoned is None or self._abandoned.done()
 
     def _abandon(self, fetch: asyncio.Task[FetchResponse]) -> None:
-        """Go on over the other connection: on this one the leader answers nothing else before."""
+        """Continue over the other connection, as the leader answers no other request on this one before."""
         fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._abandoned = fetch
         self._connection = 1 - self._connection
@@ -194,7 +192,7 @@ class ReplicaFetcher:
                 if follower is None or self._followers.get(tp) is not follower or not follower.is_current:
                     continue
                 if follower.fetch_position() != follower.requested:
-                    continue  # it was cut meanwhile
+                    continue  # it was truncated meanwhile
                 try:
                     if data.records is not None and self._is_throttled(follower):
                         self._quota.record(data.records.nbytes, asyncio.get_running_loop().time())
@@ -202,7 +200,7 @@ class ReplicaFetcher:
                 except KafkaError as error:
                     self._delay_partition(follower, error)
                 except OSError as error:
-                    follower.partition.fail(error)  # it could not be cut, and must not keep the others back
+                    follower.partition.fail(error)  # its log cannot be truncated; the other partitions continue
 
     async def _apply_next_step(self, follower: Follower, then: NextStep) -> None:
         log_ = follower.partition.log
@@ -213,13 +211,13 @@ class ReplicaFetcher:
             if follower.is_current:
                 follower.apply_range(start, end)
         elif log_.unflushed_messages >= log_.config.flush_messages:
-            await follower.partition.flush()  # the next fetch tells the leader that this replica has it
+            await follower.partition.flush()  # the next fetch reports to the leader that this replica has it
 
     def _delay_partition(self, follower: Follower, error: KafkaError) -> None:
         now = asyncio.get_running_loop().time()
         delay = follower.delay(now, self._partition_backoff)
         level = logging.INFO if delay < self._options.backoff_ms / 1000 else logging.WARNING
-        log.log(level, "%s: fetching from broker %d: %s", follower.tp, self._leader, describe(error))
+        log.log(level, "Cannot fetch %s from broker %d: %s", follower.tp, self._leader, describe(error))
 
     async def _list_offset(self, follower: Follower, time: int) -> int:
         tp = follower.tp
@@ -240,10 +238,10 @@ class ReplicaFetcher:
         return result.offset
 
     async def _back_off(self, error: KafkaError) -> None:
-        """The leader was not reached, or cannot answer: try again later, and not in a hurry."""
+        """Wait after a request that the leader did not answer, or answered with an error."""
         log.log(
             logging.WARNING if self._failures == 0 else logging.DEBUG,
-            "broker %d cannot be fetched from: %s",
+            "Cannot fetch from broker %d; retrying: %s",
             self._leader,
             describe(error),
         )
@@ -259,7 +257,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetcherManager:
-    """All fetchers of this broker: what `Partitions` tells of the partitions that others lead."""
+    """All fetchers of this broker, a `FetcherManager`. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -269,7 +267,7 @@ class ReplicaFetcherManager:
         options: FetchOptions,
         quota: ReplicationQuota,
     ) -> None:
-        """`epoch`: of this broker's registration."""
+        """`epoch` returns the epoch of this broker's registration."""
         self._quota = quota
         self._own_id = own_id
         self._sender = sender
@@ -280,7 +278,7 @@ class ReplicaFetcherManager:
         self._closed = False
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that its image names; from its log's end, if that is news."""
+        """Fetch a partition from the leader that its image names, from the end of its log on."""
         tp, leader = partition.topic_partition, partition.image.leader
         if leader < 0 or leader == self._own_id or self._closed:
             self.remove(tp)
@@ -291,7 +289,7 @@ class ReplicaFetcherManager:
         fetcher = self._fetchers.get(key)
         follower = None if fetcher is None else fetcher.get(tp)
         if follower is not None and follower.partition is partition and follower.is_current:
-            return  # only its replicas have changed
+            return  # only the replicas have changed
         if fetcher is None:
             fetcher = self._fetchers[key] = ReplicaFetcher(
                 self._own_id, leader, key[1], self._sender, self._epoch, self._options, self._quota
@@ -300,7 +298,7 @@ class ReplicaFetcherManager:
         fetcher.add(partition)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Fetch it no more; a fetcher without partitions ends."""
+        """Stop fetching a partition. A fetcher without partitions is closed."""
         key = self._keys.pop(tp, None)
         if key is None:
             return
@@ -311,7 +309,7 @@ class ReplicaFetcherManager:
             fetcher.close()
 
     def close(self) -> None:
-        """End all; nothing is followed any more."""
+        """Close all fetchers; partitions that are added later are ignored."""
         self._closed = True
         for fetcher in self._fetchers.values():
             fetcher.close()

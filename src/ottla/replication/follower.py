@@ -1,6 +1,6 @@
-"""One partition as a follower fetches it: where to go on, and what the leader's answer means.
+"""One partition that this broker fetches: where to continue, and what the leader's response means.
 
-Answers are applied by `apply`, which says what is left to do. Nothing here waits or sends.
+Responses are applied by `apply`, which returns the next step. Nothing here waits or sends.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ logger = logging.getLogger("ottla.replication")
 
 
 class NextStep(Enum):
-    """What comes after an answer."""
+    """What a response requires next."""
 
-    CONTINUE = "fetch from where the log now ends"
-    LIST_OFFSETS = "ask where the leader's log begins and ends: it has nothing at the offset"
-    AWAIT_IMAGE = "wait for a new image: there is another leader, or it has another epoch"
+    CONTINUE = "fetch from the end of the log"
+    LIST_OFFSETS = "ask for the leader's log start and end offsets: it has nothing at the fetch offset"
+    AWAIT_IMAGE = "wait for a new image: the partition has another leader, or another leader epoch"
 
 
 class Follower:
-    """One partition and its leader in one epoch."""
+    """One partition that follows one leader epoch."""
 
     __slots__ = ("_failures", "_place", "awaits_image", "due", "epoch", "partition", "requested")
 
@@ -44,16 +44,15 @@ class Follower:
         self.partition = partition
         self.epoch = partition.image.leader_epoch
         self.due = 0.0
-        """When it may be fetched again."""
+        """When it may be fetched again, in seconds of the loop's clock."""
         self.awaits_image = False
         self.requested: Place | None = None
-        """What the request on its way asks for."""
+        """What the request in flight asks for."""
         self._place: Place | None = None
         self._failures = 0
 
     @property
     def tp(self) -> TopicPartition:
-        """Which partition."""
         return self.partition.topic_partition
 
     @property
@@ -63,10 +62,10 @@ class Follower:
         return not partition.leads and not partition.closed and partition.image.leader_epoch == self.epoch
 
     def fetch_position(self) -> Place:
-        """Where to go on."""
+        """Return the offset and epochs to fetch with."""
         partition, log, last = self.partition, self.partition.log, self._place
         if (
-            last is not None  # mostly nothing has come, and a broker follows very many
+            last is not None  # mostly nothing has arrived, and a broker follows very many partitions
             and last.offset == log.log_end_offset
             and last.log_start == log.log_start_offset
             and last.last_fetched_epoch == log.leader_epochs.latest
@@ -78,7 +77,7 @@ class Follower:
         return self._place
 
     def apply(self, data: PartitionData) -> NextStep:
-        """Do what the leader's answer to `place` says. Raises KafkaError for what may pass."""
+        """Apply the leader's response to a fetch at `fetch_position`. Raises KafkaError for errors that may pass."""
         if data.error_code == OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
         if data.error_code == FencedLeaderEpochError.code:
@@ -122,10 +121,10 @@ class Follower:
         before = (log.log_end_offset, log.leader_epochs.latest)
         self._truncate_to(truncation_offset(log, diverging))
         if (log.log_end_offset, log.leader_epochs.latest) == before:
-            raise InvalidRecordError(f"{self.tp} diverges from its leader at {diverging}, and there is nothing to cut")
+            raise InvalidRecordError(f"{self.tp} diverges from its leader at {diverging}, but has nothing to truncate")
 
     def apply_range(self, leader_start: int, leader_end: int) -> None:
-        """Begin where the leader's log allows it: at its end, or, where all of this one is older, at its start."""
+        """Continue at the leader's end offset, or, if all records here are older, at its log start."""
         end = self.partition.log.log_end_offset
         if leader_end < end:
             self._truncate_to(leader_end)
@@ -134,7 +133,9 @@ class Follower:
             self.partition.log.truncate_fully_and_start_at(leader_start)
             self.partition.log.high_watermark = leader_start
         else:
-            raise OffsetOutOfRangeError(f"{self.tp}: the leader has {leader_start} to {leader_end}, and not {end}")
+            raise OffsetOutOfRangeError(
+                f"{self.tp} ends at offset {end}, although its leader has {leader_start} to {leader_end}"
+            )
 
     def _truncate_to(self, offset: int) -> None:
         log = self.partition.log
@@ -143,7 +144,7 @@ class Follower:
         log.truncate_to(offset)
 
     def delay(self, now: float, backoff: ExponentialBackoff) -> float:
-        """Fetch nothing for a while, which is returned: longer with each failure in a row."""
+        """Fetch nothing for a while. Return the delay in seconds, which grows with each failure in a row."""
         seconds = backoff.backoff(self._failures)
         self._failures += 1
         self.due = now + seconds
@@ -151,17 +152,17 @@ class Follower:
 
 
 def truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
-    """Where to cut a log whose leader's parts from it after the end of an epoch (KIP-279)."""
+    """Return the offset at which a log diverges from its leader's after the end of an epoch (KIP-279)."""
     if diverging.epoch < 0:
-        return log.high_watermark  # the leader knows nothing of epochs: only this is sure
+        return log.high_watermark  # the leader has no epochs: only this is certain
     epoch, end = log.end_offset_for_epoch(diverging.epoch)
     if epoch < 0:
         return min(diverging.end_offset, log.log_end_offset)
     if epoch < diverging.epoch:
-        return end  # of that epoch there is nothing here; the next answer compares an older one
+        return end  # this log has no records of that epoch; the next response compares an older one
     return min(end, diverging.end_offset, log.log_end_offset)
 
 
 def describe(error: KafkaError) -> str:
-    """An error in one line."""
+    """Return an error as one line."""
     return f"{error.name or type(error).__name__} {error.message}".strip()

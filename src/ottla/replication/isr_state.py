@@ -1,9 +1,9 @@
-"""A replicated partition in one epoch of its leader: who is in sync, and how far everybody has come.
+"""The leader's view of one leader epoch: which replicas are in sync, and how far each has fetched.
 
-Pure: offsets and times come in, decisions go out. A change of the ISR is proposed to the controller, one at a time.
-Until the controller has answered it may or may not hold, so the high watermark waits for the replicas of both ISRs,
-the maximal one. It stays where it is while fewer than `min.insync.replicas` are in sync (KIP-966): otherwise a lone
-leader would show records that the next one does not have.
+Without I/O: offsets and times are arguments. A change of the ISR is sent to the controller, one at a time. Until the
+controller has answered it may have been written or not, so the high watermark waits for the replicas of both ISRs: the
+maximal ISR. It does not move while fewer than `min.insync.replicas` are in sync (KIP-966): otherwise a lone leader
+would expose records that the next leader does not have.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ottla.replication.replica import Replica
 
 
 class LeaderState:
-    """What the leader knows of its followers. `image` is what the controller has written last."""
+    """What the leader knows about its followers. `image` is the state that the controller has written last."""
 
     def __init__(self, image: PartitionImage, end: int, now: float, lag_seconds: float) -> None:
         self.image = image
         self.start = end
-        """Where this epoch's records begin: who is not here yet may hold others."""
+        """Where the records of this epoch begin; a replica that has not reached this offset may have other records."""
         self.lag_seconds = lag_seconds
         self.pending_isr: tuple[int, ...] | None = None
-        """The ISR that the controller was asked for."""
+        """The ISR that was requested from the controller."""
         self.replicas: dict[int, Replica] = {}
         self._retain(image.replicas)
         for replica in self.replicas.values():
@@ -36,36 +36,38 @@ class LeaderState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Who is in sync, or will be when the proposal holds."""
+        """The in-sync replicas, with those of a pending ISR."""
         return self._maximal
 
     def update(self, image: PartitionImage) -> None:
-        """Go by a newer state of the same epoch; a proposal was answered by it, or has come too late."""
+        """Apply a newer state of the same epoch. It answers the pending ISR, or supersedes it."""
         self.image = image
         self._retain(image.replicas)
         self.clear_pending()
 
     def set_pending(self, isr: tuple[int, ...]) -> None:
-        """From now on this ISR may hold, too."""
-        assert self.pending_isr is None, "one proposal at a time"
+        """Treat this ISR as possibly written."""
+        assert self.pending_isr is None, "one pending ISR at a time"
         self.pending_isr = isr
         self._maximal = frozenset((*self.image.isr, *isr))
 
     def broker_epochs(self, isr: Iterable[int]) -> dict[int, int]:
-        """The registrations in which these have fetched: one that has come back since may have lost what it had."""
+        """Return the broker epochs in which replicas have fetched: a broker that has registered again may have lost
+        records.
+        """
         return {i: self.replicas[i].broker_epoch for i in isr if i in self.replicas}
 
     def clear_pending(self) -> None:
-        """The proposal surely does not hold, or is what `image` says."""
+        """Drop the pending ISR: it was not written, or `image` has it."""
         self.pending_isr = None
         self._maximal = frozenset(self.image.isr)
 
     def required(self, min_insync_replicas: int) -> int:
-        """How many replicas have to be in sync: of two replicas not three, whatever the topic says."""
+        """Return how many replicas must be in sync; not more than there are."""
         return min(min_insync_replicas, len(self.image.replicas))
 
     def high_watermark(self, own_end: int, min_insync_replicas: int, now: float) -> int:
-        """What all in-sync replicas have, and those that are about to join; -1 where it must not move."""
+        """Return the offset that all in-sync and joining replicas have; -1 if the high watermark must not move."""
         if len(self.image.isr) < self.required(min_insync_replicas):
             return -1
         lowest = own_end
@@ -77,13 +79,15 @@ class LeaderState:
         return lowest
 
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:
-        """These have left the cluster: unless they are in the ISR nobody waits for what they do not have."""
+        """Expect nothing from brokers that have left the cluster; the high watermark waits for them only if they are in
+        the ISR.
+        """
         for broker in brokers:
             if broker in self.replicas:
                 self.replicas[broker].mark_offline()
 
     def shrunk_isr(self, own_end: int, now: float) -> tuple[int, ...] | None:
-        """The ISR without those that have fallen behind; None where all keep up, or a proposal is on its way."""
+        """Return the ISR without replicas that lag; None if none does, or an update is pending."""
         if self.pending_isr is not None:
             return None
         behind = {
@@ -94,7 +98,9 @@ class LeaderState:
         return tuple(i for i in self.image.isr if i not in behind) if behind else None
 
     def expanded_isr(self, replica: Replica, high_watermark: int) -> tuple[int, ...] | None:
-        """The ISR with a follower that has caught up; None where it has not, or is in it."""
+        """Return the ISR with a follower that has caught up; None if it has not, or is in the ISR, or an update is
+        pending.
+        """
         if self.pending_isr is not None or replica.id in self.image.isr:
             return None
         if replica.log_end < high_watermark or replica.log_end < self.start:
@@ -102,11 +108,11 @@ class LeaderState:
         return (*self.image.isr, replica.id)
 
     def preferred_candidates(self, offset: int) -> list[Replica]:
-        """The followers in sync that have what lies at `offset`."""
+        """Return the in-sync followers that have the records at `offset`."""
         in_sync = (self.replicas[i] for i in self.image.isr if i in self.replicas)
         return [r for r in in_sync if r.log_start <= offset <= r.log_end]
 
     def low_watermark(self, own_start: int, alive: Iterable[int]) -> int:
-        """Where the log begins at the living replicas that still have the most."""
+        """Return the lowest log start of the replicas on brokers that are alive."""
         log_starts = (self.replicas[i].log_start for i in alive if i in self.replicas)
         return min((own_start, *log_starts))

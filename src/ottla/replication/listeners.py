@@ -1,4 +1,4 @@
-"""What a broker is to its partitions, and whom that concerns."""
+"""Interfaces between the partitions of a broker and those that act on their roles."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 
 
 class LeadershipListener(Protocol):
-    """Told, on the loop's thread, which partitions this broker leads."""
+    """Acts on partitions that this broker leads. Called on the event loop."""
 
     def on_leader(self, partition: Partition) -> None:
-        """It leads this partition, now or in a new epoch."""
+        """Act on a partition that this broker leads, now or in a new epoch."""
 
     def on_resigned(self, tp: TopicPartition) -> None:
-        """It leads this partition no longer: it follows, it is closed, or nobody leads it."""
+        """Act on a partition that this broker no longer leads: it follows, the partition is closed, or has no
+        leader.
+        """
 
 
 class FetcherManager(Protocol):
-    """What fetches the partitions that this broker follows."""
+    """Fetches the partitions that this broker follows."""
 
     def add(self, partition: Partition) -> None:
-        """Fetch it from the leader that its image names; also called when that changes."""
+        """Fetch a partition from the leader that its image names; also called when that changes."""
 
     def remove(self, tp: TopicPartition) -> None:
-        """Fetch it no more."""
+        """Stop fetching a partition."""

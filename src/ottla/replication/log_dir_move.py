@@ -1,8 +1,8 @@
-"""Moving a replica to another data directory of its broker while it is in use (KIP-113).
+"""Moving a replica to another log directory of its broker while it is in use (KIP-113).
 
-A second log, in a directory whose name ends in `-future`, follows the first one. When it has caught up it takes its
-place, between two appends. A crash before that leaves the first log as it was; the unfinished one is removed at the
-next start. Loop thread: copying takes turns with requests, a chunk at a time.
+A second log, in a directory whose name ends in `-future`, copies the first one. When it has caught up it replaces the
+first log between two appends. A crash before that leaves the first log as it was; the unfinished one is deleted at the
+next start. Copying takes turns with requests, a chunk at a time. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 CHUNK_BYTES = 1024 * 1024
-"""Copied at a time; about a millisecond."""
+"""Copied at a time: about a millisecond."""
 
 
 class LogDirMove:
-    """One replica on its way."""
+    """The move of one replica."""
 
     def __init__(
         self, partition: Partition, source: LogDir, target: LogDir, bytes_per_second: Callable[[], float]
@@ -35,7 +35,7 @@ class LogDirMove:
         self._bytes_per_second = bytes_per_second
         self._future: Log | None = None
         self._truncations = 0
-        """How often the log had been cut when it was copied last."""
+        """How often the log had been truncated at the last copy."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -45,16 +45,16 @@ class LogDirMove:
 
     @property
     def lag(self) -> int:
-        """How many offsets are still to be copied."""
+        """Offsets that are still to be copied."""
         return self.partition.log.log_end_offset - (0 if self._future is None else self._future.log_end_offset)
 
     def start(self, done: Callable[[], None]) -> None:
-        """Begin to copy; `done` is called at the end, however it ends."""
+        """Start copying. `done` is called at the end, whether the move was successful or not."""
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(lambda _: done())
 
     async def cancel(self) -> None:
-        """Leave the replica where it is."""
+        """Leave the replica in its directory."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -84,20 +84,20 @@ class LogDirMove:
         return future
 
     def _copy(self, future: Log) -> int:
-        """Copy the next chunk; how many bytes it has, 0 when there is none."""
+        """Copy the next chunk. Return its size, 0 if there is none."""
         current = self.partition.log
         if current.cuts != self._truncations:
-            # a follower gave up what its new leader does not have: some of it may have been copied
+            # a follower has truncated records that its new leader does not have, some of which may have been copied
             self._truncations = current.cuts
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         if future.log_end_offset >= current.log_end_offset:
             return 0
         if future.log_end_offset < current.segments[0].base_offset:
-            # retention was faster: begin again with what is left
+            # retention was faster: start again with the remaining segments
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         offset = max(future.log_end_offset, current.log_start_offset)
-        chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no pause of more than a second, by and large
-        chunk = min(chunk, current.config.segment_bytes)  # segments may be of a time when they could be larger
+        chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no delay of more than about a second
+        chunk = min(chunk, current.config.segment_bytes)  # segments may be larger than their current limit
         with current.read(offset, chunk, max_offset=current.log_end_offset) as piece:
             data = memoryview(bytearray(piece.read()))
         future.append_as_follower(data)
@@ -106,9 +106,9 @@ class LogDirMove:
     def _swap(self, future: Log) -> None:
         partition, current = self.partition, self.partition.log
         future.log_start_offset = current.log_start_offset
-        future.config = current.config  # which may have changed on the way
+        future.config = current.config  # may have changed during the move
         future.drop_before_start()
         partition.replace_log(self.target.adopt_future(future))
         self._future = None
         self.source.delete(current.topic_partition)
-        log.info("%s has moved from %s to %s", partition.topic_partition, self.source.path, self.target.path)
+        log.info("Moved %s from %s to %s", partition.topic_partition, self.source.path, self.target.path)

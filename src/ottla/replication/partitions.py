@@ -1,4 +1,4 @@
-"""The partitions of this broker: a store, kept in step with the cluster's image, and nothing else."""
+"""The partitions of this broker, updated with each cluster image. Kafka's `ReplicaManager`, without the purgatory."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 KINDS = ("leader", "follower")
-"""Whose replication a topic can bound."""
+"""The roles that have `*.replication.throttled.replicas`."""
 
 MAX_PREFERRED_DIRS: Final = 10_000
-"""Replicas that are to come, of which it is known in which data directory they are wanted; the oldest are forgotten."""
+"""Replicas without a log yet whose log directory was chosen; the oldest are dropped first."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
-"""Makes a log's configuration from the options set on its topic."""
+"""Makes a log's config from the configs of its topic."""
 MinIsrOf = Callable[[Mapping[str, str]], int]
 
 
 class Partitions:
-    """Partitions by name, in the log directories. Loop thread."""
+    """Partitions by name, in the log directories. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._moves: dict[TopicPartition, LogDirMove] = {}
         self._preferred_dirs: dict[TopicPartition, LogDir] = {}
-        """Where replicas are wanted that are not here yet."""
+        """The chosen log directories of replicas without a log."""
         self._failed_creations: list[TopicPartition] = []
-        """Replicas for which no log could be made just now."""
+        """Replicas whose log could not be created in the current change."""
         self._reported_failures: set[TopicPartition] = set()
-        """Those of them that the controller was told of."""
+        """Replicas without a log that were reported to the controller."""
         # If a log directory could not be opened, no log is created for a replica that is in the ISR: it may lie in that
         # directory, and an empty log would look like one that lost everything.
         self._all_dirs = all_dirs
         self.alter_log_dirs_rate = float("inf")
-        """Bytes per second that all moves between data directories may copy; it may change while they are under way."""
+        """Bytes per second of all log directory moves together; may change while they run."""
         self._on_fatal = on_fatal
         self._on_dir_failure = on_dir_failure
         self._listeners: list[LeadershipListener] = []
@@ -117,16 +117,15 @@ class Partitions:
         return len(self._partitions)
 
     def get(self, tp: TopicPartition) -> Partition | None:
-        """The partition if this broker has a replica of it."""
         return self._partitions.get(tp)
 
     def get_leader(self, tp: TopicPartition) -> Partition | None:
-        """The partition if this broker leads it."""
+        """Return the partition if this broker leads it."""
         partition = self._partitions.get(tp)
         return partition if partition is not None and partition.leads else None
 
     def leader(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """The partition, or the error that tells a client what is wrong."""
+        """Return the partition, or raise the error that a client gets."""
         partition = self._partitions.get(tp)
         if partition is not None:
             if not partition.leads and not partition.failed:
@@ -140,7 +139,7 @@ class Partitions:
         raise NotLeaderOrFollowerError
 
     def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """The partition as far as consumers may read it here, led or followed; else the error, as `leader` has it."""
+        """Return the partition for reading, as leader or follower, or raise the error that a client gets."""
         partition = self._partitions.get(tp)
         if partition is not None and partition.image.leader != NO_LEADER:
             return partition
@@ -148,30 +147,32 @@ class Partitions:
 
     @property
     def log_dirs(self) -> Sequence[LogDir]:
-        """The data directories, failed ones included."""
+        """The log directories, including failed ones."""
         return self._log_dirs
 
     @property
     def log_dir_moves(self) -> Mapping[TopicPartition, LogDirMove]:
-        """Replicas that are on their way to another directory."""
+        """Replicas that are being moved to another log directory."""
         return self._moves
 
     def offline_replicas(self) -> list[TopicPartition]:
-        """The replicas that cannot be used: their disk has failed, or they have no log."""
+        """Return the replicas that are out of service: their disk has failed, or they have no log."""
         return [*self._reported_failures, *(tp for tp, partition in self._partitions.items() if partition.failed)]
 
     async def start(self, image: ClusterImage) -> None:
-        """Lead and follow what the image gives to this broker. Logs that no topic owns are left alone, and named."""
+        """Lead and follow the partitions of the image. Logs of unknown topics are kept, with a warning."""
         for topic in image.topics.values():
             self._apply_topic(topic)
         self._report_failed_creations()
         owned = set(self._partitions)
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
-                log.warning("%s in %s belongs to no topic of this cluster and is left as it is", tp, directory.path)
+                log.warning("Ignoring log of %s in %s: the topic does not exist in this cluster", tp, directory.path)
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Follow a change of the cluster. A partition that is not this broker's any more is closed; its log stays."""
+        """Apply a new image. Partitions that were moved away are closed; their logs stay until the controller deletes
+        them.
+        """
         for name, old in before.topics.items():
             new = after.topics.get(name)
             if new is None or new.id != old.id:
@@ -187,7 +188,7 @@ class Partitions:
                 partition.leader_replica.on_brokers_removed(removed)
 
     def reconfigure(self, image: ClusterImage) -> None:
-        """The broker's own defaults have changed: every log works by the new ones."""
+        """Apply changed defaults of the broker to every log."""
         for topic in image.topics.values():
             config = self._log_config(topic.configs)
             min_isr = self._min_insync_replicas(topic.configs)
@@ -198,9 +199,9 @@ class Partitions:
                     partition.min_insync_replicas = min_isr
 
     async def move_replica(self, tp: TopicPartition, path: str) -> None:
-        """Move a replica to the data directory of that path; one that is on its way elsewhere changes its way.
+        """Move a replica to a log directory; a move in progress is replaced.
 
-        One that is not here yet will begin there, as in Kafka, though ReplicaNotAvailableError is raised.
+        A replica without a log will be created there, as in Kafka, although ReplicaNotAvailableError is raised.
 
         Raises LogDirNotFoundError, ReplicaNotAvailableError or KafkaStorageError.
         """
@@ -242,9 +243,9 @@ class Partitions:
         self.fail_directory(self._directory_of(partition), error)
 
     def fail_directory(self, directory: LogDir, error: BaseException) -> None:
-        """One log's disk is all logs' disk: their directory is out of service (KIP-112)."""
+        """Take a log directory out of service with all its logs, as one of them met a disk error (KIP-112)."""
         if not directory.offline:
-            log.error("log.dirs: %s has failed and is out of service until a restart: %s", directory.path, error)
+            log.error("Taking log directory %s out of service until a restart: %s", directory.path, error)
             directory.take_offline(str(error))
             for tp in directory.logs:
                 other = self._partitions.get(tp)
@@ -258,7 +259,7 @@ class Partitions:
                 self._on_fatal()
 
     async def close(self) -> None:
-        """Appends that wait for their fsync get it; then who waits for a partition is told to look elsewhere."""
+        """Flush appends that wait for it, then fail everything that waits for a partition."""
         for running in list(self._moves.values()):
             await running.cancel()
         for partition in self._partitions.values():
@@ -319,13 +320,13 @@ class Partitions:
         return partition
 
     def _apply_state(self, partition: Partition, image: PartitionImage) -> None:
-        """Have a partition lead or follow. An image that was overtaken on its way changes nothing."""
+        """Make a partition leader or follower. An image that is older than the current one is ignored."""
         if partition.is_older(image):
             return
         tp, led = partition.topic_partition, partition.leads
         if image.leader == self.broker_id:
             if partition.failed:
-                return  # whoever comes is told so, until the controller has another leader
+                return  # clients get the error until the controller has elected another leader
             if self._followers is not None and not led:
                 self._followers.remove(tp)
             try:
@@ -347,7 +348,7 @@ class Partitions:
                 self._followers.add(partition)
 
     def _report_failed_creations(self) -> None:
-        """Replicas without a log are as those on a failed disk: others have to lead."""
+        """Report replicas without a log like those on a failed disk, so that other replicas lead."""
         new = [tp for tp in self._failed_creations if tp not in self._reported_failures]
         self._failed_creations.clear()
         self._reported_failures.update(new)
@@ -359,7 +360,7 @@ class Partitions:
             listener.on_resigned(tp)
 
     def _close_partition(self, tp: TopicPartition) -> None:
-        """Serve a partition no more; its log stays."""
+        """Close a partition; its log stays."""
         partition = self._partitions.pop(tp, None)
         if partition is None:
             return
@@ -371,20 +372,20 @@ class Partitions:
             self._notify_resigned(tp)
 
     def stop(self, tp: TopicPartition, delete: bool) -> None:
-        """End a replica: for good, or because this broker is about to stop and is in sync no more."""
+        """Stop a replica: delete it, or stop fetching before a shutdown."""
         if delete:
             self.delete(tp)
         elif self._followers is not None:
             self._followers.remove(tp)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Serve a partition no more and delete its log, here where that is wished for and nowhere else."""
+        """Close a partition and delete its log. Only the controller's StopReplica requests do that."""
         self._close_partition(tp)
         for directory in self._log_dirs:
             try:
                 directory.delete(tp)
             except KafkaStorageError as error:
-                log.error("%s", error)  # it is out of service all the same
+                log.error("%s", error)  # its directory is out of service
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)
@@ -396,27 +397,27 @@ class Partitions:
             if existing is None:
                 continue
             if existing.topic_id not in (None, uuid_text(topic.id)):
-                # a topic of this name was deleted and the broker died before its log was
-                log.warning("%s: the log of an earlier topic is set aside as %s", tp, directory.mark_stray(tp))
+                # a topic of this name was deleted, and the broker died before it had deleted the log
+                log.warning("Moving log of an earlier topic %s aside as stray: %s", tp, directory.mark_stray(tp))
                 continue
             existing.config = config
             return existing
         online = [directory for directory in self._log_dirs if not directory.offline]
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
         if (was_there and not self._all_dirs) or not online:
-            raise KafkaStorageError("it may lie in a data directory that is out of service")
+            raise KafkaStorageError("the log may be in a log directory that is out of service")
         preferred = self._preferred_dirs.pop(tp, None)
         chosen = preferred if preferred in online else min(online, key=lambda d: len(d.logs))
         return chosen.create(tp, config, uuid_text(topic.id))
 
     def _mark_stray_copies(self, tp: TopicPartition) -> None:
-        """After a crash at the end of a move a log may be there twice: the one that goes farther was in use last."""
+        """Mark all but the longest log of a replica stray: a crash at the end of a move may leave two."""
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
-            log.warning("%s is there twice: %s holds less and is set aside", tp, directory.mark_stray(tp))
+            log.warning("Found two logs of %s; marking the shorter one in %s as stray", tp, directory.mark_stray(tp))
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:
-    """Wait for all futures, but no longer than the time limit; each keeps its own result."""
+    """Wait for all futures, but not longer than the timeout; each keeps its own result."""
     if futures:
         await asyncio.wait(futures, timeout=timeout_ms / 1000)

@@ -1,7 +1,7 @@
-"""The bound on bytes for replicas that are moved or mended, so that clients keep their share (KIP-73).
+"""The quota of replication traffic for replicas that are moved or catch up, so that clients keep their share (KIP-73).
 
-Only replicas that the topic names in `leader.replication.throttled.replicas` (what a leader sends) or
-`follower.replication.throttled.replicas` (what a follower fetches) count, and only while they are not in sync.
+It counts replicas that the topic names in `leader.replication.throttled.replicas` (sent by a leader) or
+`follower.replication.throttled.replicas` (fetched by a follower), while they are not in sync.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ ALL = "*"
 
 
 class ReplicationQuota:
-    """Bytes per second over everything that counts. What was taken too much is waited for, at the present rate."""
+    """A limit in bytes per second. Traffic above it delays what follows."""
 
     __slots__ = ("_applied_rate", "available_at", "bytes_per_second")
 
@@ -18,21 +18,21 @@ class ReplicationQuota:
         self.bytes_per_second = float("inf")
         """May change at any time."""
         self.available_at = 0.0
-        """When there may be more, with the rate that was last asked or taken with."""
+        """When more traffic is allowed, at the rate that was applied last."""
         self._applied_rate = self.bytes_per_second
 
     def record(self, nbytes: int, now: float) -> None:
-        """So many bytes have gone through."""
+        """Count traffic."""
         self._apply_rate(now)
         self.available_at = max(self.available_at, now) + nbytes / self.bytes_per_second
 
     def is_exceeded(self, now: float) -> bool:
-        """Whether there is to be nothing more for the moment."""
+        """Whether no more traffic is allowed at `now`."""
         self._apply_rate(now)
         return self.available_at > now
 
     def _apply_rate(self, now: float) -> None:
-        """What is still waited for takes as long as the new rate says: who raises it wants to see more at once."""
+        """Apply a changed rate to the current delay, too, so that a higher one takes effect at once."""
         if self._applied_rate != self.bytes_per_second:
             if self.available_at > now:
                 self.available_at = now + (self.available_at - now) * (self._applied_rate / self.bytes_per_second)
@@ -40,6 +40,6 @@ class ReplicationQuota:
 
 
 def is_throttled(option: str, partition: int, broker_id: int) -> bool:
-    """Whether a topic's option, `partition:broker,…` or `*`, names this replica."""
+    """Whether a topic's config, `partition:broker,…` or `*`, names this replica."""
     names = {name.strip() for name in option.split(",")}
     return ALL in names or f"{partition}:{broker_id}" in names

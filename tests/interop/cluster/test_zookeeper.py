@@ -187,7 +187,7 @@ def test_tools_do_not_make_a_cluster_of_a_mistyped_path(
 ) -> None:
     assert main([*command.split(), "--zookeeper", f"{zookeeper.connect}/nope/there"]) == 1
     said = capsys.readouterr().err
-    assert f"there is no cluster below /nope/there in ZooKeeper at {zookeeper.connect}" in said
+    assert f"ZooKeeper at {zookeeper.connect} has no cluster below /nope/there" in said
     assert said.count("\n") == 1
     with ZkClient(zookeeper.connect) as zk:
         assert "nope" not in zk.children("/")

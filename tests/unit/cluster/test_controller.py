@@ -212,7 +212,7 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
         other = await cluster.add(3)
         three_.session.resume()
         await told.wait()
-        assert "/brokers/ids/3 belongs to another broker" in reasons[0]
+        assert "/brokers/ids/3 belongs to another running broker" in reasons[0]
         await three_.member.controlled_shutdown()  # does not give away what the other one leads
         assert 3 not in one.member.metadata_cache.image.shutting_down
         await cluster.kill(1)

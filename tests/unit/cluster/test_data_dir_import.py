@@ -12,7 +12,7 @@ from tests.unit.broker.asking import Asker, with_broker
 from ottla.cli.main import main
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.cluster.migration import kraft
-from ottla.cluster.migration.data_dir_import import adopt
+from ottla.cluster.migration.data_dir_import import import_log_dirs
 from ottla.cluster.store import znodes
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.errors import StartupError
@@ -122,7 +122,7 @@ def test_damaged_metadata_is_a_startup_error(tmp_path):
     data = bytearray(log.read_bytes())
     data[200] ^= 0xFF
     log.write_bytes(data)
-    with pytest.raises(StartupError, match="metadata cannot be read"):
+    with pytest.raises(StartupError, match="cannot read Apache Kafka.s metadata"):
         kraft.read(home)
 
 
@@ -258,7 +258,7 @@ def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
         store = SqliteMetadataStore(tmp_path)
         store.open()
         try:
-            return await adopt(store, [LogDir(tmp_path)], 0)
+            return await import_log_dirs(store, [LogDir(tmp_path)], 0)
         finally:
             await store.close()
 

@@ -71,7 +71,7 @@ def test_block_that_would_exceed_the_range_is_not_allocated() -> None:
         await create_persistent_nodes(tree.session())
         value = znodes.producer_ids_value(0, 2**63 - 1)
         await tree.session().multi([Set(znodes.PRODUCER_ID_BLOCK, value)])
-        with pytest.raises(UnknownServerError, match="used up"):
+        with pytest.raises(UnknownServerError, match="all producer ids are allocated"):
             await ProducerIds(tree.session(), 0).next_id()
 
     asyncio.run(test())

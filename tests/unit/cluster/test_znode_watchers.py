@@ -206,5 +206,5 @@ def test_what_is_no_option_is_left_out_of_a_start(tmp_path: Path) -> None:
     "raw", [b"", b"[]", b'{"partitions":{"1":[1]}}', b'{"partitions":{"0":[]}}', b'{"partitions":3}']
 )
 def test_an_assignment_that_is_none_is_refused_with_its_path(raw: bytes) -> None:
-    with pytest.raises(MetadataStoreError, match="/brokers/topics/t is no assignment"):
+    with pytest.raises(MetadataStoreError, match="/brokers/topics/t is no replica assignment"):
         znodes.topic_layout("t", raw)

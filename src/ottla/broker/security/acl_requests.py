@@ -74,7 +74,7 @@ def _check_name(kind: ResourceType, name: str) -> None:
         raise InvalidRequestError(f"the only resource of the type CLUSTER is {CLUSTER_NAME}")
     if not name:
         raise InvalidRequestError("a rule needs the name of a resource")
-    if not znodes.has_place(name):
+    if not znodes.is_valid_name(name):
         raise InvalidRequestError(
             f"there can be no rule about {name[:200]!r}: the metadata store cannot keep this name"
         )

@@ -77,11 +77,10 @@ class AclStore:
         self._changes.start()
 
     async def close(self) -> None:
-        """Apply no more changes."""
         await self._changes.close()
 
     async def refresh(self) -> None:
-        """Read changes of other brokers a moment ago. Does nothing if the store is not reachable."""
+        """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
                 await self._read_changes()

@@ -54,7 +54,6 @@ class DynamicConfigStore:
         self._listener.start()
 
     async def close(self) -> None:
-        """Apply no more changes."""
         await self._listener.close()
 
     @asynccontextmanager
@@ -84,7 +83,7 @@ class DynamicConfigStore:
         await self._store.multi(
             [
                 await put(self._store, znodes.config_topic(name), znodes.config_value(options)),
-                _notification(f"{znodes.TOPIC_OPTIONS}/{name}"),
+                _notification(f"{znodes.TOPIC_CONFIGS}/{name}"),
             ]
         )
         await self._apply_topic(name, dict(options))
@@ -134,7 +133,7 @@ class DynamicConfigStore:
         for path, node in zip(paths, nodes, strict=True):
             options = dict(store_reader.configs_of(node, znodes.config_entity(path)))
             kind, _, name = path.partition("/")
-            if kind == znodes.TOPIC_OPTIONS:
+            if kind == znodes.TOPIC_CONFIGS:
                 await self._apply_topic(name, options)
             else:
                 await self._apply_entity(path, options)

@@ -1,6 +1,7 @@
-"""A broker as a member of its cluster: what it needs for that, put together. Loop thread.
+"""The lifecycle of a broker in its cluster: its parts, and how it registers, joins and leaves. Kafka's
+`BrokerLifecycleManager`.
 
-A broker by itself is a member of a cluster of one; the parts are the same, over the store in its data directory.
+A standalone broker is a cluster of one, with the same parts over the store in its log directory.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ log = logging.getLogger("ottla.cluster")
 SHUTDOWN_VERSION: Final = 3
 PURPOSE: Final = "shutdown"
 RETRY_SECONDS: Final = 0.1
-"""The pause after the store could not be written to."""
+"""Delay after the metadata store has failed."""
 
 
 class BrokerLifecycle:
-    """The view, the controller's place, and all that keeps this broker in touch with the others."""
+    """The metadata cache, the controller, and the connections to the other brokers. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(
         self,
@@ -94,18 +97,20 @@ class BrokerLifecycle:
         )
 
     async def prepare(self, cluster_id: str | None) -> None:
-        """Read what the cluster has in common. `cluster_id`: the data directory's; StartupError where it is another."""
+        """Read the cluster's metadata. Raises StartupError if `cluster_id`, the log directory's, is another
+        cluster's.
+        """
         agreed_id = await agreed_cluster_id(self._store, cluster_id)
         await self.metadata_cache.update(lambda _: ClusterImage(agreed_id))
         await self.config_store.start()
 
     async def register(self, broker: BrokerImage) -> None:
-        """Register the broker. StartupError if another one has its broker.id, or one of its addresses."""
+        """Register the broker. Raises StartupError if another one has its broker.id, or one of its addresses."""
         await self._check_addresses(broker)
         await self._registration.register(broker)
 
     async def join(self) -> None:
-        """Take part in controller elections; return when it is known which broker is the controller."""
+        """Take part in controller elections; return when the controller is known."""
         await self._election.start()
 
     async def _check_addresses(self, broker: BrokerImage) -> None:
@@ -119,43 +124,43 @@ class BrokerLifecycle:
                 )
 
     async def rejoin(self) -> None:
-        """The session with the store was lost, and another is there: be one of the brokers again.
+        """Register again with a new session, after the last one has expired.
 
-        Where another broker has taken the number meanwhile, nothing that this one does counts any more: it takes part
-        in no election, and is to be stopped.
+        If another broker has registered with this broker's id meanwhile, this one is no longer part of the cluster: it
+        takes part in no election, and has to be stopped.
         """
         try:
             await self._registration.renew()
         except StartupError as error:
-            log.critical("this broker is not part of the cluster any more: %s", error.message)
+            log.critical("This broker is no longer part of the cluster: %s", error.message)
             self._is_replaced = True
             await self._election.close()
             if self._on_replaced is not None:
                 self._on_replaced(error.message)
 
     async def controlled_shutdown(self) -> None:
-        """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
+        """Move leaders away before the broker stops: `controlled.shutdown.enable` (KIP-49)."""
         config, own = self._config, self.metadata_cache.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.metadata_cache.image):
             return
         if self._is_replaced:
-            return  # what has this number now is another broker
+            return  # another broker has this id now
         for left in reversed(range(config.controlled_shutdown_max_retries + 1)):
             try:
                 remaining = await self._request_controlled_shutdown(own)
             except KafkaError as error:
-                log.warning("the controller cannot take this broker's leaderships: %s", error)
+                log.warning("The controller cannot move leaders away from this broker: %s", error)
             else:
                 if not remaining:
                     return
-                log.warning("nobody else can lead %d partitions", len(remaining))
+                log.warning("No other broker can lead %d partitions of this broker", len(remaining))
             if left and await self.metadata_cache.wait_for(
                 self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000
             ):
                 return
 
     def _is_last(self, image: ClusterImage) -> bool:
-        """Whether all the others have gone, or as far as the controller knows are about to go."""
+        """Whether all other brokers have left, or are shutting down as far as the controller knows."""
         return image.brokers.keys() <= image.shutting_down | {self._broker_id}
 
     async def _request_controlled_shutdown(self, own: BrokerImage) -> list[TopicPartition]:
@@ -172,12 +177,12 @@ class BrokerLifecycle:
         return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
 
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
-        """A disk of this broker has failed: have the controller find others to lead (KIP-112), now or later."""
+        """Report replicas on a failed disk to the controller, so that it elects other leaders (KIP-112). Retries."""
         while True:
             try:
                 return await self._report(partitions)
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning("the controller cannot be told yet that a disk has failed: %s", error)
+                log.warning("Cannot report offline replicas to the controller; retrying: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _report(self, partitions: Collection[TopicPartition]) -> None:
@@ -188,7 +193,7 @@ class BrokerLifecycle:
             await self._store.multi([Create(path, value, sequence=True)])
 
     async def close(self) -> None:
-        """Be a member no more; the session's end, which comes after this, tells the others."""
+        """Stop taking part in the cluster. The session ends after this, which removes the registration."""
         await self._election.close()
         await self.config_store.close()
         self.interbroker.close()
@@ -212,7 +217,9 @@ class BrokerLifecycle:
         await self.controller.start_term(term)
         offline = self._offline_replicas()
         if offline:
-            await self.controller.on_replicas_offline(self._broker_id, offline)  # a controller tells itself no duties
+            await self.controller.on_replicas_offline(
+                self._broker_id, offline
+            )  # the controller sends itself no LeaderAndIsr, in whose response it would report them
         self.controller_requests.mark_initialized()
         self._znode_handlers.start()
         if self._config.auto_leader_rebalance_enable:
@@ -225,22 +232,24 @@ class BrokerLifecycle:
 
 
 def _socket_options(config: BrokerConfig) -> SocketOptions | None:
-    """How connections to other brokers are secured; a broker by itself makes none."""
+    """Return the socket options for connections to other brokers, with TLS if required; None for a standalone
+    broker.
+    """
     listener = config.inter_broker_listener
     if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
         return None
-    from ottla.net.server.listener_ssl import dialling  # what TLS loads costs others their start-up
+    from ottla.net.server.listener_ssl import dialling  # importing TLS would slow down the start of other brokers
 
     return dialling(config, listener.name)
 
 
 def _proves_membership(config: BrokerConfig) -> bool:
-    """Whether this broker proves its membership: not to Kafka's SASL listeners, which take it for a new login."""
+    """Whether this broker sends a proof of membership; Kafka's SASL listeners would take it for another login."""
     return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
 
 
 def _login(config: BrokerConfig) -> Login | None:
-    """Who this broker is to the others, where they ask."""
+    """Return this broker's SASL credentials for other brokers, if required."""
     if config.zookeeper_connect is None or not config.inter_broker_protocol.startswith("SASL"):
         return None
     from ottla.net.client.sasl_login import Login  # as above
@@ -254,7 +263,7 @@ def _login(config: BrokerConfig) -> Login | None:
 
 
 async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
-    """The cluster's id; at its very first start it is `expected`, or a new one. StartupError where it is another."""
+    """Return the cluster's id. At its first start it is `expected`, or a new one. Raises StartupError if it differs."""
     await store_reader.create_persistent_nodes(store)
     stored_id = await store_reader.read_cluster_id(store)
     if stored_id is None:
@@ -266,6 +275,6 @@ async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
     if expected not in (None, stored_id):
         raise StartupError(
             f"log.dirs: the data belongs to cluster {expected}, the metadata store to cluster {stored_id}; "
-            "use the data directory that belongs to it, or an empty one"
+            "use the log directory that belongs to it, or an empty one"
         )
     return stored_id

@@ -1,7 +1,7 @@
-"""A broker follows its controller: from LeaderAndIsr and UpdateMetadata to the next image.
+"""The controller's requests to this broker: LeaderAndIsr and UpdateMetadata make the next image.
 
-UpdateMetadata says which topics there are; LeaderAndIsr changes the partitions of those. An older state never replaces
-a newer one, so that both may come in any order; who claims to be the controller but is not any more is refused.
+UpdateMetadata has the topics; LeaderAndIsr changes partitions of known topics. An older state never replaces a newer
+one, so the requests may arrive in any order. Requests of a broker that is no longer the controller are rejected.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 INITIALIZATION_SECONDS: Final = 10.0
 UNKNOWN_EPOCH: Final = -1
 MAX_MISSED_EPOCHS: Final = 1000
-"""How many controllers this broker may have missed before it looks up whether there were so many."""
+"""How far a controller epoch may be ahead before the metadata store is asked whether it exists."""
 PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
 UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
-"""A partition of which nothing is known yet, below one that is."""
+"""A partition without a state yet, below one that has a state."""
 
 
 class ControllerRequestHandler:
-    """What the controller tells this broker, on its way into the view. Loop thread."""
+    """Applies the controller's requests to the metadata cache. Not thread-safe: event loop only."""
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, broker_id: int) -> None:
         self._store = store
@@ -50,52 +50,54 @@ class ControllerRequestHandler:
         self._broker_id = broker_id
         self._initialized = asyncio.Event()
         self._lock = asyncio.Lock()
-        """One UpdateMetadata after the other, as they came, also where the first had to wait for the store."""
+        """Serializes UpdateMetadata in the order of arrival, also while one waits for the store."""
 
     @property
     def is_initialized(self) -> bool:
-        """Whether this broker knows the topics of the cluster; so far, clients have to wait."""
+        """Whether this broker has the cluster's topics; until then clients have to wait."""
         return self._initialized.is_set()
 
     def mark_initialized(self) -> None:
-        """This broker is the controller, so nobody has to tell it."""
+        """Stop waiting for the controller's first request: this broker is the controller."""
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
-        """Wait until this broker knows the topics of the cluster, but not for ever: the controller may be away."""
+        """Wait until this broker has the cluster's topics, but not longer than `INITIALIZATION_SECONDS`."""
         try:
             await asyncio.wait_for(self._initialized.wait(), INITIALIZATION_SECONDS)
         except TimeoutError:
             self._initialized.set()
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Raise for a request of a controller that was replaced, or that is for an earlier life of this broker."""
+        """Raise an error for a request of an earlier controller, or for an earlier registration of this broker."""
         image = self._cache.image
         if controller_epoch < image.controller_epoch:
-            raise StaleControllerEpochError(f"{controller_epoch}, the controller's is {image.controller_epoch}")
+            raise StaleControllerEpochError(
+                f"controller_epoch={controller_epoch} is older than the current one, {image.controller_epoch}"
+            )
         own = image.brokers.get(self._broker_id)
         if UNKNOWN_EPOCH < broker_epoch < (UNKNOWN_EPOCH if own is None else own.epoch):
             raise StaleBrokerEpochError
 
     async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Raise what `check` does, and for an epoch far ahead that no controller has had by what the store says.
+        """Raise what `check` raises, and StaleControllerEpochError for an epoch far ahead that the store does not have.
 
-        An epoch that is too high would have every later request of the real controller refused.
+        With an epoch that is too high, all later requests of the real controller would be rejected.
         """
         self.check(controller_epoch, broker_epoch)
         if controller_epoch > self._cache.image.controller_epoch + MAX_MISSED_EPOCHS:
             node = await self._store.get(znodes.CONTROLLER_EPOCH)
             if node is None or controller_epoch > int(node.value):
-                raise StaleControllerEpochError(f"no controller has had the epoch {controller_epoch}")
+                raise StaleControllerEpochError(f"no controller has had controller_epoch={controller_epoch}")
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
-        """Take the states of partitions."""
+        """Apply the states of partitions."""
         await self.verify(request.controller_epoch, request.broker_epoch)
         _check_states(_partition_states(request))
         await self._apply(request, lambda image: with_leader_and_isr(image, request))
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Take topics, states and brokers; the options of new topics are read from the store."""
+        """Apply topics, states and brokers. The configs of new topics are read from the store."""
         await self.verify(request.controller_epoch, request.broker_epoch)
         _check_states((name, states) for name, _, states in _topics(request))
         async with self._lock:
@@ -115,7 +117,7 @@ class ControllerRequestHandler:
     async def _apply(
         self, request: LeaderAndIsrRequest | UpdateMetadataRequest, change: Callable[[ClusterImage], ClusterImage]
     ) -> None:
-        """Take the change over, if at that moment nobody else is the controller."""
+        """Apply a change, unless another broker has become the controller meanwhile."""
 
         def decide(image: ClusterImage) -> ClusterImage:
             self.check(request.controller_epoch, request.broker_epoch)
@@ -124,7 +126,7 @@ class ControllerRequestHandler:
         await self._cache.update(decide)
 
     async def _ids(self, request: UpdateMetadataRequest) -> Mapping[str, UUID]:
-        """Topic ids that requests of old versions leave out."""
+        """Read the topic ids that old request versions leave out."""
         topics = self._cache.image.topics
         missing = [name for name, topic_id, _ in _topics(request) if topic_id.int == 0 and name not in topics]
         nodes = await store_reader.get_all(self._store, [znodes.topic(name) for name in missing])
@@ -142,7 +144,7 @@ def _partition_states(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Seque
 def _check_states(
     topics: Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState | UpdateMetadataPartitionState]]],
 ) -> None:
-    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for what no controller can mean."""
+    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for states that no controller sends."""
     for name, states in topics:
         for state in states:
             check_partition(TopicPartition(name, state.partition_index))
@@ -154,7 +156,7 @@ def _check_states(
 
 
 def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
-    """The image after a LeaderAndIsr; topics that are not known yet come with UpdateMetadata."""
+    """Return the image after LeaderAndIsr; unknown topics are ignored, as UpdateMetadata brings them."""
     states = {
         t.topic_name: t.partition_states
         for t in request.topic_states
@@ -180,7 +182,9 @@ def with_metadata(
     ids: Mapping[str, UUID],
     broker_id: int,
 ) -> ClusterImage:
-    """The image after an UpdateMetadata. `options` and `ids`: of topics that may be new; `broker_id`: this broker."""
+    """Return the image after UpdateMetadata. `options` and `ids`: of topics that may be new; `broker_id`: this
+    broker.
+    """
     topics: dict[str, TopicImage] = {} if request.type == FULL else dict(image.topics)
     for name, told_id, states in _topics(request):
         old = image.topics.get(name)
@@ -194,7 +198,7 @@ def with_metadata(
         topics[name] = _merge(old, {s.partition_index: _state(s, old) for s in states})
     brokers = {b.id: _broker(b) for b in request.live_brokers}
     if broker_id in image.brokers:
-        brokers[broker_id] = image.brokers[broker_id]  # of itself it knows more, also that it lives
+        brokers[broker_id] = image.brokers[broker_id]  # this broker has its own registration, which is newer
     image = replace(
         image,
         controller_id=request.controller_id,
@@ -205,7 +209,7 @@ def with_metadata(
 
 
 def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[UpdateMetadataPartitionState]]]:
-    """(name, id or zero, states) of every topic, in either form of the request."""
+    """Return (name, id or zero, states) of every topic, for both forms of the request."""
     for topic in request.topic_states:
         yield topic.topic_name, topic.topic_id, topic.partition_states
     ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
@@ -216,7 +220,7 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """The topic with newer states taken over; the same object where there are none."""
+    """Return the topic with the newer states; the same object if there are none."""
     size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
     for index, now in images.items():
@@ -242,7 +246,7 @@ def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
 
 
 def _state(s: UpdateMetadataPartitionState, topic: TopicImage) -> PartitionImage:
-    """The state; of a reassignment, which this request does not tell of, as much as is known."""
+    """Return the state, with what is known of a reassignment, which this request does not have."""
     was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
     now = replace(was, leader=s.leader, leader_epoch=s.leader_epoch, isr=tuple(s.isr), state_version=s.zk_version)
     return (

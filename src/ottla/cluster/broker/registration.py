@@ -1,8 +1,8 @@
-"""This broker's place in the cluster: its node below `/brokers/ids`, and its number where it has none yet.
+"""The registration of this broker, a znode below `/brokers/ids`, and the generation of broker ids.
 
-The node is ephemeral: it goes with the session, and is made again with the next one. Another broker of the same number
-is waited for no longer than its session could live, since it may be this one's own earlier run (whose session ends at
-once where its data directory is the same, see `earlier_session`). Loop thread.
+The znode is ephemeral: it is deleted with the session, and created again with the next one. If another broker has this
+id, registration waits as long as its session could last, since it may be an earlier run of this broker (whose session
+is ended at once if it used the same log directory, see `stale_session`).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from ottla.errors import StartupError
 log = logging.getLogger("ottla.cluster")
 
 SESSION_SLACK_SECONDS: Final = 2.0
-"""ZooKeeper ends sessions by ticks, so a little later than their time is up."""
+"""ZooKeeper checks sessions by ticks, so they end a little late."""
 RETRY_SECONDS: Final = 0.1
 
 
 class Registration:
-    """Makes the node, and makes it again. What it is made from is in the view's image."""
+    """Creates the znode, and creates it again. Not thread-safe: event loop only."""
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, session_timeout_ms: int = 0) -> None:
-        """`session_timeout_ms`: for how long ephemeral nodes of a run that died may still be there."""
+        """`session_timeout_ms`: how long ephemeral znodes of a dead run may remain."""
         self._store = store
         self._cache = metadata_cache
         self._session_seconds = session_timeout_ms / 1000
         self._broker: BrokerImage | None = None
-        """As it was registered last."""
+        """The last registration."""
         self._value = b""
 
     async def register(self, broker: BrokerImage) -> None:
-        """Be one of the live brokers. StartupError where another has this number and keeps it."""
+        """Register a broker. Raises StartupError if another one has this id and keeps it."""
         self._broker, self._value = broker, store_reader.broker_value(broker)
         await self._register(broker)
 
@@ -56,7 +56,7 @@ class Registration:
                     await self._store.multi([Create(path, self._value, ephemeral=True)])
                 except NodeExistsError:
                     pass
-                continue  # what is there now, this one's or another's?
+                continue  # read it again: it may be this broker's or another's
             if node.value == self._value and node.created != earlier:
                 self._broker = replace(broker, epoch=node.created)
                 await self._publish(self._broker)
@@ -65,7 +65,7 @@ class Registration:
                 await asyncio.wait_for(deleted.wait(), deadline - time.monotonic())
             except TimeoutError:
                 raise StartupError(
-                    f"broker.id: {path} belongs to another broker that runs; give each broker its own broker.id"
+                    f"broker.id: {path} belongs to another running broker; give each broker its own broker.id"
                 ) from None
 
     async def _publish(self, broker: BrokerImage) -> None:
@@ -74,19 +74,19 @@ class Registration:
         )
 
     async def renew(self) -> None:
-        """Register again: the session that the node was bound to has ended. Raises what `register` does."""
+        """Register again with a new session. Raises what `register` raises."""
         while self._broker is not None:
             try:
                 await self._register(self._broker)
             except MetadataStoreError as error:
-                log.warning("this broker cannot be registered again yet: %s", error)
+                log.warning("Cannot register this broker again; retrying: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             return
 
 
 async def next_broker_id(store: MetadataStore, above: int) -> int:
-    """A number that no broker had before: `reserved.broker.max.id` and the version of `/brokers/seqid`, as Kafka."""
+    """Return a new broker id: `reserved.broker.max.id` plus the version of `/brokers/seqid`, as in Kafka."""
     while True:
         await store.multi([Set(znodes.SEQUENCE_IDS, b"")])
         node = await store.get(znodes.SEQUENCE_IDS)

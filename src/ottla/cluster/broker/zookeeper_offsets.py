@@ -1,4 +1,4 @@
-"""Offsets in the store, `/consumers/G/offsets/T/P`: where consumers kept them before 0.8.2."""
+"""Committed offsets in the metadata store, `/consumers/G/offsets/T/P`, as consumers before 0.8.2 use them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ottla.names import check_partition
 
 
 class ZooKeeperOffsets:
-    """Read and written one at a time, as 0.8 does; a value is the offset as text."""
+    """Reads and writes one offset at a time, as text. Not thread-safe: event loop only."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def get(self, group: str, tp: TopicPartition) -> int | None:
-        """The offset that the group stored."""
+        """Return the committed offset, or None."""
         node = await self._store.get(_path(group, tp))
         return int(node.value) if node is not None and node.value else None
 
     async def set(self, group: str, tp: TopicPartition, offset: int) -> None:
-        """Store an offset; durable on return."""
+        """Commit an offset; it is durable on return."""
         path, value = _path(group, tp), b"%d" % offset
         try:
             await self._store.multi([Set(path, value)])
@@ -29,7 +29,7 @@ class ZooKeeperOffsets:
             try:
                 await self._store.multi([*await self._missing_parents(path), Create(path, value)])
             except NodeExistsError:
-                await self.set(group, tp, offset)  # another member was quicker with a parent
+                await self.set(group, tp, offset)  # another member has created a parent meanwhile
 
     async def _missing_parents(self, path: str) -> list[Operation]:
         parts = path.split("/")[1:-1]
@@ -38,8 +38,10 @@ class ZooKeeperOffsets:
 
 
 def _path(group: str, tp: TopicPartition) -> str:
-    """The node of an offset. Raises InvalidGroupIdError, InvalidTopicError or InvalidPartitionsError."""
-    if not znodes.has_place(group):
-        raise InvalidGroupIdError(f"group {group!r} cannot store offsets in the metadata store")
+    """Return the path of an offset. Raises InvalidGroupIdError, InvalidTopicError or InvalidPartitionsError."""
+    if not znodes.is_valid_name(group):
+        raise InvalidGroupIdError(
+            f"group {group!r} cannot be a znode, so its offsets cannot be stored in the metadata store"
+        )
     check_partition(tp)
     return znodes.consumer_offset(group, tp.topic, tp.partition)

@@ -1,1 +1,1 @@
-"""The controller: its election, what it decides, and what it tells the brokers."""
+"""The controller: its election, its decisions, and its requests to the brokers."""

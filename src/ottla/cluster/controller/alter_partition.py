@@ -1,4 +1,4 @@
-"""In-sync replicas as leaders want them (KIP-497): what the controller takes, and what it refuses."""
+"""AlterPartition in the controller: which ISR updates of leaders it accepts (KIP-497)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ottla.model import TopicPartition
 
 
 class AlterPartitionItem(NamedTuple):
-    """An ISR as a leader wants it, and the state of the partition that it starts from."""
+    """An ISR that a leader requests, and the state of the partition that it is based on."""
 
     tp: TopicPartition
     leader_epoch: int
     state_version: int
     isr: tuple[int, ...]
     broker_epochs: Mapping[int, int] = MappingProxyType({})
-    """Epochs of the brokers in it, as far as the leader knows them."""
+    """Epochs of the brokers in the ISR, as far as the leader has them."""
 
 
 class IsrUpdates:
-    """Decides on items of leaders."""
+    """Decides on the ISR updates of leaders."""
 
     def __init__(self, context: ControllerContext, moves: PartitionReassignments) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class IsrUpdates:
         isr: tuple[int, ...],
         broker_epochs: Mapping[int, int] = MappingProxyType({}),
     ) -> PartitionImage:
-        """Give a partition the ISR that its leader proposes; the state as it is then."""
+        """Write the ISR that a leader requests. Return the new state of the partition."""
         item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
         (answer,) = await self.alter_partitions(broker_id, -1, [item])
         if isinstance(answer, KafkaError):
@@ -60,7 +60,7 @@ class IsrUpdates:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
     ) -> list[PartitionImage | KafkaError]:
-        """The same for many items of one leader; each has a state, or an error of its own (KIP-497)."""
+        """Write the ISRs that a leader requests. Return the new state or the error of each item (KIP-497)."""
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None or -1 < broker_epoch < broker.epoch:
@@ -95,9 +95,9 @@ class IsrUpdates:
         if item.leader_epoch < p.leader_epoch:
             raise FencedLeaderEpochError
         if item.leader_epoch > p.leader_epoch or item.state_version > p.state_version:
-            raise NotControllerError("the leader knows more than this controller")
+            raise NotControllerError("the leader has a newer state than this controller")
         if broker_id != p.leader or broker_id not in item.isr:
-            raise InvalidRequestError(f"{broker_id} is not the leader, or leaves itself out")
+            raise InvalidRequestError(f"broker {broker_id} is not the leader, or not in the requested ISR")
         if item.isr == p.isr:
             return p
         if item.state_version < p.state_version:
@@ -107,5 +107,7 @@ class IsrUpdates:
             stale = broker is not None and -1 < item.broker_epochs.get(member, -1) < broker.epoch
             absent = broker is None or stale or member in leaving or item.tp in offline.get(member, ())
             if (absent or member not in p.replicas) and member not in p.isr:
-                raise IneligibleReplicaError(f"broker {member} cannot be in sync now")
+                raise IneligibleReplicaError(
+                    f"broker {member} cannot be in sync now: it is not alive, shutting down, or its replica is offline"
+                )
         return replace(p, isr=item.isr)

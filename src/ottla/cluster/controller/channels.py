@@ -1,8 +1,7 @@
-"""How the controller tells the brokers: one channel for each, always on its way to the newest image.
+"""Requests from the controller to the brokers: one channel per broker. Kafka's `ControllerChannelManager`.
 
-A channel remembers the image that its broker was told last, and tells the difference to the one of now. So what is not
-told yet is one image whatever happened meanwhile, nothing piles up, and after a lost connection the same is simply told
-again. Kafka's `ControllerChannelManager`. Loop thread.
+A channel remembers the image that it has sent last, and sends the difference to the current one. So whatever happens
+meanwhile, one image is pending, nothing is queued, and after a lost connection the same difference is sent again.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ log = logging.getLogger("ottla.cluster")
 R = TypeVar("R", bound=Response)
 PURPOSE: Final = "controller"
 VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
-"""Those of Apache Kafka 3.9."""
+"""Request versions of Apache Kafka 3.9."""
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
 """Between requests that a broker does not answer."""
 
 
 SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
-"""Tells a broker the difference of two images; KafkaError where that came to nothing."""
+"""Sends the difference of two images to a broker. Raises KafkaError if that fails."""
 StopReplica = Callable[[TopicPartition, bool], None]
-"""Ends a replica; True: its log is to be deleted."""
+"""Stops a replica of this broker; True: its log is deleted."""
 OnDeleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
-"""Told that a broker has deleted these replicas."""
+"""Called with the replicas that a broker has deleted."""
 OnOffline = Callable[[int, list[TopicPartition]], Awaitable[None]]
-"""Told that a broker cannot use these replicas: their disk has failed."""
+"""Called with the replicas that a broker cannot use, as their disk has failed."""
 
 
 class ControllerChannels:
-    """The channels of one term as controller."""
+    """The channels of one controller term. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -60,11 +59,11 @@ class ControllerChannels:
         timeout_ms: int,
         epoch: int,
     ) -> None:
-        """`epoch`: of the term; an image that another controller has made is not told by this one.
+        """`epoch`: of the term; images of other controllers are not sent.
 
-        `stop`: ends a replica of this broker, which needs no telling otherwise.
+        `stop` stops a replica of this broker, which gets no requests from itself.
 
-        `deleted` and `failed` hear what brokers answer: which logs they have deleted, and which have lost their disk.
+        `deleted` and `failed` are called with the replicas that brokers report as deleted and as offline.
         """
         self._cache = metadata_cache
         self._sender = sender
@@ -77,7 +76,9 @@ class ControllerChannels:
         self._channels: dict[tuple[int, int], _Channel] = {}
 
     def update_brokers(self, brokers: Iterable[BrokerImage]) -> None:
-        """Have a channel to each of these brokers, from scratch to those that have registered anew, and no others."""
+        """Open a channel to each of these brokers, a new one to brokers that have registered again, and close all
+        others.
+        """
         by_key = {(broker.id, broker.epoch): broker for broker in brokers}
         for key in self._channels.keys() - by_key.keys():
             self._channels.pop(key).close()
@@ -87,18 +88,18 @@ class ControllerChannels:
                 channel.start()
 
     def notify(self) -> None:
-        """There is news."""
+        """Send the new image."""
         for channel in self._channels.values():
             channel.changed.set()
 
     def resend_all(self, broker_id: int) -> None:
-        """Tell a broker everything again."""
+        """Send everything to a broker again."""
         for (channel_broker_id, _), channel in self._channels.items():
             if channel_broker_id == broker_id:
                 channel.resend_all()
 
     async def wait_sent(self, timeout: float) -> None:
-        """Wait until every broker has been told what there is to tell now, but no longer than `timeout` seconds."""
+        """Wait until every broker has the current image, but not longer than `timeout` seconds."""
         number = self._cache.number
         waits = [asyncio.ensure_future(channel.wait_sent(number)) for channel in self._channels.values()]
         if waits:
@@ -107,13 +108,13 @@ class ControllerChannels:
             wait.cancel()
 
     def close(self) -> None:
-        """The term is over."""
+        """Close all channels at the end of the term."""
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
     async def _send(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Tell one broker the difference. Raises KafkaError where that came to nothing."""
+        """Send the difference to one broker. Raises KafkaError if that fails."""
         ended = image_delta.stopped_replicas(before, after, broker.id)
         if broker.id != self._own_id:
             await self._send_requests(broker, before, after, ended)
@@ -130,13 +131,14 @@ class ControllerChannels:
         ended: Mapping[TopicPartition, StoppedReplica],
     ) -> None:
         from ottla.cluster.controller import (
-            requests,  # a broker by itself starts without it, and without the requests' classes
+            requests,  # a standalone broker starts without it, and without the classes of its requests
         )
 
         duties = requests.leader_and_isr(before, after, broker)
         metadata = requests.update_metadata(before, after, broker)
         if before is None and metadata is not None:
-            # who was told nothing yet has to know the leaders before it can follow them; the others should act at once
+            # a broker that has received nothing yet needs the brokers' addresses before it can follow leaders; others
+            # act at once
             await self._request(broker, metadata)
         if duties is not None:
             answer = await self._request(broker, duties)
@@ -164,7 +166,6 @@ def _deleted(ended: Mapping[TopicPartition, StoppedReplica]) -> list[TopicPartit
 
 
 def _offline_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> list[TopicPartition]:
-    """The replicas that a broker cannot use."""
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return [
         TopicPartition(names[topic.topic_id], error.partition_index)
@@ -175,7 +176,7 @@ def _offline_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
 
 
 class _Channel:
-    """The way to one broker, as long as it is registered."""
+    """The channel to one broker while it is registered."""
 
     def __init__(self, metadata_cache: MetadataCache, broker: BrokerImage, tell: SendChanges, epoch: int) -> None:
         self._cache = metadata_cache
@@ -185,7 +186,7 @@ class _Channel:
         self._sent: ClusterImage | None = None
         self._send_all = True
         self._number = -1
-        """Of the image that was told."""
+        """The number of the image that was sent last."""
         self._sent_changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()
@@ -199,12 +200,12 @@ class _Channel:
             self._task.cancel()
 
     def resend_all(self) -> None:
-        """Tell everything again."""
+        """Send everything again."""
         self._send_all = True
         self.changed.set()
 
     async def wait_sent(self, number: int) -> None:
-        """Wait until the image of this number, or a later one, was told."""
+        """Wait until the image of this number, or a later one, was sent."""
         async with self._sent_changed:
             await self._sent_changed.wait_for(lambda: self._number >= number)
 
@@ -233,6 +234,6 @@ class _Channel:
 
     def _report(self, error: Exception) -> None:
         if isinstance(error, KafkaError):
-            log.info("broker %d cannot be told of changes yet: %s", self._broker.id, error)
+            log.info("Cannot send metadata to broker %d; retrying: %s", self._broker.id, error)
         else:
-            log.error("broker %d cannot be told of changes", self._broker.id, exc_info=error)
+            log.error("Cannot send metadata to broker %d", self._broker.id, exc_info=error)

@@ -1,8 +1,8 @@
-"""What each change by the controller goes through, and what it knows beyond the image. Kafka's `ControllerContext`.
+"""The controller's state, and the steps of each change. Kafka's `ControllerContext`.
 
-Changes are made one after the other (`turn`), by who is in term: decided from the image, written to the store in
-guarded steps, and only then shown in a new image, here at once, to the other brokers through their channels
-(`publish`). Loop thread.
+Changes are made one after the other (`exclusive`) during a term: decided from the image, written to the metadata store
+with a check of the controller epoch, and only then published as a new image, here at once, to the other brokers through
+their channels (`publish`).
 """
 
 from __future__ import annotations
@@ -26,65 +26,66 @@ from ottla.errors import NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
 PROPAGATION_SECONDS: Final = 2.0
-"""How long a change that clients have asked for waits until all brokers know of it."""
+"""How long a client's change waits until all brokers have received it."""
 
 
 class ControllerContext:
-    """The term, the image, and what is in doubt. Its parts share one: who changes something has the turn."""
+    """The term, the image, and what goes beyond the image. Not thread-safe: event loop only."""
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, broker_id: int) -> None:
         self.store = store
         self.metadata_cache = metadata_cache
         self.broker_id = broker_id
         self.channels: ControllerChannels | None = None
-        """To the other brokers, during a term."""
+        """To the brokers, during a term."""
         self.shutting_down: dict[int, int] = {}
         """Brokers in their controlled shutdown, with their epochs."""
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """By broker, the replicas whose disk has failed: it is alive, but not for these (KIP-112)."""
+        """By broker, the replicas whose disk has failed while the broker is alive (KIP-112)."""
         self.uncertain: set[TopicPartition] = set()
-        """Partitions of which a write came to no clear end: what the store says of them counts."""
+        """Partitions whose last write may or may not have been successful; they are read again before the next
+        change.
+        """
         self.lock = asyncio.Lock()
-        """Held by who makes a change, also where a term begins or ends."""
+        """Held during a change, and while a term starts or ends."""
         self._term: ControllerTerm | None = None
 
     def start_term(self, term: ControllerTerm) -> None:
-        """A term begins, with nothing known from an earlier one."""
+        """Start a term, with nothing from an earlier one."""
         self._term = term
         self.shutting_down.clear()
         self.offline_replicas.clear()
         self.uncertain.clear()
 
     def end_term(self) -> None:
-        """The term is over."""
         self._term = None
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it."""
         return self.metadata_cache.image
 
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        # who was paused, or is cut off from the store, may hear of the next one before its own term has ended
+        # a broker that was paused, or is cut off from the store, may learn of the next controller before its own term
+        # has ended
         return self._term is not None and self.image.controller_epoch <= self._term.epoch
 
     @property
     def term(self) -> ControllerTerm:
-        """The term; NotControllerError outside of one."""
+        """The current term. Raises NotControllerError if this broker is not the controller."""
         if self._term is None or not self.is_active:
             raise NotControllerError
         return self._term
 
     def retain_brokers(self, alive: Mapping[int, BrokerImage]) -> None:
-        """What was known of a broker goes with it; one that is back in another session is another broker."""
+        """Forget what is known about brokers that have left; one with a new session counts as another broker."""
         self.shutting_down = {i: e for i, e in self.shutting_down.items() if i in alive and alive[i].epoch == e}
         self.offline_replicas = {i: broken for i, broken in self.offline_replicas.items() if i in alive}
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[ControllerTerm]:
-        """One change after the other, by who is in term. What an earlier one left in doubt is read first."""
+        """Serialize changes. Partitions whose last write is uncertain are read first."""
         async with self.lock:
             term = self.term
             if self.uncertain:
@@ -92,7 +93,7 @@ class ControllerContext:
             yield term
 
     async def reload_states(self, partitions: Collection[TopicPartition]) -> None:
-        """Go by what the store says of these partitions."""
+        """Apply the states of partitions that the store has."""
         selected = set(partitions)
         states: dict[TopicPartition, PartitionImage] = {}
         for name in {tp.topic for tp in selected} & self.image.topics.keys():
@@ -104,9 +105,10 @@ class ControllerContext:
         self.uncertain -= selected
 
     async def write(self, states: States) -> dict[TopicPartition, PartitionImage]:
-        """Write states; those that are written. Of the others it has to be read what they are.
+        """Write states. Return those that were written; the others have to be read again.
 
-        The answer may get lost, and who waits for it may go: a request ends with its connection.
+        The partitions are uncertain meanwhile: the response may be lost, or the task be cancelled with its client's
+        connection.
         """
         self.uncertain |= states.keys()
         done = await partition_states.write(self.store, self.term, states)
@@ -114,14 +116,14 @@ class ControllerContext:
         return done
 
     def candidates(self, image: ClusterImage, tp: TopicPartition) -> Candidates:
-        """Who may lead a partition."""
+        """Return the brokers that may lead a partition."""
         alive: Collection[int] = image.brokers.keys()
         if self.offline_replicas:
             alive = {broker for broker in alive if tp not in self.offline_replicas.get(broker, ())}
         return Candidates(alive, self.shutting_down.keys())
 
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Show what is written. Where the next controller has told this broker more by now, that stays."""
+        """Apply a change to the image. If the next controller has sent a newer image by now, that stays."""
         epoch = self.term.epoch
         before = self.image
         update = asyncio.ensure_future(
@@ -129,7 +131,7 @@ class ControllerContext:
                 lambda current: change(current) if current.controller_epoch <= epoch else current
             )
         )
-        await asyncio.sleep(0)  # the image is there: the others need not wait for what this broker makes of it
+        await asyncio.sleep(0)  # the image is changed: the other brokers need not wait for this broker's listeners
         if self.channels is not None and self.image is not before:
             self.channels.notify()
         await update
@@ -137,12 +139,12 @@ class ControllerContext:
             self.channels.notify()
 
     async def wait_propagated(self) -> None:
-        """Wait, not for long, until the other brokers know of what was changed: clients ask them next."""
+        """Wait, not for long, until the other brokers have the change: clients ask them next."""
         if self.channels is not None:
             await self.channels.wait_sent(PROPAGATION_SECONDS)
 
     def topic(self, name: str) -> TopicImage:
-        """A topic that is there, or UnknownTopicOrPartitionError."""
+        """Return a topic, or raise UnknownTopicOrPartitionError."""
         topic = self.image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
@@ -150,12 +152,11 @@ class ControllerContext:
 
 
 def all_partitions(image: ClusterImage) -> list[tuple[TopicPartition, PartitionImage]]:
-    """Every partition with its state."""
     return [(TopicPartition(n, i), p) for n, topic in image.topics.items() for i, p in enumerate(topic.partitions)]
 
 
 def with_states(image: ClusterImage, states: States) -> ClusterImage:
-    """The image with other states of some partitions; those of topics that are gone are left out."""
+    """Return the image with new states of some partitions; those of deleted topics are ignored."""
     by_topic: dict[str, dict[int, PartitionImage]] = {}
     for tp, p in states.items():
         by_topic.setdefault(tp.topic, {})[tp.partition] = p

@@ -1,8 +1,8 @@
-"""The controller: the one place that changes what the cluster agrees on. Kafka's `KafkaController`.
+"""The controller: the only place that changes the cluster's metadata. Kafka's `KafkaController`.
 
-Every broker has one; it works while it is in term (see `contest`), and raises NotControllerError otherwise. What each
-change goes through is in `controller_context`; here are the terms, the brokers and who leads, in the parts the topics
-(`topic_changes`), the moves and the in-sync replicas (`isr_proposals`). A broker by itself is its own controller.
+Every broker has one; it acts during its terms (see `election`), and raises NotControllerError otherwise. The steps of
+each change are in `context`. Here are terms, brokers and leaders; topics (`topic_lifecycle`), reassignments and ISR
+updates (`alter_partition`) are parts. A standalone broker is its own controller.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RETRY_SECONDS: Final = 0.1
 
 
 class Controller:
-    """Takes term and leaves it, follows brokers, elects leaders; its parts do the rest. Loop thread."""
+    """Starts and ends terms, tracks brokers, and elects leaders. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Controller:
         channels: Callable[[Controller], ControllerChannels],
         unclean_allowed: Callable[[Mapping[str, str]], bool],
     ) -> None:
-        """`channels` makes the channels of a term; `unclean_allowed` knows from a topic's options."""
+        """`channels` creates the channels of a term; `unclean_allowed` decides from a topic's configs."""
         self._context = ControllerContext(store, metadata_cache, broker_id)
         self.topics = TopicLifecycle(self._context)
         self.reassignments = PartitionReassignments(self._context)
@@ -59,7 +59,6 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it."""
         return self._context.image
 
     @property
@@ -69,13 +68,13 @@ class Controller:
 
     @property
     def term(self) -> ControllerTerm:
-        """The term; NotControllerError outside of one."""
+        """The current term. Raises NotControllerError if this broker is not the controller."""
         return self._context.term
 
     # Terms
 
     async def start_term(self, term: ControllerTerm) -> None:
-        """Take term: read everything, have every partition led that can be, and tell the brokers."""
+        """Start a term: read everything, elect leaders where possible, and send the image to the brokers."""
         async with self._context.lock:
             self._context.start_term(term)
             image = await self._read(term)
@@ -95,7 +94,7 @@ class Controller:
         await self.reassignments.complete_finished()
 
     async def end_term(self) -> None:
-        """The term is over; another broker may be in term already."""
+        """End a term; another broker may be the controller already."""
         self._context.end_term()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -132,7 +131,7 @@ class Controller:
     # Brokers
 
     def on_brokers_changed(self) -> None:
-        """Told when a broker has come or gone."""
+        """Read the brokers again: one has registered or left."""
         self._brokers_changed.set()
 
     async def _watch_brokers(self) -> None:
@@ -144,11 +143,11 @@ class Controller:
             except NotControllerError:
                 return
             except MetadataStoreError as error:
-                log.warning("the brokers cannot be followed now: %s", error)
+                log.warning("Cannot read the registered brokers; retrying: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
-                log.exception("the brokers cannot be followed")
+                log.exception("Cannot read the registered brokers")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await self._brokers_changed.wait()
@@ -173,7 +172,7 @@ class Controller:
         await self.reassignments.complete_finished()
 
     async def _apply_brokers(self, brokers: dict[int, BrokerImage]) -> None:
-        """These brokers are alive: nobody else leads or is in sync from now on."""
+        """Apply the brokers that are alive: all others lead nothing and are not in sync from now on."""
         image = replace(self._context.image, brokers=MappingProxyType(brokers))
         done = await self._elect(image, Reason.BROKERS, all_partitions(image))
         await self._context.publish(
@@ -188,7 +187,9 @@ class Controller:
             self._context.channels.update_brokers(brokers.values())
 
     async def controlled_shutdown(self, broker_id: int, epoch: int) -> list[TopicPartition]:
-        """Take a broker's leaderships away; those that nobody else can take over are returned (KIP-49, KIP-380)."""
+        """Move a broker's leaderships to other brokers. Return the partitions that no other broker can lead (KIP-49,
+        KIP-380).
+        """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None:
@@ -211,7 +212,7 @@ class Controller:
     async def elect(
         self, reason: Reason, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionImage]:
-        """Elect leaders anew (of all partitions where none are given); the new states of those that changed."""
+        """Elect leaders of some or all partitions. Return the new states of those that have changed."""
         async with self._context.exclusive():
             image = self._context.image
             selected = None if partitions is None else set(partitions)
@@ -224,7 +225,9 @@ class Controller:
     def _decide(
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
     ) -> dict[TopicPartition, PartitionImage]:
-        """What is to be written. Where nobody in sync is there, the topic's options say whether another may lead."""
+        """Return the states to write. If no in-sync replica is alive, the topic's configs decide about an unclean
+        leader.
+        """
         decide = leader_election.DECISIONS[reason]
         changed = {}
         for tp, p in partitions:
@@ -238,32 +241,32 @@ class Controller:
         return changed
 
     async def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """The disk under these replicas of a broker has failed: others lead, and they are in sync no more."""
+        """Elect other leaders for replicas of a broker whose disk has failed, and remove them from the ISR."""
         async with self._context.exclusive():
             offline = self._context.offline_replicas.setdefault(broker_id, set())
             new = set(partitions) - offline
             if not new:
                 return
-            log.warning("broker %d has lost the disk of %d partitions", broker_id, len(new))
+            log.warning("Broker %d has %d offline replicas, as a disk has failed", broker_id, len(new))
             offline |= new
             image = self._context.image
             try:
                 lost = [(tp, p) for tp, p in all_partitions(image) if tp in new]
                 done = await self._elect(image, Reason.BROKERS, lost)
             except KafkaError:
-                offline -= new  # it is told again, and news then
+                offline -= new  # the broker reports them again, and they must be new then
                 raise
             await self._context.publish(lambda current: with_states(current, done))
 
     def check_log_dirs(self, broker_id: int) -> None:
-        """A broker says that a disk of its own has failed: told all its duties again, it answers which it cannot do."""
+        """Find out which replicas of a broker are offline: it reports them in its response to a full LeaderAndIsr."""
         if self._context.channels is not None:
             self._context.channels.resend_all(broker_id)
 
     async def _elect(
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
     ) -> dict[TopicPartition, PartitionImage]:
-        """Decide and write; a state that another has changed is read and decided on again."""
+        """Decide and write. A state that another broker has changed meanwhile is read, and decided again."""
         done: dict[TopicPartition, PartitionImage] = {}
         todo = list(partitions)
         while todo:
@@ -289,7 +292,7 @@ class Controller:
     # Features
 
     async def set_features(self, levels: Mapping[str, int]) -> None:
-        """Set checked levels of features; a feature at level 0 is off."""
+        """Set validated levels of features; level 0 disables a feature."""
         async with self._context.exclusive() as term:
             image = self._context.image
             changed = {name: level for name, level in {**image.features, **levels}.items() if level}
@@ -301,5 +304,7 @@ class Controller:
 
 
 def _with_new_epochs(image: ClusterImage, broker_id: int) -> dict[TopicPartition, PartitionImage]:
-    """A new epoch for what this broker led before its start: so this run's batches are told from older ones."""
+    """Return a new leader epoch for what this broker led before its start, so that batches of this run differ from
+    older ones.
+    """
     return {tp: replace(p, leader_epoch=p.leader_epoch + 1) for tp, p in all_partitions(image) if p.leader == broker_id}

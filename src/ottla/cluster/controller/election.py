@@ -1,7 +1,7 @@
-"""Who is the controller: the broker that made `/controller`, for as long as its session lives.
+"""The election of the controller: the broker that has created `/controller`, until its session ends.
 
-Whoever wins raises `/controller_epoch` in the same step. Every write of a controller is void once that has gone on
-(`ControllerTerm.guard`), so one that was paused and comes back changes nothing. Loop thread.
+The winner raises `/controller_epoch` in the same transaction. Every write of a controller checks that epoch
+(`ControllerTerm.fencing_check`), so a controller that was paused and continues changes nothing.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ from ottla.errors import NotControllerError
 log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.1
-"""The pause after the store could not be asked."""
+"""Delay after the metadata store has failed."""
 
 
 class ControllerTerm(NamedTuple):
-    """A term as controller."""
+    """One term of a controller."""
 
     epoch: int
     epoch_version: int
-    """Of the node that the epoch is in."""
+    """The version of the znode with the epoch."""
 
     def fencing_check(self) -> Check:
-        """What every write of this term begins with."""
+        """Return the operation that every write of this term starts with."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
 class ControllerElection:
-    """Takes part until it is closed: `begin` is called with each term that is won, `end` when it is over."""
+    """Takes part in elections until it is closed. Calls `begin` when this broker is elected, `end` when its term is
+    over.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,9 @@ class ControllerElection:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take part; returns when it is known who the controller is, and if it is this broker, when it has begun."""
+        """Take part in elections. Return when the controller is known and, if it is this broker, its term has
+        started.
+        """
         self._task = asyncio.get_running_loop().create_task(self._run())
         decided = asyncio.ensure_future(self._decided.wait())
         await asyncio.wait([decided, self._task], return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +79,7 @@ class ControllerElection:
             self._task.result()
 
     async def close(self) -> None:
-        """Take part no more. A term that is under way ends with the session."""
+        """Take part in no more elections. A current term ends with the session."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -85,21 +89,21 @@ class ControllerElection:
             try:
                 await self._run_term()
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning("the controller cannot be elected now: %s", error)
+                log.warning("Cannot elect the controller; retrying: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:
                 if not self._decided.is_set():
-                    raise  # at the start it is told to whoever starts the broker
-                log.exception("the election of the controller failed")
+                    raise  # at the start of the broker the error goes to the caller
+                log.exception("Cannot elect the controller")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:
-        """One term, of this broker or of another, from its begin to its end."""
+        """Run one term, of this broker or another, from start to end."""
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)
         term = await self._try_elect() if node is None else None
         if node is None and term is None:
-            pass  # another was faster: the next round is its term
+            pass  # another broker was faster: the next round is its term
         elif term is not None:
             await self._lead(term)
         elif node is not None and _owner(node) == self._broker_id:
@@ -110,23 +114,22 @@ class ControllerElection:
             await deleted.wait()
 
     async def _lead(self, term: ControllerTerm) -> None:
-        """A term of this broker."""
         node = await self._store.get(znodes.CONTROLLER)
         if node is None or _owner(node) != self._broker_id:
             return  # the session has ended already
-        log.info("this broker is the controller, in epoch %d", term.epoch)
+        log.info("Elected as controller with epoch=%d", term.epoch)
         try:
             await self._start_term(term)
             self._decided.set()
             await self._wait_deleted(node.created)
         finally:
-            log.info("this broker is not the controller any more")
+            log.info("Resigned as controller")
             await self._end_term()
 
     async def _delete_stale_znode(self) -> None:
-        """Remove a node of this broker that no term goes with: it could not begin, or the node's making was in doubt.
+        """Delete a znode of this broker without a term: the term could not start, or creating the znode was uncertain.
 
-        Left there, it would keep all others from term for as long as the session lives.
+        It would prevent other terms until the session ends.
         """
         epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
         node = await self._store.get(znodes.CONTROLLER)
@@ -135,10 +138,10 @@ class ControllerElection:
         try:
             await self._store.multi([Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)])
         except (BadVersionError, NoNodeError):
-            pass  # it went by itself
+            pass  # it was deleted meanwhile
 
     async def _wait_deleted(self, created: int) -> None:
-        """Wait until our node is gone. It outlives lost connections, and a ZooKeeper that is away for a while."""
+        """Wait until this broker's znode is deleted. It survives lost connections and restarts of ZooKeeper."""
         while True:
             changed = asyncio.Event()
             try:
@@ -151,7 +154,7 @@ class ControllerElection:
             await changed.wait()
 
     async def _try_elect(self) -> ControllerTerm | None:
-        """Make the node and raise the epoch; None where another was faster."""
+        """Create the znode and raise the epoch. Return None if another broker was faster."""
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         term = _next_term(node)
         value = znodes.dump(
@@ -175,7 +178,6 @@ class ControllerElection:
 
 
 def _owner(node: Node) -> int:
-    """The broker that made the node."""
     return int(znodes.load(node.value)["brokerid"])
 
 

@@ -1,8 +1,8 @@
-"""Who leads a partition, and who is in sync then: decisions without I/O, one for each reason to decide (`DECISIONS`).
+"""Leader election: which replica leads a partition, and which are in sync; one rule for each reason (`DECISIONS`).
 
-Each takes the partition's state as it is and gives the state that is to be, or None where nothing changes. A leader is
-chosen among the replicas in their order, the first of which is preferred; it must be alive and in sync, since anything
-else loses acknowledged records. The exception is `unclean`, which the topic has to allow.
+Without I/O. Each rule takes the partition's state and returns the next one, or None if nothing changes. A leader is
+chosen from the replicas in their order, the first of which is preferred. It must be alive and in sync, since any other
+leader loses acknowledged records. The exception is `unclean`, which the topic has to allow.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage
 
 
 class Reason(Enum):
-    """Why a leader is looked for."""
+    """Why a leader is elected."""
 
     BROKERS = "brokers"
-    """Brokers have come or gone."""
+    """Brokers have registered or left."""
     UNCLEAN = "unclean"
-    """As BROKERS, and a replica that is not in sync may lead where no other is there."""
+    """As BROKERS, and a replica that is not in sync may lead if no other is alive."""
     PREFERRED = "preferred"
-    """The first replica is to lead."""
+    """The preferred replica is to lead."""
     SHUTDOWN = "controlled shutdown"
-    """Brokers are about to go."""
+    """Brokers are shutting down."""
     REASSIGNED = "reassigned"
-    """The replicas are others now."""
+    """The replicas have changed."""
 
 
 class Candidates(NamedTuple):
-    """Brokers as elections see them."""
+    """The brokers that can be elected."""
 
     alive: Collection[int]
     shutting_down: Collection[int] = ()
@@ -43,27 +43,33 @@ Decision = Callable[[PartitionImage, Candidates], PartitionImage | None]
 
 
 def next_state(p: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage | None:
-    """The state with this leader and ISR, in an epoch of its own; None where it is the same."""
+    """Return the state with this leader and ISR in a new leader epoch; None if nothing changes."""
     if (leader, isr) == (p.leader, p.isr):
         return None
     return replace(p, leader=leader, isr=isr, leader_epoch=p.leader_epoch + 1)
 
 
 def new_partition(replicas: tuple[int, ...], alive: Collection[int]) -> PartitionImage:
-    """Led by the first of its replicas that is there; who is not has nothing to be in sync with."""
+    """Return the state of a new partition: its first replica that is alive leads, and those that are alive are in
+    sync.
+    """
     there = tuple(replica for replica in replicas if replica in alive)
     return PartitionImage(there[0] if there else NO_LEADER, 0, replicas, there or replicas)
 
 
 def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Leave out of the ISR who is gone, and have another lead if the leader is. The last in sync is kept in mind."""
+    """Remove dead brokers from the ISR, and elect another leader if it is dead. The last in-sync replica stays in the
+    ISR.
+    """
     isr = tuple(r for r in p.isr if r in candidates.alive) or p.isr
     leader = p.leader if p.leader in candidates.alive else _first(p, [r for r in isr if r in candidates.alive])
     return next_state(p, leader, isr)
 
 
 def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """As `after_brokers`, but any replica may lead where nobody in sync is there: what only those had is lost."""
+    """As `on_broker_change`, but any replica may lead if no in-sync one is alive; records that only those had are
+    lost.
+    """
     clean = on_broker_change(p, candidates)
     if (clean or p).leader != NO_LEADER:
         return clean
@@ -72,13 +78,15 @@ def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
 
 
 def preferred(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Have the first replica lead, where it is there and in sync."""
+    """Elect the preferred replica, if it is alive and in sync."""
     first = p.replicas[0]
     return next_state(p, first, p.isr) if first in candidates.alive and first in p.isr else None
 
 
 def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Leave out who is leaving, and have another lead. Who is the last in sync, or the only replica, stays."""
+    """Remove brokers that shut down from the ISR, and elect other leaders. The last in-sync and the only replica
+    stay.
+    """
     if len(p.replicas) == 1:
         return None
     isr = tuple(r for r in p.isr if r not in candidates.shutting_down)
@@ -91,7 +99,7 @@ def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> Partiti
 
 
 def reassigned(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Have one of the target's replicas lead, if the leader is none of them."""
+    """Elect one of the target replicas, if the leader is none of them."""
     target = [r for r in p.replicas if r not in p.removing]
     if p.leader in target and p.leader in candidates.alive:
         return None
@@ -114,4 +122,3 @@ DECISIONS: MappingProxyType[Reason, Decision] = MappingProxyType(
         Reason.REASSIGNED: reassigned,
     }
 )
-"""The rule for each reason."""

@@ -1,7 +1,7 @@
-"""The states of partitions in the store, written many at a time by the controller of this term. Loop thread.
+"""Writing the states of partitions to the metadata store, many at a time, by the controller of a term.
 
-Each write names the version that it was decided from. Where another has written meanwhile, that partition is left as it
-is and told as a conflict; where another controller has taken over, nothing is written any more.
+Each write names the version that it is based on. If another broker has written a state meanwhile, that one is not
+written, and not in the result; if another broker has become the controller, nothing is written.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ottla.errors import NotControllerError
 from ottla.model import TopicPartition
 
 MAX_STATES: Final = 500
-"""States in one transaction: far below the megabyte that ZooKeeper takes."""
+"""States in one transaction: far below ZooKeeper's limit of a megabyte."""
 
 States = Mapping[TopicPartition, PartitionImage]
 
 
 def creations(term: ControllerTerm, name: str, first: int, partitions: Sequence[PartitionImage]) -> list[Operation]:
-    """What makes the states of new partitions."""
+    """Return the operations that create the states of new partitions."""
     writes: list[Operation] = []
     for index, p in enumerate(partitions, start=first):
         writes.append(Create(znodes.partition(name, index)))
@@ -33,19 +33,19 @@ def creations(term: ControllerTerm, name: str, first: int, partitions: Sequence[
 
 
 def change(term: ControllerTerm, tp: TopicPartition, p: PartitionImage) -> Set:
-    """What gives a partition this state, if it is still as it was when that was decided."""
+    """Return the operation that writes a state, if it has not been changed since the decision."""
     return Set(znodes.partition_state(*tp), _value(term, p), p.state_version)
 
 
 def written(p: PartitionImage) -> PartitionImage:
-    """The state once it is in the store."""
+    """Return a state as it is after the write."""
     return replace(p, state_version=p.state_version + 1)
 
 
 async def write(store: MetadataStore, term: ControllerTerm, states: States) -> dict[TopicPartition, PartitionImage]:
-    """Write states; those that are in the store now, with their versions. The others were changed by another.
+    """Write states. Return those that were written, with their new versions.
 
-    Raises NotControllerError when the term is over.
+    Raises NotControllerError if the term is over.
     """
     done: dict[TopicPartition, PartitionImage] = {}
     items = list(states.items())
@@ -71,7 +71,7 @@ async def _write_batch(
 
 
 async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Do all of the operations, or none if the term is over: NotControllerError."""
+    """Execute all of the operations, or none and raise NotControllerError if the term is over."""
     try:
         await store.multi([term.fencing_check(), *operations])
     except BadVersionError:
@@ -82,7 +82,7 @@ async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: S
 
 
 async def write_fenced_in_batches(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Do operations that are too many for one step. Who finds them half done goes on with them."""
+    """Execute more operations than fit into one transaction. They must be safe to repeat from the middle."""
     for begin in range(0, len(operations), 2 * MAX_STATES):
         await write_fenced(store, term, operations[begin : begin + 2 * MAX_STATES])
 

@@ -1,8 +1,8 @@
-"""Leaderships back to where they belong: `auto.leader.rebalance.enable`.
+"""Moving leadership back to preferred replicas: `auto.leader.rebalance.enable`.
 
-After failures a few brokers lead most partitions. Soon after it took term, and then every
-`leader.imbalance.check.interval.seconds`, the controller has the preferred replicas of those brokers lead again that
-lead less of their partitions than `leader.imbalance.per.broker.percentage` allows.
+After failures a few brokers lead most partitions. Soon after its election, and then every
+`leader.imbalance.check.interval.seconds`, the controller elects the preferred replicas on those brokers that lead less
+of their partitions than `leader.imbalance.per.broker.percentage` allows.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger("ottla.cluster")
 
 PERCENT: Final = 100
 INITIAL_DELAY_SECONDS: Final = 5.0
-"""How long after it took term a controller looks for the first time; Kafka's, too."""
+"""Delay of the first check after the election of the controller; Kafka's, too."""
 
 
 class PreferredLeaderRebalance:
-    """Works while this broker is the controller. Loop thread."""
+    """Checks the balance while this broker is the controller. Not thread-safe: event loop only."""
 
     def __init__(self, controller: Controller, interval_seconds: float, percentage: int) -> None:
         self._controller = controller
@@ -35,11 +35,9 @@ class PreferredLeaderRebalance:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
-        """Look no more."""
         if self._task is not None:
             self._task.cancel()
 
@@ -51,14 +49,14 @@ class PreferredLeaderRebalance:
                 if strayed:
                     await self._controller.elect(Reason.PREFERRED, strayed)
             except KafkaError as error:
-                log.warning("leaders cannot be balanced now: %s", error)
+                log.warning("Cannot elect preferred leaders; retrying: %s", error)
             except Exception:
-                log.exception("leaders cannot be balanced")
+                log.exception("Cannot elect preferred leaders")
             await asyncio.sleep(self._interval_seconds)
 
 
 def imbalanced_partitions(image: ClusterImage, percentage: int) -> list[TopicPartition]:
-    """The partitions that are to go back to their preferred replica."""
+    """Return the partitions whose preferred replica is to be elected."""
     preferred: dict[int, list[tuple[TopicPartition, PartitionImage]]] = {}
     for name, topic in image.topics.items():
         for index, p in enumerate(topic.partitions):

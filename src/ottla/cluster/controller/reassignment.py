@@ -1,4 +1,4 @@
-"""Partitions move to other brokers (KIP-455): what of it is the controller's. The decisions are in `reassignments`."""
+"""Partition reassignments in the controller (KIP-455). The decisions are in `reassignment_rules`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ottla.model import TopicPartition
 
 
 class PartitionReassignments:
-    """Begins moves, takes them back, and finishes those whose targets are in sync."""
+    """Starts and cancels reassignments, and completes those whose targets are in sync."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
 
     async def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
-        """Move a partition to the brokers of `target`, in this order of preference; None takes a move back.
+        """Move a partition to the brokers of `target`, in order of preference; None cancels a reassignment.
 
-        Raises UnknownTopicOrPartitionError, InvalidReplicaAssignmentError where nobody there could hold or lead it, and
-        NoReassignmentInProgressError where there is nothing to take back.
+        Raises UnknownTopicOrPartitionError, InvalidReplicaAssignmentError if the target is invalid or no replica could
+        lead, and NoReassignmentInProgressError if there is nothing to cancel.
         """
         async with self._context.exclusive():
             after = self._decide(tp, target)
@@ -37,20 +37,25 @@ class PartitionReassignments:
         await self._context.wait_propagated()
 
     async def apply_request(self, tp: TopicPartition, item: store_reader.Item, request: bytes) -> None:
-        """Begin what a request, read from the tree, says of a partition, if it still says so. Raises as above."""
+        """Start a reassignment of a request in the metadata store, if it is still there. Raises what `reassign`
+        raises.
+        """
         async with self._context.exclusive():
             node = await self._context.store.get(znodes.REASSIGN)
             if node is None:
                 return
-            # one that is as it was is not parsed again: it may name thousands, each of which comes here
+            # an unchanged request is not parsed again: it may name thousands of partitions, each of which is applied
+            # here
             if node.value != request and store_reader.parse_request(znodes.REASSIGN, node.value).get(tp) != item:
-                return  # overruled since it was read
+                return  # it was replaced since it was read
             after = self._decide(tp, [int(broker) for broker in item["replicas"]])
             if after is not None:
                 await self._write({tp: after})
 
     async def _remove_from_request(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
-        """Take a partition out of the request in the tree: the next controller must not begin that move again."""
+        """Remove a partition from the request in the metadata store, so that the next controller does not start it
+        again.
+        """
         store = self._context.store
         node = await store.get(znodes.REASSIGN)
         items = {} if node is None else store_reader.parse_request(znodes.REASSIGN, node.value)
@@ -61,7 +66,7 @@ class PartitionReassignments:
             write = left if items else Delete(znodes.REASSIGN, node.version)
             await partition_states.write_fenced(store, self._context.term, [write])
         except (BadVersionError, NoNodeError):
-            pass  # it was changed at this moment, and is looked at again
+            pass  # the request has changed meanwhile, and is read again
 
     def _decide(self, tp: TopicPartition, target: Sequence[int] | None) -> PartitionImage | None:
         p = self._context.image.partition(tp)
@@ -79,12 +84,13 @@ class PartitionReassignments:
         after = reassignment_rules.cancel(p, self._context.candidates(self._context.image, tp))
         if after is None:
             raise InvalidReplicaAssignmentError(
-                f"None of {list(reassignment_rules.origin_of(p))} is in sync and could lead {tp}, so the move goes on."
+                f"None of {list(reassignment_rules.origin_of(p))} is in sync and could lead {tp}; "
+                "the reassignment goes on."
             )
         return after
 
     async def complete_finished(self) -> None:
-        """Finish the moves whose targets are all in sync."""
+        """Complete the reassignments whose targets are all in sync."""
         if not self._context.is_active:
             return
         async with self._context.exclusive():
@@ -103,7 +109,7 @@ class PartitionReassignments:
                 await self._write(done)
 
     async def _write(self, states: States) -> None:
-        """Write partitions with other replicas: the topic's node and the states, in one step each topic."""
+        """Write partitions with new replicas: the topic's znode and the states, in one transaction per topic."""
         context = self._context
         for name in {tp.topic for tp in states}:
             topic = context.image.topics[name]

@@ -1,7 +1,7 @@
-"""Moving a partition to other brokers (KIP-455), as decisions without I/O.
+"""The steps of a reassignment (KIP-455), as decisions without I/O.
 
-While it moves, the replicas are those of the target and those that are to go (`begun`). When all of the target is in
-sync, one of it leads and the others go (`finished`); until then it can be taken back (`cancelled`).
+Meanwhile the replicas are those of the target and those to be removed (`start`). When all of the target is in sync, one
+of them leads and the others are removed (`complete`); until then the reassignment can be cancelled (`cancel`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ottla.errors import InvalidReplicaAssignmentError
 
 
 def validate(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
-    """The target, if a partition may be there: InvalidReplicaAssignmentError otherwise.
+    """Return the target if it is valid, else raise InvalidReplicaAssignmentError.
 
-    Who has to fetch all of it first has to be alive. One that has it may be away: the move ends when it is back.
+    New replicas must be alive, as they have to fetch everything. Existing ones may be down: completion waits for them.
     """
     if not target:
         raise InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
@@ -35,24 +35,23 @@ def validate(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -
 
 
 def is_reassigning(p: PartitionImage) -> bool:
-    """Whether a reassignment is under way."""
     return bool(p.adding or p.removing)
 
 
 def target_of(p: PartitionImage) -> tuple[int, ...]:
-    """Where the partition is going to be."""
+    """Return the replicas after the reassignment."""
     return tuple(r for r in p.replicas if r not in p.removing)
 
 
 def origin_of(p: PartitionImage) -> tuple[int, ...]:
-    """Where the partition was before it began to move."""
+    """Return the replicas before the reassignment."""
     return tuple(r for r in p.replicas if r not in p.adding)
 
 
 def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) -> PartitionImage | None:
-    """On the way to `target`, also from another way; None where it is there already.
+    """Start a reassignment to `target`, or redirect one. Return None if the partition is there already.
 
-    InvalidReplicaAssignmentError where all that are in sync are on the way of an earlier target: they would be deleted.
+    Raises InvalidReplicaAssignmentError if only replicas of an earlier target are in sync: they would be deleted.
     """
     origin = origin_of(p)
     adding = tuple(r for r in target if r not in origin)
@@ -60,24 +59,26 @@ def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) ->
     replicas = (*target, *removing)
     if (replicas, adding, removing) == (p.replicas, p.adding, p.removing):
         return None
-    # who was on the way of an earlier target and is in none of the two is in sync with nothing
+    # replicas of an earlier target that are not in the new one are no longer in sync
     isr = tuple(r for r in p.isr if r in replicas)
     leader = p.leader
     if leader not in (*replicas, NO_LEADER):
         leader = next((r for r in replicas if r in isr and r in candidates.alive), NO_LEADER)
     if not isr or (leader == NO_LEADER != p.leader):
-        raise InvalidReplicaAssignmentError(f"None of {list(replicas)} is in sync; {list(p.isr)} must stay until then.")
+        raise InvalidReplicaAssignmentError(
+            f"None of {list(replicas)} is in sync; {list(p.isr)} must stay until one is."
+        )
     placed = replace(p, replicas=replicas, adding=adding, removing=removing)
     return replace(placed, leader=leader, isr=isr, leader_epoch=p.leader_epoch + 1)
 
 
 def cancel(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Back where it was; None while nobody there could lead."""
+    """Return the state before the reassignment; None while no replica there could lead."""
     return _finish(replace(p, removing=p.adding, adding=p.removing), origin_of(p), candidates)
 
 
 def complete(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """At the target; None until all of that is in sync and one of it can lead."""
+    """Return the state after the reassignment; None until all of the target is in sync and one of it can lead."""
     target = target_of(p)
     return _finish(p, target, candidates) if is_reassigning(p) and set(target) <= set(p.isr) else None
 
@@ -93,12 +94,11 @@ def _finish(p: PartitionImage, replicas: tuple[int, ...], candidates: Candidates
 
 
 def layout(topic: TopicImage, changed: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
-    """The topic's partitions with some of them changed."""
     return tuple(changed.get(index, p) for index, p in enumerate(topic.partitions))
 
 
 def topic_value(topic: TopicImage) -> bytes:
-    """The topic's node: its partitions' replicas, and those that come and go."""
+    """Return the value of the topic's znode, with the replicas that are added and removed."""
     moving = [(i, p) for i, p in enumerate(topic.partitions) if is_reassigning(p)]
     adding, removing = {i: p.adding for i, p in moving}, {i: p.removing for i, p in moving}
     return znodes.topic_value(topic.id, [p.replicas for p in topic.partitions], adding, removing)

@@ -1,4 +1,4 @@
-"""What a topic may be called, and where its replicas go: decisions without I/O."""
+"""Placement of replicas on brokers, and checks of new topics: decisions without I/O."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from ottla.errors import (
 )
 
 MAX_PARTITIONS = 10_000
-"""Of one topic: each has files and memory, so a slip of a finger must not take the broker down."""
+"""Per topic: each partition has files and memory, so a mistyped number must not take the broker down."""
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Refuse `a_b` beside `a.b`: metric names write both the same way."""
+    """Raise InvalidTopicError for `a_b` if `a.b` exists: metrics write both the same way."""
     folded = name.replace(".", "_")
     for other in existing:
         if other != name and other.replace(".", "_") == folded:
-            raise InvalidTopicError(f"topic {name} collides with the existing topic {other} ('.' and '_' count as one)")
+            raise InvalidTopicError(
+                f"Topic '{name}' collides with existing topic '{other}': metrics do not distinguish '.' and '_'"
+            )
     if name in set(existing):
         raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
 
@@ -31,15 +33,15 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
 def assign_replicas(
     partitions: int, replication_factor: int, racks: Mapping[int, str | None], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Spread replicas over the brokers (with their racks): leaders in turn, followers after them, growing apart.
+    """Spread replicas over the brokers and their racks: leaders in turn, followers at growing distances.
 
-    No rack holds two replicas of a partition while another holds none (KIP-36); brokers without one count as a rack.
+    No rack gets two replicas of a partition while another has none (KIP-36); brokers without a rack count as one rack.
     """
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if not 1 <= replication_factor <= len(racks):
         raise InvalidReplicationFactorError(
-            f"replication factor {replication_factor} cannot be had: {len(racks)} broker(s) are available"
+            f"replication factor {replication_factor} is larger than the number of available brokers, {len(racks)}"
         )
     ordered = _alternate_racks(racks)
     n = len(ordered)
@@ -54,7 +56,7 @@ def assign_replicas(
 def assign_more_partitions(
     existing: Sequence[Sequence[int]], partitions: int, racks: Mapping[int, str | None]
 ) -> list[tuple[int, ...]]:
-    """Where the partitions of a topic go that is to have `partitions` of them, after those that it has."""
+    """Return the replicas of new partitions, so that a topic has `partitions` of them."""
     ordered = _alternate_racks(racks)
     leader = existing[0][0]
     first = ordered.index(leader) if leader in ordered else 0
@@ -62,7 +64,7 @@ def assign_more_partitions(
 
 
 def _alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
-    """The brokers, one of each rack in turn."""
+    """Return the brokers, alternating between racks."""
     by_rack: dict[str | None, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -71,12 +73,12 @@ def _alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
 
 
 def _spread_over_racks(candidates: Sequence[int], count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
-    """The first of the candidates, but one in each rack before a second in any."""
+    """Return the first candidates, but one of each rack before a second one of any."""
     chosen: list[int] = []
     left = list(candidates)
     while len(chosen) < count:
         used = Counter(racks[broker] for broker in chosen)
-        best = min(left, key=lambda broker: used[racks[broker]])  # the first of those with the least
+        best = min(left, key=lambda broker: used[racks[broker]])  # the first with the lowest number
         chosen.append(best)
         left.remove(best)
     return tuple(chosen)
@@ -85,18 +87,18 @@ def _spread_over_racks(candidates: Sequence[int], count: int, racks: Mapping[int
 def validate_assignment(
     assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Check an assignment that a client chose: partitions count on from `first`, replicas are known and differ."""
+    """Validate an assignment of a client: consecutive partitions from `first` on, with known and distinct brokers."""
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:
         raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if sorted(assignment) != list(range(first, first + len(assignment))):
-        raise InvalidReplicaAssignmentError("the partitions of an assignment must be numbered without a gap")
+        raise InvalidReplicaAssignmentError("the partitions of an assignment must be numbered consecutively")
     widths = {len(replicas) for replicas in assignment.values()}
     if len(widths) != 1 or 0 in widths:
-        raise InvalidReplicaAssignmentError("every partition needs the same number of replicas, at least one")
+        raise InvalidReplicaAssignmentError("every partition must have the same number of replicas, at least one")
     for p, replicas in assignment.items():
         if len(set(replicas)) < len(replicas):
-            raise InvalidReplicaAssignmentError(f"partition {p} names a broker twice")
+            raise InvalidReplicaAssignmentError(f"the assignment of partition {p} has duplicate brokers")
         if not set(replicas) <= broker_ids:
-            raise InvalidReplicaAssignmentError(f"partition {p} names a broker that is not there")
+            raise InvalidReplicaAssignmentError(f"the assignment of partition {p} has an unknown broker")
     return [tuple(assignment[p]) for p in sorted(assignment)]

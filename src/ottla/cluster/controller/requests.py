@@ -1,8 +1,8 @@
-"""What a broker has to be told when the cluster has changed: from two images to requests, without I/O.
+"""The controller's requests to a broker, from the difference of two images, without I/O.
 
-A broker that was told nothing yet (`before` is None) is told everything. LeaderAndIsr goes to replicas whose leader or
-assignment is another now, UpdateMetadata to everybody, StopReplica to those whose replica is no more. ISRs that a
-leader has changed are told by UpdateMetadata only, as the leader has them from the controller's answer.
+A broker that has received nothing yet (`before` is None) gets everything. LeaderAndIsr goes to replicas whose leader or
+assignment has changed, UpdateMetadata to all brokers, StopReplica to replicas that are removed. ISR updates of a leader
+are sent with UpdateMetadata only, as the leader has them from the controller's response.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.protocol.messages.update_metadata import (
 
 
 def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> LeaderAndIsrRequest | None:
-    """What replicas of this broker have to do from now on."""
+    """Return the new states of a broker's replicas, or None if none has changed."""
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     leaders: set[int] = set()
     for topic, index, now, was in image_delta.changed_partitions(before, after):
@@ -57,7 +57,7 @@ def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerI
 
 
 def update_metadata(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> UpdateMetadataRequest | None:
-    """What clients are to be told from now on."""
+    """Return the changed brokers, topics and partitions, or None if there are none."""
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
     deleted_topics = {topic.name: topic for topic in image_delta.deleted_topics(before, after)}
     for topic, index, now, _ in image_delta.changed_partitions(before, after):
@@ -85,7 +85,7 @@ def update_metadata(before: ClusterImage | None, after: ClusterImage, to: Broker
 def stop_replica(
     ended: Mapping[TopicPartition, StoppedReplica], image: ClusterImage, to: BrokerImage
 ) -> StopReplicaRequest:
-    """The replicas that this broker is to end (see `image_delta.stopped`)."""
+    """Return the replicas that a broker has to stop (see `image_delta.stopped_replicas`)."""
     by_topic: dict[str, list[StopReplicaPartitionState]] = {}
     for tp, how in ended.items():
         state = StopReplicaPartitionState(
@@ -101,7 +101,7 @@ def stop_replica(
 
 
 def _assignment(p: PartitionImage) -> tuple[object, ...]:
-    """What a replica's work depends on."""
+    """Return what a replica's role depends on."""
     return p.leader, p.leader_epoch, p.replicas, p.adding, p.removing
 
 

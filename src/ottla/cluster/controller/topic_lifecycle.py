@@ -1,4 +1,4 @@
-"""Topics come, grow and go: what of it is the controller's. Every change is one turn of the `ControllerContext`."""
+"""Topic creation, partition expansion and topic deletion in the controller."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ottla.model import TopicPartition
 
 
 class TopicLifecycle:
-    """Creates and deletes topics, gives them more partitions, and follows those that others write into the tree."""
+    """Creates, expands and deletes topics, and applies topics that others write into the metadata store."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._remaining_brokers: dict[str, set[int]] = {}
-        """By topic that is being deleted, the brokers that have logs of it yet."""
+        """By topic that is being deleted, the brokers that have not deleted its logs yet."""
 
     def start_term(self, image: ClusterImage) -> None:
-        """A term begins: deletions go on."""
+        """Continue the deletions of earlier terms."""
         self._remaining_brokers = {name: _replica_brokers(topic) for name, topic in image.deleting.items()}
 
     async def create(
@@ -36,7 +36,7 @@ class TopicLifecycle:
         options: Mapping[str, str],
         topic_id: uuid.UUID | None = None,
     ) -> TopicImage:
-        """Create a topic with checked name, replicas and options."""
+        """Create a topic with validated name, replicas and configs."""
         async with self._context.exclusive() as term:
             image = self._context.image
             if name in image.topics or name in image.deleting:
@@ -44,7 +44,7 @@ class TopicLifecycle:
             alive = image.brokers.keys()
             partitions = tuple(leader_election.new_partition(tuple(replicas), alive) for replicas in assignment)
             topic = TopicImage(name, topic_id or uuid.uuid4(), partitions, dict(options))
-            # older tools leave the options of a topic that they delete
+            # older tools leave the configs of a topic that they delete
             config = await put(self._context.store, znodes.config_topic(name), znodes.config_value(options))
             writes: list[Operation] = [
                 Create(znodes.topic(name), znodes.topic_value(topic.id, assignment)),
@@ -61,12 +61,14 @@ class TopicLifecycle:
         return topic
 
     async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int) -> None:
-        """Give a topic more partitions, so that it has `count`; an error where another was faster with that."""
+        """Add partitions to a topic, so that it has `count`. Raises InvalidPartitionsError if it has changed
+        meanwhile.
+        """
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             old = len(topic.partitions)
             if not added or old + len(added) != count:
-                raise InvalidPartitionsError(f"topic {name} has {old} partition(s) already")
+                raise InvalidPartitionsError(f"Topic '{name}' has {old} partition(s) already")
             new = tuple(leader_election.new_partition(tuple(r), self._context.image.brokers.keys()) for r in added)
             whole = replace(topic, partitions=topic.partitions + new)
             writes = [
@@ -78,7 +80,7 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def read_topic(self, name: str) -> None:
-        """Follow a topic, or more partitions of one, that another has written into the tree."""
+        """Apply a topic, or new partitions of one, that others have written into the metadata store."""
         async with self._context.exclusive():
             stored = await store_reader.read_topic(self._context.store, name)
             existing = self._context.image.topics.get(name)
@@ -89,12 +91,12 @@ class TopicLifecycle:
             options = await store_reader.read_entity_configs(self._context.store, znodes.config_topic(name))
             topic = await self.complete_stored_topic(stored, options, self._context.image.brokers.keys())
             if existing is not None:
-                # those that are led already stay as they are: their states are this controller's own
+                # existing partitions stay as they are: this controller has written their states
                 topic = replace(topic, partitions=existing.partitions + topic.partitions[len(existing.partitions) :])
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
     async def delete(self, name: str) -> None:
-        """Delete a topic: it is not served any more, and its nodes go when all its logs are gone."""
+        """Delete a topic: it is unavailable at once, and its znodes are deleted when all its logs are."""
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             if await self._context.store.get(znodes.delete_topic(name)) is None:
@@ -109,7 +111,7 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def on_replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """A broker has deleted these replicas; a topic that nobody has any more is gone."""
+        """Record that a broker has deleted replicas. A topic without remaining replicas is removed."""
         async with self._context.exclusive():
             for name in {tp.topic for tp in partitions} & self._remaining_brokers.keys():
                 self._remaining_brokers[name].discard(broker_id)
@@ -117,13 +119,12 @@ class TopicLifecycle:
                     await self._delete_znodes(name)
 
     async def _delete_znodes(self, name: str) -> None:
-        """Remove the nodes of a deleted topic."""
         topic = self._context.image.deleting[name]
         paths: list[str] = []
         for index in range(len(topic.partitions)):
             paths += [znodes.partition_state(name, index), znodes.partition(name, index)]
         paths += [znodes.partitions(name), znodes.topic(name), znodes.config_topic(name), znodes.delete_topic(name)]
-        # an earlier attempt may have come half way
+        # an earlier attempt may have deleted some of them
         there = await store_reader.get_all(self._context.store, paths)
         writes = [Delete(path) for path, node in zip(paths, there, strict=True) if node is not None]
         await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
@@ -134,11 +135,11 @@ class TopicLifecycle:
     async def complete_stored_topic(
         self, stored: store_reader.StoredTopic, options: Mapping[str, str], alive: Collection[int]
     ) -> TopicImage:
-        """A topic from the tree; what tools of older versions leave out, id and states, is made."""
+        """Return a stored topic. Its id and states are created if they are missing, as older tools leave them out."""
         name, term, topic_id = stored.name, self._context.term, stored.id
         writes: list[Operation] = []
         if topic_id is None:
-            # older tools write a topic without an id, also one that had it: its logs carry that id
+            # older tools rewrite a topic without its id, although its logs carry that id
             current = self._context.image.topics.get(name)
             topic_id = uuid.uuid4() if current is None else current.id
             value = znodes.topic_value(topic_id, stored.replicas, stored.adding, stored.removing)

@@ -1,1 +1,1 @@
-"""The cluster as a broker knows it: an immutable image, its changes, and the cache that holds it."""
+"""The cluster's metadata in a broker: an immutable image, the delta of two images, and the cache of the current one."""

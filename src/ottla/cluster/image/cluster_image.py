@@ -1,4 +1,4 @@
-"""What the cluster looks like at one moment: brokers, topics, leaders. A new one replaces the old; none is changed."""
+"""An immutable image of the cluster's metadata: brokers, topics, leaders. Each change makes a new image."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition's replicas, the first of them preferred, and its leader (-1: none)."""
+    """One partition: its replicas, the first of which is preferred, and its leader (-1: none)."""
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     state_version: int = 0
-    """The version of its state in the store; grows with every change, also of the ISR. Kafka's partition epoch."""
+    """The version of its znode, which grows with every change, also of the ISR. Kafka's partition epoch."""
     adding: tuple[int, ...] = ()
-    """Replicas that a reassignment brings in; they are in `replicas` already."""
+    """Replicas that a reassignment adds; they are in `replicas` already."""
     removing: tuple[int, ...] = ()
-    """Replicas that go when the reassignment is done."""
+    """Replicas that are removed when the reassignment is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic: its partitions by index, and the options set on it."""
+    """One topic: its partitions by index, and its configs."""
 
     name: str
     id: UUID
@@ -41,22 +41,21 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the broker itself writes the topic."""
         return self.name in INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One live broker."""
+    """One broker that is alive."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int = -1
-    """Tells this registration from earlier ones: the zxid that made its node (KIP-380)."""
+    """The broker epoch: the zxid of its registration (KIP-380)."""
 
     def node(self, listener: str) -> Node:
-        """The broker's address on the listener that the client came in through; its first one where it has no such."""
+        """Return the broker's address on the client's listener, or else on its first one."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return Node(self.id, endpoint.host, endpoint.port, self.rack)
@@ -66,7 +65,7 @@ class BrokerImage:
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """The cluster at one moment."""
+    """The metadata of the cluster at one moment."""
 
     cluster_id: str
     controller_id: int = -1
@@ -80,24 +79,26 @@ class ClusterImage:
     features_epoch: int = 0
     """Grows with every change of a feature."""
     deleting: Mapping[str, TopicImage] = field(default_factory=dict)
-    """Topics that are being deleted, as the controller knows them: not served, but on disks yet."""
+    """Topics that are being deleted, according to the controller: unavailable, but still on disks."""
     shutting_down: frozenset[int] = frozenset()
-    """Brokers in their controlled shutdown, as the controller knows them."""
+    """Brokers in their controlled shutdown, according to the controller."""
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What is set on brokers, clients, users, addresses, groups and client metrics, by the paths of `entities`."""
+    """Dynamic configs of brokers, clients, users, IP addresses, groups and client metrics, by their paths
+    (`config_entities`).
+    """
 
     @property
     def racks(self) -> Mapping[int, str | None]:
-        """The racks of the live brokers."""
+        """The racks of the brokers that are alive."""
         return {broker.id: broker.rack for broker in self.brokers.values()}
 
     def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
-        """The same cluster with these topics."""
+        """Return the image with other topics."""
         names = {topic.id: name for name, topic in topics.items()}
         return replace(self, topics=MappingProxyType(dict(topics)), names=MappingProxyType(names))
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
-        """One partition, or None."""
+        """Return a partition, or None."""
         topic = self.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None

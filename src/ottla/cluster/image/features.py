@@ -1,4 +1,4 @@
-"""Features of the cluster: what clients may rely on once the level is set for all brokers (KIP-584)."""
+"""Features of the cluster, which clients may use once their level is set for all brokers (KIP-584)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 
 class Feature(NamedTuple):
-    """One feature and the levels that this version can work at."""
+    """One feature and its supported levels."""
 
     name: str
     first: int
@@ -26,11 +26,10 @@ FEATURES: Final = (
     # 1: flexible records in __transaction_state; 2: an epoch per transaction (KIP-890)
     Feature(TRANSACTION_VERSION, 0, 2),
 )
-"""Every feature there is."""
 
 BY_NAME: Final = {feature.name: feature for feature in FEATURES}
 
 
 def highest() -> Mapping[str, int]:
-    """The levels of a new cluster."""
+    """Return the levels of a new cluster."""
     return {feature.name: feature.last for feature in FEATURES}

@@ -1,4 +1,4 @@
-"""What is different between two images of the cluster, without I/O: the ground of what brokers are told."""
+"""The delta of two images, without I/O: what the controller sends to brokers. KRaft's `MetadataDelta`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ottla.model import TopicPartition
 
 INCREMENTAL: Final = 1
 FULL: Final = 2
-"""Types of requests: what has changed, or all that there is."""
+"""Request types: changes only, or everything."""
 DELETED: Final = -2
-"""The leader of partitions whose topic is being deleted; and the epoch of replicas that go with it."""
+"""The leader of partitions whose topic is being deleted, and the leader epoch of their replicas."""
 PROTOCOL_NUMBERS: Final = MappingProxyType({"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3})
 
 
 class StoppedReplica(NamedTuple):
-    """How a replica ends: in which leader epoch, and whether its log is to be deleted."""
+    """How a replica is stopped: in which leader epoch, and whether its log is deleted."""
 
     leader_epoch: int
     delete: bool
@@ -28,7 +28,7 @@ ChangedPartitions = Iterator[tuple[TopicImage, int, PartitionImage, PartitionIma
 
 
 def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> ChangedPartitions:
-    """(topic, index, state now, state before) of every partition whose state is another now."""
+    """Return (topic, index, new state, old state) of every partition whose state has changed."""
     old_topics = {} if before is None else before.topics
     for name, topic in after.topics.items():
         was = old_topics.get(name)
@@ -42,7 +42,7 @@ def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> Chan
 
 
 def deleted_topics(before: ClusterImage | None, after: ClusterImage) -> Iterator[TopicImage]:
-    """The topics that are not there any more."""
+    """Return the topics that were deleted."""
     for name, topic in () if before is None else before.topics.items():
         if name not in after.topics:
             yield topic
@@ -51,7 +51,7 @@ def deleted_topics(before: ClusterImage | None, after: ClusterImage) -> Iterator
 def stopped_replicas(
     before: ClusterImage | None, after: ClusterImage, broker_id: int
 ) -> dict[TopicPartition, StoppedReplica]:
-    """The replicas that a broker holds no longer, and deletes; those that rest, as it is about to stop."""
+    """Return the replicas that a broker has to delete, or to stop as it is shutting down."""
     deleting_before = {} if before is None else before.deleting
     replicas: dict[TopicPartition, StoppedReplica] = {}
     for name, topic in after.deleting.items():

@@ -1,7 +1,7 @@
-"""What this broker knows of the cluster: one image after the other, and who hears of each change.
+"""The current image of the cluster's metadata, and the listeners of its changes. Kafka's `MetadataCache`.
 
-On the broker that is the controller it is the controller's own truth; the others follow what the controller tells them.
-Invariant: listeners hear of all changes, in order, one after the other. Loop thread.
+The controller changes the image itself; other brokers apply the controller's requests. Invariant: listeners get all
+changes in order, one after the other.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ from ottla.cluster.image.cluster_image import ClusterImage
 log = logging.getLogger("ottla.cluster")
 
 ImageListener = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
-"""Told of every new image, with the one before it, in order."""
+"""Called with each image and the one before it, in order."""
 
 
 class MetadataCache:
-    """The image of now."""
+    """The current image. Not thread-safe: event loop only."""
 
     def __init__(self, image: ClusterImage | None = None) -> None:
         self.image = image or ClusterImage(cluster_id="")
         self.number = 0
-        """How many images there were before this one."""
+        """The number of images before this one."""
         self._listeners: list[ImageListener] = []
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
 
     def on_change(self, listener: ImageListener) -> None:
-        """Tell `listener` of every change from now on."""
+        """Call `listener` with every change from now on."""
         self._listeners.append(listener)
 
     async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Take what `decide` makes of the image; returns when all listeners have followed, also if nobody waits."""
+        """Replace the image by what `decide` makes of it. Return when all listeners have handled it; cancelling changes
+        nothing.
+        """
         await asyncio.shield(self._update(decide))
 
     async def _update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
@@ -49,13 +51,13 @@ class MetadataCache:
                 try:
                     await listener(before, after)
                 except Exception:
-                    # the change is agreed on and cannot be taken back; the other listeners have to hear of it
-                    log.exception("a change of the cluster could not be followed")
+                    # the change is written and cannot be undone; the other listeners must get it
+                    log.exception("Cannot apply a change of the cluster's metadata")
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def wait_for(self, condition: Callable[[ClusterImage], bool], seconds: float) -> bool:
-        """Wait until the image meets a condition; False when the time is over."""
+        """Wait until the image meets a condition. Return False after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition(self.image):

@@ -1,4 +1,4 @@
-"""The tree as images: what the store says of brokers, topics and options. Reads only. Loop thread."""
+"""Reading brokers, topics and configs from the metadata store. Not thread-safe: event loop only."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.cluster")
 
 MAX_CONCURRENT = 500
-"""Reads on their way to the store at the same time."""
+"""Concurrent reads of the metadata store."""
 
 
 @dataclass(frozen=True)
 class StoredTopic:
-    """A topic as the tree has it; tools of older versions leave out its id, and the states of its partitions."""
+    """A topic in the metadata store. Tools of older versions leave out its id, and the states of its partitions."""
 
     name: str
     id: UUID | None
     version: int
-    """Of the topic's node."""
+    """Of the topic's znode."""
     partitions: tuple[PartitionImage | None, ...]
     replicas: tuple[tuple[int, ...], ...]
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
     has_parent: bool
-    """Whether the node is there that the states lie below."""
+    """Whether the parent of the partitions' states exists."""
 
 
 async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> dict[int, BrokerImage]:
-    """The live brokers. One that cannot be read is left out, and named."""
+    """Return the registered brokers. One that cannot be parsed is skipped, with a log line."""
     brokers: dict[int, BrokerImage] = {}
     for name in await store.children(znodes.BROKER_IDS, watch):
         with _skip_unreadable("broker", name):
@@ -58,15 +58,15 @@ async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> di
 
 
 async def read_broker(store: MetadataStore, broker_id: int) -> BrokerImage | None:
-    """One live broker, or None."""
+    """Return one registered broker, or None."""
     node = await store.get(znodes.broker(broker_id))
     return None if node is None else broker_image(broker_id, node)
 
 
 async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
-    """Every topic. One that cannot be read is left out, and named.
+    """Return all topics. One that cannot be parsed is skipped, with a log line.
 
-    A new controller waits for this: so all are asked for together, not one topic after the other.
+    A new controller waits for this, so the topics are read concurrently.
     """
     names = await store.children(znodes.TOPICS)
     nodes = await get_all(store, [znodes.topic(name) for name in names])
@@ -88,15 +88,15 @@ async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
 
 @contextmanager
 def _skip_unreadable(what: str, name: str) -> Iterator[None]:
-    """What a person has written must not keep the others from being known and served."""
+    """Log and skip a malformed znode, so that what a person has written does not affect other entries."""
     try:
         yield
     except UnreadableNodeError as error:
-        log.error("%s %s is left out: %s", what, name, error)
+        log.error("Skipping malformed %s %s: %s", what, name, error)
 
 
 async def read_topic(store: MetadataStore, name: str) -> StoredTopic | None:
-    """One topic, or None."""
+    """Return one topic, or None."""
     node = await store.get(znodes.topic(name))
     if node is None:
         return None
@@ -124,21 +124,21 @@ async def _stored_topic(
 
 
 Item = dict[str, Any]
-"""What a request in the tree says of one partition."""
+"""A partition in a request in the metadata store."""
 
 
 def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
-    """The partitions that a request in the tree names; none of what is no request, which is told."""
+    """Return the partitions that a request in the metadata store names. A malformed request is logged and ignored."""
     try:
         items: list[Item] = znodes.load(raw)["partitions"]
         return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.error("%s is no request: %r: %s", path, raw[:200], error)
+        log.error("Ignoring malformed request %s: %r: %s", path, raw[:200], error)
         return {}
 
 
 async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
-    """Many nodes; the questions do not wait for one another."""
+    """Return many znodes, which are read concurrently."""
     nodes: list[Node | None] = []
     for begin in range(0, len(paths), MAX_CONCURRENT):
         nodes += await asyncio.gather(*(store.get(path) for path in paths[begin : begin + MAX_CONCURRENT]))
@@ -146,7 +146,7 @@ async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | Non
 
 
 async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
-    """What is set on everything but topics, by the paths of `entities`."""
+    """Return the configs of everything but topics, by path (see `config_entities`)."""
     configs_by_path: dict[str, Mapping[str, str]] = {}
     for kind in config_entities.TYPES:
         for name in await store.children(znodes.config_entity(kind)):
@@ -160,25 +160,27 @@ async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
 
 
 async def read_topic_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
-    """What is set on topics, by their names."""
+    """Return the configs of topics by name."""
     names = await store.children(znodes.CONFIG_TOPICS)
     nodes = await get_all(store, [znodes.config_topic(name) for name in names])
     return {name: configs_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}
 
 
 async def read_entity_configs(store: MetadataStore, path: str) -> Mapping[str, str]:
-    """The options in one node below `/config`."""
+    """Return the configs in one znode below `/config`."""
     return configs_of(await store.get(path), path)
 
 
 def configs_of(node: Node | None, path: str) -> Mapping[str, str]:
-    """The options in a node below `/config`; none where it is not there, or cannot be read, which is told."""
+    """Return the configs in a znode below `/config`; none if it does not exist, or cannot be parsed, which is
+    logged.
+    """
     if node is None or not node.value:
         return {}
     try:
-        return znodes.config_options(path, node.value)
+        return znodes.parse_configs(path, node.value)
     except UnreadableNodeError as error:
-        # what a person has written must not keep the others from being served
+        # what a person has written must not affect other entries
         log.error("%s", error.message)
         return {}
 
@@ -186,7 +188,7 @@ def configs_of(node: Node | None, path: str) -> Mapping[str, str]:
 def partition_image(
     state: Node, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
 ) -> PartitionImage:
-    """A partition from its state and what its topic's node says of it. UnreadableNodeError for what is no state."""
+    """Return a partition from its state and its topic's znode. Raises UnreadableNodeError."""
     try:
         fields = znodes.load(state.value)
         leader, epoch, isr = int(fields["leader"]), int(fields["leader_epoch"]), tuple(map(int, fields["isr"]))
@@ -196,7 +198,7 @@ def partition_image(
 
 
 def broker_image(broker_id: int, node: Node) -> BrokerImage:
-    """A live broker from its node, in any of the forms that Kafka 0.8 to 3.9 write. UnreadableNodeError for others."""
+    """Return a broker from its znode, in any form that Kafka 0.8 to 3.9 write. Raises UnreadableNodeError."""
     try:
         value = znodes.load(node.value)
         protocols = value.get("listener_security_protocol_map", {})
@@ -204,7 +206,7 @@ def broker_image(broker_id: int, node: Node) -> BrokerImage:
         endpoints = tuple(_endpoint(text, protocols) for text in texts)
         return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableNodeError(f"{node.value[:200]!r} is no broker: {error!r}") from None
+        raise UnreadableNodeError(f"{node.value[:200]!r} is no registration of a broker: {error!r}") from None
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
@@ -214,7 +216,7 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 def broker_value(broker: BrokerImage) -> bytes:
-    """`/brokers/ids/N`. Clients of 0.8 know nothing but host and port, and neither TLS nor SASL."""
+    """Return the value of `/brokers/ids/N`. Clients of 0.8 read only host and port, and have neither TLS nor SASL."""
     plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
         "features": {},
@@ -232,13 +234,13 @@ def broker_value(broker: BrokerImage) -> bytes:
 
 
 async def read_cluster_id(store: MetadataStore) -> str | None:
-    """The id of the cluster; None before its first start."""
+    """Return the id of the cluster; None before its first start."""
     node = await store.get(znodes.CLUSTER_ID)
     return None if node is None else str(znodes.load(node.value)["id"])
 
 
 async def create_persistent_nodes(store: MetadataStore, paths: Sequence[str] = znodes.PERSISTENT) -> None:
-    """Make the nodes that exist in every cluster, or others; parents come before their children."""
+    """Create the znodes that exist in every cluster, or others; parents come before their children."""
     nodes = await get_all(store, paths)
     missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]
     if not missing:

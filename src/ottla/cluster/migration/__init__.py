@@ -1,1 +1,1 @@
-"""Import of data directories of Apache Kafka."""
+"""Import of log directories of Apache Kafka."""

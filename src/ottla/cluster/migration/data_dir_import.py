@@ -1,8 +1,8 @@
-"""Taking over the data directories of Apache Kafka: its topics, options and access rules go to an empty store.
+"""Import of log directories of Apache Kafka: topics, configs and ACLs are written into an empty metadata store.
 
-A node that ran without ZooKeeper (KRaft) has its metadata beside its logs. Of a node that ran with ZooKeeper only the
-logs are here: their directories tell topics, partitions and ids, and options are at their defaults, unless its store
-was brought along first (`ottla store import`).
+A node without ZooKeeper (KRaft) has its metadata beside its logs. With ZooKeeper there are only the logs: their
+directories have topics, partitions and ids, and configs are at their defaults, unless the metadata was imported before
+(`ottla metadata import`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ottla.storage.partition_metadata import read_topic_id
 
 log = logging.getLogger("ottla.cluster")
 
-INTERNAL_OPTIONS: Mapping[str, Mapping[str, str]] = {
+INTERNAL_CONFIGS: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     TRANSACTION_STATE: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
 }
-"""What Kafka makes its own topics with; without it their logs would be deleted by age."""
+"""Kafka's configs of its internal topics; without them their logs would be deleted by age."""
 
 
 class _Partition(NamedTuple):
@@ -48,12 +48,12 @@ class _Topic(NamedTuple):
     options: Mapping[str, str]
 
 
-async def adopt(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
-    """Fill a store that was never used from what lies in the data directories; how many topics were taken over."""
+async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
+    """Fill a store that was never used from the log directories. Return the number of imported topics."""
     if await store.get(znodes.CONTROLLER_EPOCH) is not None:
         return 0
     if await store.children(znodes.TOPICS):
-        return 0  # they were taken over at a start that came no further
+        return 0  # they were imported at a start that failed later
     logs = {tp: path for log_dir in log_dirs for tp, path in log_dir.partitions()}
     if not logs:
         return 0
@@ -63,19 +63,19 @@ async def adopt(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int
     if metadata is not None:
         metadata_records = kraft.read(metadata)
         topics = _of_controller(metadata_records)
-        for path, options in _parents(metadata_records.options):
+        for path, options in _with_parents(metadata_records.options):
             operations.append(Create(znodes.config_entity(path), znodes.config_value(options)))
         if metadata_records.next_producer_id:
             block = znodes.producer_ids_value(broker_id, metadata_records.next_producer_id)
             operations.append(Set(znodes.PRODUCER_ID_BLOCK, block))
-        operations += _access_rules(metadata_records.acls.values())
+        operations += _acl_operations(metadata_records.acls.values())
     else:
         topics = _of_directories(logs, broker_id)
     for name, topic in topics.items():
         operations += _operations(name, topic)
     await create_persistent_nodes(store)
     await store.multi(operations)
-    log.warning("%d topics of Apache Kafka are taken over, from %s", len(topics), metadata or "the names of their logs")
+    log.warning("Imported %d topics of Apache Kafka from %s", len(topics), metadata or "the names of their logs")
     return len(topics)
 
 
@@ -94,7 +94,7 @@ def _of_controller(metadata: kraft.Metadata) -> dict[str, _Topic]:
 
 
 def _in_sync(partition: PartitionRecord) -> tuple[int, ...]:
-    """Who has all that was acknowledged; of an ISR that is empty since its last one stopped, KIP-966 tells it."""
+    """Return the replicas with all acknowledged records: the ISR, or if it is empty the last known ELR (KIP-966)."""
     p = partition
     return tuple(p.isr or p.eligible_leader_replicas or p.last_known_elr or ())
 
@@ -111,7 +111,7 @@ def _of_directories(logs: Mapping[TopicPartition, Path], broker_id: int) -> dict
             _Partition(broker_id, _latest_epoch(paths.get(index)), (broker_id,), (broker_id,))
             for index in range(max(paths) + 1)
         ]
-        topics[name] = _Topic(topic_id, partitions, INTERNAL_OPTIONS.get(name, {}))
+        topics[name] = _Topic(topic_id, partitions, INTERNAL_CONFIGS.get(name, {}))
     return topics
 
 
@@ -136,18 +136,16 @@ def _operations(name: str, topic: _Topic) -> list[Operation]:
     return operations
 
 
-def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
-    """The nodes of access rules. StartupError for one that forbids what would be allowed, as it cannot be kept."""
+def _acl_operations(acls: Iterable[ACL]) -> list[Operation]:
+    """Return the znodes of ACLs. Raises StartupError for an ACL that denies access and cannot be stored."""
     by_pattern: dict[ResourcePattern, list[ACL]] = {}
     for acl in acls:
-        if znodes.has_place(acl.resource_pattern.resource_name):
+        if znodes.is_valid_name(acl.resource_pattern.resource_name):
             by_pattern.setdefault(acl.resource_pattern, []).append(acl)
         elif acl.permission_type is ACLPermissionType.ALLOW:
-            log.error("%s is left out: the metadata store cannot keep such a name", acl)
+            log.error("Skipping %s: a znode cannot have such a name", acl)
         else:
-            raise StartupError(
-                f"log.dirs: {acl} cannot be kept, as the metadata store cannot have such a name; remove it first"
-            )
+            raise StartupError(f"log.dirs: {acl} cannot be stored, as a znode cannot have such a name; remove it first")
     if not by_pattern:
         return []
     nodes = dict.fromkeys(znodes.ACL_NODES, b"")
@@ -157,8 +155,8 @@ def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
     return [Create(path, value) for path, value in nodes.items()]
 
 
-def _parents(options: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
-    """Entities in the order in which they can be made, with the nodes above those of a user's clients."""
+def _with_parents(options: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+    """Return entities in the order of their creation, with the parents of a user's clients."""
     configured = {path: set_ for path, set_ in options.items() if set_}
     for path in list(configured):
         user, nested, _ = path.partition(config_entities.NESTED + "/")

@@ -1,4 +1,4 @@
-"""The metadata log of an Apache Kafka node (KRaft): read once, when its data directory is taken over."""
+"""The metadata log of an Apache Kafka node (KRaft), which is read once, when its log directory is imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 @dataclass
 class Topic:
-    """A topic as Kafka's controller knows it."""
+    """A topic of Kafka's controller."""
 
     name: str
     id: UUID
@@ -36,18 +36,18 @@ class Topic:
 
 @dataclass
 class Metadata:
-    """What the log says in the end."""
+    """The state at the end of the metadata log."""
 
     topics: dict[UUID, Topic] = field(default_factory=dict)
     topic_options: dict[str, dict[str, str]] = field(default_factory=dict)
     options: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By the paths of `entities`."""
+    """By path (see `config_entities`)."""
     next_producer_id: int = 0
     acls: dict[UUID, ACL] = field(default_factory=dict)
 
     @singledispatchmethod
     def replay(self, record: Data) -> None:
-        """Take a record over; one that is about something else is left out."""
+        """Apply a record; other kinds of records are ignored."""
 
     @replay.register
     def _(self, record: m.TopicRecord) -> None:
@@ -131,9 +131,9 @@ class Metadata:
 
 
 def read(directory: Path) -> Metadata:
-    """The newest snapshot in the directory, and what the log holds after it. StartupError where it is damaged."""
+    """Read the newest snapshot in the directory, and the log after it. Raises StartupError if it is damaged."""
     metadata = Metadata()
-    held: list[Data] | None = None  # of a transaction that is not ended yet
+    held: list[Data] | None = None  # records of a metadata transaction that has not ended yet
     try:
         for record in _records(directory):
             if isinstance(record, m.BeginTransactionRecord):
@@ -147,7 +147,7 @@ def read(directory: Path) -> Metadata:
             else:
                 metadata.replay(record)
     except (KafkaError, OSError, KeyError, IndexError, ValueError) as error:
-        raise StartupError(f"log.dirs: {directory}: Apache Kafka's metadata cannot be read: {error}") from error
+        raise StartupError(f"log.dirs: {directory}: cannot read Apache Kafka's metadata: {error}") from error
     return metadata
 
 

@@ -1,1 +1,1 @@
-"""Where the cluster's metadata is kept: one interface of znodes, over SQLite or ZooKeeper."""
+"""The metadata store: one interface of znodes, over SQLite or ZooKeeper."""

@@ -1,7 +1,8 @@
-"""What options can be set on while the cluster runs, besides topics: brokers, quotas' owners, groups, client metrics.
+"""Entities with dynamic configs, besides topics: brokers, users, clients, IP addresses, groups, client metrics.
 
-An entity is known by its path under `/config`, as Kafka writes it: `brokers/0`, `brokers/<default>`, `clients/app`,
-`users/alice/clients/app`, `ips/10.0.0.1`, `groups/g`, `client-metrics/m`. Names are percent-encoded in it.
+An entity is identified by its path under `/config`, as in Kafka: `brokers/0`, `brokers/<default>`, `clients/app`,
+`users/alice/clients/app`, `ips/10.0.0.1`, `groups/g`, `client-metrics/m`. Names are percent-encoded. Kafka's
+`ConfigEntity`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 DEFAULT: Final = "<default>"
-"""Stands for all entities of a type that have no options of their own."""
+"""Stands for all entities of a type without configs of their own."""
 
 BROKERS: Final = "brokers"
 CLIENTS: Final = "clients"
@@ -23,32 +24,32 @@ USERS: Final = "users"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 TYPES: Final = (BROKERS, CLIENTS, CLIENT_METRICS, GROUPS, IPS, USERS)
 NESTED: Final = f"/{CLIENTS}"
-"""Between a user and the client that its options are for."""
+"""Between a user and a client of that user."""
 
 
 def entity(kind: str, name: str | None) -> str:
-    """The path of one entity; None is the default of its type."""
+    """Return the path of an entity; None is the default of its type."""
     return f"{kind}/{encoded(name)}"
 
 
 def user_client(user: str | None, client_id: str | None) -> str:
-    """The path of a client as one user runs it."""
+    """Return the path of a user's client."""
     return f"{entity(USERS, user)}{NESTED}/{encoded(client_id)}"
 
 
 def encoded(name: str | None) -> str:
-    """A name as it stands in a path: what ZooKeeper or the path itself could trip over is percent-encoded."""
+    """Return a name as it stands in a path, percent-encoded."""
     if name is None:
         return DEFAULT
     if _PLAIN.fullmatch(name):
         return name
-    from urllib.parse import quote  # 5 ms, for what few nodes have
+    from urllib.parse import quote  # takes 5 ms, and few names need it
 
-    return quote(name, safe="").replace("~", "%7E")  # as Java has it
+    return quote(name, safe="").replace("~", "%7E")  # like Java
 
 
 def decoded(part: str) -> str | None:
-    """The reverse of `encoded`."""
+    """Return the name of a part of a path."""
     if part == DEFAULT:
         return None
     if "%" not in part:
@@ -59,18 +60,18 @@ def decoded(part: str) -> str | None:
 
 
 def name_of(path: str) -> str | None:
-    """The name at the end of a path; None for the default."""
+    """Return the name at the end of a path; None for the default."""
     return decoded(path.rpartition("/")[2])
 
 
 def of_type(options: Mapping[str, Mapping[str, str]], kind: str) -> dict[str | None, Mapping[str, str]]:
-    """The options of all entities of a type, by name; those of a user's clients are not among them."""
+    """Return the configs of all entities of a type by name, without those of a user's clients."""
     prefix = f"{kind}/"
     return {name_of(p): configs for p, configs in options.items() if p.startswith(prefix) and NESTED + "/" not in p}
 
 
 def quota_path(parts: Mapping[str, str | None]) -> str | None:
-    """The path of whom a quota is for, by types and names as the protocol has them; None for no such combination."""
+    """Return the path of a quota's entity from types and names of the protocol; None for an invalid combination."""
     types = set(parts)
     if types == {"user", "client-id"}:
         return user_client(parts["user"], parts["client-id"])
@@ -82,7 +83,7 @@ def quota_path(parts: Mapping[str, str | None]) -> str | None:
 
 
 def scram_value(salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> str:
-    """A SCRAM credential as it is kept among the options of its user."""
+    """Return a SCRAM credential as it is stored among the configs of its user."""
     parts = {"salt": salt, "stored_key": stored_key, "server_key": server_key}
     texts = [f"{name}={b64encode(value).decode()}" for name, value in parts.items()]
     return ",".join([*texts, f"iterations={iterations}"])

@@ -1,6 +1,6 @@
-"""The store: a tree of small nodes with versions, as ZooKeeper keeps it. What the whole cluster agrees on lies here.
+"""The interface of the metadata store: a tree of znodes with versions, as in ZooKeeper.
 
-Controller code is written against this interface only. A broker by itself uses `embedded`; a cluster, ZooKeeper.
+The cluster code uses only this interface. A standalone broker uses `sqlite_store`, a cluster `zookeeper_store`.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from typing import NamedTuple, Protocol
 from ottla.errors import KafkaError
 
 ANY_VERSION = -1
-"""Set or delete whatever the node's version is."""
+"""Set or delete a znode in any version."""
 
 
 class MetadataStoreError(KafkaError):
-    """The store refused an operation."""
+    """The metadata store rejected an operation."""
 
 
 class NoNodeError(MetadataStoreError):
-    """There is no node at this path, or it has no parent."""
+    """The znode, or its parent, does not exist."""
 
 
 class NodeExistsError(MetadataStoreError):
-    """There is a node at this path already."""
+    """The znode exists already."""
 
 
 class BadVersionError(MetadataStoreError):
-    """The node was changed by another since it was read."""
+    """Another client has changed the znode since it was read."""
 
 
 class NotEmptyError(MetadataStoreError):
-    """The node has children."""
+    """The znode has children."""
 
 
 class UnreadableNodeError(MetadataStoreError):
-    """What a node holds is not what belongs there."""
+    """The value of a znode is malformed."""
 
 
 class MetadataStoreTimeoutError(MetadataStoreError):
-    """The store did not answer in time; a write may have been done, or be done yet."""
+    """The metadata store did not answer in time; a write may have been executed, or may still be."""
 
 
 Watcher = Callable[[], None]
-"""Told once, on the loop, when what was read has changed or can no longer be watched; who goes on reads again."""
+"""Called once on the event loop when what was read has changed, or can no longer be watched."""
 
 
 class Node(NamedTuple):
-    """A node's value, how often it was set, and when it was made: a number that grows with every change of the tree."""
+    """A znode's value, version, and creation number, which grows with every change of the tree (zxid)."""
 
     value: bytes
     version: int
@@ -55,7 +55,9 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make a node; its parent must be there. Ephemeral: it goes with the session. Sequence: ten digits are appended."""
+    """Create a znode whose parent exists. Ephemeral: it is deleted with the session. Sequence: ten digits are
+    appended.
+    """
 
     path: str
     value: bytes = b""
@@ -64,7 +66,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replace a node's value."""
+    """Replace the value of a znode."""
 
     path: str
     value: bytes
@@ -72,14 +74,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a node without children."""
+    """Delete a znode without children."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Go on only if the node has this version."""
+    """Fail the transaction unless the znode has this version."""
 
     path: str
     version: int
@@ -89,28 +91,28 @@ Operation = Create | Set | Delete | Check
 
 
 class MetadataStore(Protocol):
-    """A tree of nodes. Every method raises a MetadataStoreError where the tree does not allow the operation."""
+    """A tree of znodes. Every method raises a MetadataStoreError if the tree does not allow the operation."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """The node, or None. `watch` hears of the next time that it is made, set or deleted."""
+        """Return the znode, or None. `watch` fires when it is created, changed or deleted next."""
         ...
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Names of the node's children, sorted; none for a node that is not there.
+        """Return the names of the znode's children, sorted; none if the znode does not exist.
 
-        `watch` hears of the next child that comes or goes, where the node is there.
+        `watch` fires when a child is created or deleted next, if the znode exists.
         """
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """All of the operations or none; durable on return."""
+        """Execute all of the operations or none; durable on return."""
         ...
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session, which deletes its ephemeral znodes."""
         ...
 
 
 async def put(store: MetadataStore, path: str, value: bytes) -> Create | Set:
-    """The operation that gives a node this value, whether it is there or not."""
+    """Return the operation that sets a znode's value, whether it exists or not."""
     return Create(path, value) if await store.get(path) is None else Set(path, value)

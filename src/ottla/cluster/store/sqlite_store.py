@@ -1,9 +1,9 @@
-"""The store of a broker by itself: the tree of ZooKeeper in an SQLite file in the data directory.
+"""The metadata store of a standalone broker: the tree of znodes in an SQLite file in the log directory.
 
-SQLite, because it is in the standard library, is durable through a crash, and can be looked at with any tool.
-Invariant: a change is on disk before `multi` returns. Called on the loop only. A thread of its own makes the changes,
-of one fsync each, one after the other; reads use a second connection, which sees whole changes only, and stay on the
-loop. The file may hold passwords of key stores, so that only its owner may read it.
+SQLite, because it is in the standard library, survives crashes, and can be inspected with any tool. Invariant: a change
+is on disk before `multi` returns. Called on the event loop only. A thread of its own writes the changes, with one fsync
+each, one after the other; reads use a second connection, which sees complete changes only, and run on the event loop.
+The file may have passwords of key stores, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -50,23 +50,25 @@ CREATE TABLE IF NOT EXISTS sequences (parent TEXT PRIMARY KEY, next INTEGER NOT 
 OWNER_ONLY: Final = 0o600
 
 CREATIONS = "/#"
-"""Counts all nodes that were ever made, for `Node.created`; no path looks like it."""
+"""Counts all created znodes, for `Node.created`; no path is equal to it."""
 
 
 class SqliteMetadataStore:
-    """A `Registry` in one file."""
+    """A `MetadataStore` in one file."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
         self._db: sqlite3.Connection | None = None
-        """Makes changes, in the writer's thread."""
+        """Writes changes, in the writer's thread."""
         self._reader: sqlite3.Connection | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._watchers: dict[str, list[Watcher]] = {}
-        """Who hears of a node, by its path; who hears of its children, by its path and a slash."""
+        """Watchers of a znode by its path, watchers of its children by its path and a slash."""
 
     def open(self) -> None:
-        """Open or make the file; ephemeral nodes of an earlier run are gone. StartupError where it is damaged."""
+        """Open or create the file, and delete ephemeral znodes of an earlier run. Raises StartupError if it is
+        damaged.
+        """
         try:
             _protect(self._path)
             db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -83,29 +85,29 @@ class SqliteMetadataStore:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ottla-store")
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """The node, or None."""
+        """Return the znode, or None."""
         self._watch(path, watch)
         return self._read(path)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Names of the node's children, sorted."""
+        """Return the names of the znode's children, sorted."""
         if watch is not None and self._read(path) is not None:
             self._watch(path + "/", watch)
         rows = self._query(self._reader, "SELECT path FROM nodes WHERE parent = ? ORDER BY path", path)
         return [str(row[0]).rpartition("/")[2] for row in rows]
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """All of the operations or none; on disk on return. Made and notified even if the caller is cancelled."""
+        """Execute all of the operations or none; on disk on return. Cancelling the caller does not stop the change."""
         await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
 
     async def _multi(self, operations: Sequence[Operation]) -> None:
-        assert self._writer is not None, "open() comes first"
+        assert self._writer is not None, "call open() first"
         await asyncio.get_running_loop().run_in_executor(self._writer, self._change, operations)
         for operation in operations:
-            self._tell(operation)
+            self._fire_watches(operation)
 
     def _change(self, operations: Sequence[Operation]) -> None:
-        """Make a change; in the writer's thread."""
+        """Write a change, in the writer's thread."""
         self._execute("BEGIN IMMEDIATE")
         try:
             for operation in operations:
@@ -120,8 +122,8 @@ class SqliteMetadataStore:
         if watch is not None and watch not in self._watchers.get(place, ()):
             self._watchers.setdefault(place, []).append(watch)
 
-    def _tell(self, operation: Operation) -> None:
-        """Who watches what was changed hears of it, once; as ZooKeeper does, after the change and not within it."""
+    def _fire_watches(self, operation: Operation) -> None:
+        """Fire the watches of a changed znode; like ZooKeeper, once, after the change and not within it."""
         path = operation.path
         places = [path] if isinstance(operation, Create | Set | Delete) else []
         if isinstance(operation, Create | Delete):
@@ -131,7 +133,7 @@ class SqliteMetadataStore:
                 asyncio.get_running_loop().call_soon(watch)
 
     async def close(self) -> None:
-        """Close the file; ephemeral nodes go."""
+        """Close the file; ephemeral znodes are deleted."""
         if self._writer is not None:
             self._writer.shutdown(wait=True)
             self._writer = None
@@ -147,18 +149,18 @@ class SqliteMetadataStore:
         return self._query(self._db, sql, *arguments)
 
     def _query(self, db: sqlite3.Connection | None, sql: str, *arguments: object) -> list[tuple[object, ...]]:
-        assert db is not None, "open() comes first"
+        assert db is not None, "call open() first"
         try:
             return db.execute(sql, arguments).fetchall()
         except sqlite3.Error as error:
             raise KafkaStorageError(f"{self._path}: {error}") from error
 
     def _get(self, path: str) -> Node | None:
-        """Return a node as the change that is being made sees it."""
+        """Return a znode as the current change sees it."""
         return self._node(self._db, path)
 
     def _read(self, path: str) -> Node | None:
-        """Return a node as the last whole change has left it."""
+        """Return a znode as the last complete change has left it."""
         return self._node(self._reader, path)
 
     def _node(self, db: sqlite3.Connection | None, path: str) -> Node | None:
@@ -196,11 +198,11 @@ class SqliteMetadataStore:
         self._execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", path, parent, value, int(ephemeral), created)
 
     def _next_number(self, path: str) -> str:
-        """Ten digits that no node below this parent had before, as ZooKeeper's counter."""
+        """Return ten digits that no znode below this parent has had, as ZooKeeper's counter."""
         return f"{self._count(path.rpartition('/')[0]):010d}"
 
     def _count(self, what: str) -> int:
-        """How often this was counted before."""
+        """Return a counter, and increment it."""
         row = self._execute("SELECT next FROM sequences WHERE parent = ?", what)
         number = int(str(row[0][0])) if row else 0
         self._execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", what, number + 1)
@@ -216,7 +218,7 @@ class SqliteMetadataStore:
 
 
 def _protect(path: Path) -> None:
-    """Let only the owner read and write the file, and those that SQLite makes beside it with the same mode."""
+    """Let only the owner read and write the file, and the files that SQLite creates beside it with the same mode."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY))
     for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
         if file.exists():
@@ -224,6 +226,6 @@ def _protect(path: Path) -> None:
 
 
 def _add_created(db: sqlite3.Connection) -> None:
-    """Files of earlier releases have no such column."""
+    """Add a column that files of earlier releases do not have."""
     if not any(column[1] == "created" for column in db.execute("PRAGMA table_info(nodes)")):
         db.execute("ALTER TABLE nodes ADD COLUMN created INTEGER NOT NULL DEFAULT 0")

@@ -1,6 +1,6 @@
-"""The tree in ZooKeeper, read and written as a whole: how a node's store comes from there, or goes there.
+"""Export and import of the whole tree in ZooKeeper: `ottla metadata`.
 
-kazoo, the Python client for ZooKeeper, does the talking (`pip install ottla[cluster]`).
+kazoo is the Python client for ZooKeeper (`pip install ottla[cluster]`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 15.0
 OWN = ("/zookeeper",)
-"""What belongs to ZooKeeper itself."""
+"""ZooKeeper's own znodes."""
 
 
 def read_tree(connect: str) -> dict[str, bytes]:
-    """All persistent nodes below the chroot of `connect` (`host:port,…/chroot`), parents before their children.
+    """Return all persistent znodes below the chroot of `connect` (`host:port,…/chroot`), parents before their children.
 
-    Raises ConfigurationError where the chroot is not there, StartupError where no ZooKeeper answers.
+    Raises ConfigurationError if the chroot does not exist, StartupError if no ZooKeeper answers.
     """
     with _client(connect) as client:
         if not client.exists("/"):
-            raise ConfigurationError(f"{connect}: there is no such chroot; give that of zookeeper.connect")
+            raise ConfigurationError(f"{connect}: the chroot does not exist; use that of zookeeper.connect")
         values: dict[str, bytes] = {}
         _read(client, "/", values)
         return values
 
 
 def write_tree(connect: str, nodes: Mapping[str, bytes]) -> int:
-    """Make the nodes; those that are there get the value. How many were written."""
+    """Create or replace the znodes. Return how many were written."""
     with _client(connect) as client:
         client.ensure_path("/")
         for path, value in sorted(nodes.items()):
@@ -59,7 +59,7 @@ def _read(client: KazooClient, path: str, values: dict[str, bytes]) -> None:
                 values[child] = value
                 _read(client, child, values)
         except NoNodeError:
-            values.pop(child, None)  # deleted while it was read
+            values.pop(child, None)  # deleted meanwhile
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def _client(connect: str) -> Iterator[KazooClient]:
     client = KazooClient(hosts=connect, timeout=CONNECT_SECONDS)
     try:
         with warnings.catch_warnings():
-            # Of a chroot that is not there: reading says so with an error, writing makes it.
+            # kazoo's warning of a missing chroot: reading reports it as an error, writing creates it
             warnings.simplefilter("ignore", UserWarning)
             client.start(CONNECT_SECONDS)
         yield client

@@ -1,7 +1,7 @@
-"""`ZkClient`: the registry of a cluster for blocking callers, as the 0.8 clients are.
+"""`ZkClient`: the metadata store of a cluster for blocking callers, such as the 0.8 clients.
 
-A loop on a thread of its own runs the registry; any thread may call. Watches are told on that loop's thread: what they
-call must not block.
+An event loop in a thread of its own runs the store; any thread may call. Watches fire in that thread, and must not
+block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ZkClient:
-    """A session with ZooKeeper. Every call ends within the session timeout, with a MetadataStoreError if need be."""
+    """A session with ZooKeeper. Every call returns, or raises MetadataStoreError, within the session timeout."""
 
     def __init__(self, connect: str, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 30_000) -> None:
         self.registry = ZooKeeperMetadataStore(
@@ -43,7 +43,7 @@ class ZkClient:
         self._thread = threading.Thread(target=self._loop.run_forever, name="ZkClient", daemon=True)
 
     def start(self) -> None:
-        """Connect. StartupError where ZooKeeper does not answer in time, or has no cluster below the chroot."""
+        """Connect. Raises StartupError if ZooKeeper does not answer in time, or has no cluster below the chroot."""
         self._thread.start()
         try:
             self.run(self.registry.open())
@@ -52,7 +52,7 @@ class ZkClient:
             raise
 
     def close(self) -> None:
-        """End the session, and with it its ephemeral nodes. Twice does no harm."""
+        """End the session, which deletes its ephemeral znodes. May be called twice."""
         if self._closed:
             return
         try:
@@ -73,14 +73,14 @@ class ZkClient:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work on the loop. Not from the loop's own thread."""
+        """Run a coroutine on the event loop and return its result. Not from the event loop's own thread."""
         if self._closed:
             work.close()
             raise MetadataStoreError("the session with ZooKeeper has ended")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def on_new_session(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when another session has taken the place of one that expired."""
+        """Call `listener` when a new session has replaced an expired one."""
 
         async def on_session() -> None:
             listener()
@@ -88,20 +88,20 @@ class ZkClient:
         self.registry.on_new_session(on_session)
 
     def get(self, path: str, watch: Watcher | None = None) -> bytes | None:
-        """A node's value; None where there is no node."""
+        """Return a znode's value; None if it does not exist."""
         node = self.run(self.registry.get(path, watch))
         return None if node is None else node.value
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Names of a node's children, sorted."""
+        """Return the names of a znode's children, sorted."""
         return self.run(self.registry.children(path, watch))
 
     def multi(self, *operations: Operation) -> None:
-        """All of the operations or none."""
+        """Execute all of the operations or none."""
         self.run(self.registry.multi(operations))
 
     def make_path(self, path: str) -> None:
-        """Make a persistent node and its parents, where they are missing."""
+        """Create a persistent znode and its parents if they are missing."""
         parts = path.split("/")[1:]
         for count in range(1, len(parts) + 1):
             parent = "/" + "/".join(parts[:count])
@@ -109,10 +109,10 @@ class ZkClient:
                 try:
                     self.multi(Create(parent))
                 except NodeExistsError:
-                    pass  # another was quicker
+                    pass  # another client was faster
 
     def update_persistent(self, path: str, value: bytes) -> None:
-        """Set a persistent node, and make it and its parents where they are missing."""
+        """Set a persistent znode, and create it and its parents if they are missing."""
         try:
             self.multi(Set(path, value))
         except NoNodeError:
@@ -120,16 +120,16 @@ class ZkClient:
             self.multi(Set(path, value))
 
     def delete_if(self, path: str, value: bytes) -> None:
-        """Delete a node that has this value: not what another has put there meanwhile."""
+        """Delete a znode if it has this value, not one that another client has written meanwhile."""
         node = self.run(self.registry.get(path))
         if node is not None and node.value == value:
             try:
                 self.multi(Delete(path, node.version))
             except NoNodeError:
-                pass  # gone with its session
+                pass  # deleted with its session
 
     def delete_tree(self, path: str) -> None:
-        """Delete a node and all below it; nothing where it is not there."""
+        """Delete a znode and all below it; do nothing if it does not exist."""
         for name in self.children(path):
             self.delete_tree(f"{path}/{name}")
         try:
@@ -138,7 +138,7 @@ class ZkClient:
             pass
 
     def brokers(self, watch: Watcher | None = None) -> dict[int, tuple[str, int]]:
-        """Host and port of the live brokers."""
+        """Return host and port of the registered brokers."""
         found = {}
         for name in self.children(znodes.BROKER_IDS, watch):
             raw = self.get(znodes.broker(int(name)))
@@ -148,9 +148,9 @@ class ZkClient:
 
 
 def broker_address(raw: bytes) -> tuple[str, int] | None:
-    """Where a broker of any version is reached without TLS and SASL; None where it is not.
+    """Return the plaintext address of a broker of any version; None if it has none.
 
-    Brokers since 0.9 with no PLAINTEXT listener have no host (null) and port -1.
+    Brokers since 0.9 without a PLAINTEXT listener have no host (null) and port -1.
     """
     value = znodes.load(raw)
     host, port = value.get("host"), int(value.get("port", -1))

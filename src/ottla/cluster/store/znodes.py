@@ -1,4 +1,4 @@
-"""Every path in the store and the JSON kept there, as Kafka 0.8 to 3.9 lay them out in ZooKeeper."""
+"""The paths of all znodes and their JSON, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 CLUSTER_SECRET: Final = "/cluster/secret"
-TOPIC_OPTIONS: Final = "topics"
-CONFIG_TOPICS: Final = f"/config/{TOPIC_OPTIONS}"
+TOPIC_CONFIGS: Final = "topics"
+CONFIG_TOPICS: Final = f"/config/{TOPIC_CONFIGS}"
 CONFIG_CHANGES: Final = "/config/changes"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
@@ -55,113 +55,113 @@ PERSISTENT: Final = (
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
 )
-"""Nodes that exist in every cluster, parents before their children."""
+"""Znodes that exist in every cluster, parents before their children."""
 
 ACLS: Final = {
     ACLResourcePatternType.LITERAL: "/kafka-acl",
     ACLResourcePatternType.PREFIXED: "/kafka-acl-extended/prefixed",
 }
-"""The parents of access rules, by how these name their resources."""
+"""The parents of ACLs, by pattern type."""
 ACL_CHANGES: Final = {
     ACLResourcePatternType.LITERAL: "/kafka-acl-changes",
     ACLResourcePatternType.PREFIXED: "/kafka-acl-extended-changes",
 }
-"""Where it is noted that rules are others now."""
+"""The parents of change notifications of ACLs."""
 ACL_KINDS: Final[Mapping[ResourceType, str]] = {
     kind: "".join(word.capitalize() for word in kind.name.split("_"))
     for kind in ResourceType
     if kind not in (ResourceType.UNKNOWN, ResourceType.ANY)
 }
-"""How nodes name the types of resources: TransactionalId."""
+"""The names of resource types in paths, such as TransactionalId."""
 ACL_NODES: Final = (
     "/kafka-acl-extended",
     *(f"{parent}{below}" for parent in ACLS.values() for below in ("", "/Topic", "/Group", "/Cluster")),
     *ACL_CHANGES.values(),
 )
-"""Nodes that exist where access rules are kept, parents before their children.
+"""Znodes that exist if ACLs are stored, parents before their children.
 
-Other types of resources have theirs from the first rule on: tools of Kafka 0.9 to 1 fail where they see a type that
-they do not know.
+Those of other resource types are created with their first ACL: tools of Kafka 0.9 to 1 fail if there is a resource type
+that they do not know.
 """
 
 
 def broker(broker_id: int) -> str:
-    """A live broker."""
+    """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """A topic's replica assignment."""
+    """Return the path of a topic's replica assignment."""
     return f"{TOPICS}/{name}"
 
 
 def partitions(name: str) -> str:
-    """The parent of a topic's partitions."""
+    """Return the parent of a topic's partitions."""
     return f"{TOPICS}/{name}/partitions"
 
 
 def partition(name: str, index: int) -> str:
-    """The parent of a partition's state."""
+    """Return the parent of a partition's state."""
     return f"{TOPICS}/{name}/partitions/{index}"
 
 
 def partition_state(name: str, index: int) -> str:
-    """Who leads a partition, and who is in sync."""
+    """Return the path of a partition's leader and ISR."""
     return f"{TOPICS}/{name}/partitions/{index}/state"
 
 
 def config_topic(name: str) -> str:
-    """Options set on a topic."""
+    """Return the path of a topic's configs."""
     return f"{CONFIG_TOPICS}/{name}"
 
 
 def config_entity(path: str) -> str:
-    """Options set on anything else: see `entities`."""
+    """Return the path of another entity's configs (see `config_entities`)."""
     return f"/config/{path}"
 
 
 def delete_topic(name: str) -> str:
-    """Says that a topic is to be deleted."""
+    """Return the path of a request to delete a topic."""
     return f"{DELETE_TOPICS}/{name}"
 
 
 def consumer_ids(group: str) -> str:
-    """The parent of a 0.8 group's members."""
+    """Return the parent of the members of a 0.8 group."""
     return f"{CONSUMERS}/{group}/ids"
 
 
 def consumer_id(group: str, member: str) -> str:
-    """A member of a 0.8 group: what it subscribes to."""
+    """Return the path of a member of a 0.8 group with its subscription."""
     return f"{CONSUMERS}/{group}/ids/{member}"
 
 
 def consumer_owners(group: str, name: str) -> str:
-    """The parent of the owners of a topic's partitions."""
+    """Return the parent of the owners of a topic's partitions."""
     return f"{CONSUMERS}/{group}/owners/{name}"
 
 
 def consumer_owner(group: str, name: str, index: int) -> str:
-    """Which thread of which member reads a partition."""
+    """Return the path of a partition's owner: a thread of a member."""
     return f"{CONSUMERS}/{group}/owners/{name}/{index}"
 
 
 def consumer_offset(group: str, name: str, index: int) -> str:
-    """How far a group of 0.8 has read a partition."""
+    """Return the path of a 0.8 group's offset."""
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
 def is_secret(path: str) -> bool:
-    """Whether a node may hold passwords: nobody but the brokers is to read it."""
+    """Whether a znode may have passwords, so that only brokers may read it."""
     return path.startswith((f"/config/{config_entities.USERS}", f"/config/{config_entities.BROKERS}", CLUSTER_SECRET))
 
 
 def secret_value(secret: bytes) -> bytes:
-    """`/cluster/secret`."""
+    """Return the value of `/cluster/secret`."""
     return dump({"version": 1, "secret": base64.b64encode(secret).decode()})
 
 
 def secret_of(raw: bytes) -> bytes:
-    """The secret in `/cluster/secret`; empty if there is none."""
+    """Return the secret in `/cluster/secret`; empty if there is none."""
     try:
         return base64.b64decode(load(raw)["secret"], validate=True)
     except (ValueError, KeyError, TypeError):
@@ -174,17 +174,17 @@ def is_open(path: str) -> bool:
 
 
 def now() -> str:
-    """The time as nodes carry it: milliseconds since 1970, as text."""
+    """Return the time as znodes have it: milliseconds since 1970, as text."""
     return str(now_ms())
 
 
 def dump(value: Mapping[str, Any]) -> bytes:
-    """JSON as Kafka writes it: no blanks."""
+    """Return JSON as Kafka writes it, without blanks."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def load(raw: bytes) -> dict[str, Any]:
-    """The JSON of a node."""
+    """Return the JSON of a znode."""
     value: dict[str, Any] = json.loads(raw)
     return value
 
@@ -195,7 +195,7 @@ def topic_value(
     adding: Mapping[int, Sequence[int]] = MappingProxyType({}),
     removing: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> bytes:
-    """`/brokers/topics/T`."""
+    """Return the value of `/brokers/topics/T`."""
     return dump(
         {
             "removing_replicas": {str(p): list(replicas) for p, replicas in sorted(removing.items())},
@@ -208,17 +208,17 @@ def topic_value(
 
 
 class TopicLayout(NamedTuple):
-    """What `/brokers/topics/T` says: replicas by partition, and those that a reassignment brings and takes away."""
+    """The value of `/brokers/topics/T`: replicas by partition, and those that a reassignment adds and removes."""
 
     id: UUID | None
-    """Versions before 2.8 have not written it."""
+    """None if it was written by a version before 2.8."""
     replicas: tuple[tuple[int, ...], ...]
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
 
 
 def topic_layout(name: str, raw: bytes) -> TopicLayout:
-    """Where a topic's replicas are. Raises UnreadableNodeError for what is no `/brokers/topics/T`."""
+    """Parse `/brokers/topics/T`. Raises UnreadableNodeError."""
     try:
         check_topic_name(name)
         value = load(raw)
@@ -229,7 +229,7 @@ def topic_layout(name: str, raw: bytes) -> TopicLayout:
         adding, removing = (_by_partition(value.get(key) or {}) for key in ("adding_replicas", "removing_replicas"))
         return TopicLayout(uuid_of(value["topic_id"]) if "topic_id" in value else None, placed, adding, removing)
     except (ValueError, KeyError, TypeError, AttributeError, InvalidTopicError) as error:
-        raise UnreadableNodeError(f"{topic(name)} is no assignment of replicas: {raw[:200]!r}: {error}") from None
+        raise UnreadableNodeError(f"{topic(name)} is no replica assignment: {raw[:200]!r}: {error}") from None
 
 
 def _by_partition(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
@@ -237,7 +237,7 @@ def _by_partition(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ..
 
 
 def state_value(controller_epoch: int, leader: int, leader_epoch: int, isr: Sequence[int]) -> bytes:
-    """`/brokers/topics/T/partitions/P/state`."""
+    """Return the value of `/brokers/topics/T/partitions/P/state`."""
     return dump(
         {
             "controller_epoch": controller_epoch,
@@ -250,40 +250,40 @@ def state_value(controller_epoch: int, leader: int, leader_epoch: int, isr: Sequ
 
 
 def producer_ids_value(broker_id: int, end: int) -> bytes:
-    """`/latest_producer_id_block`: the block that was taken last, of which the last id comes before `end`."""
+    """Return the value of `/latest_producer_id_block`: the last allocated block, which ends before `end`."""
     start = max(0, end - PRODUCER_ID_BLOCK_SIZE)
     return dump({"version": 1, "broker": broker_id, "block_start": str(start), "block_end": str(end - 1)})
 
 
 def request_value(partitions: Iterable[Mapping[str, Any]]) -> bytes:
-    """`/admin/reassign_partitions`."""
+    """Return the value of `/admin/reassign_partitions`."""
     return dump({"version": 1, "partitions": list(partitions)})
 
 
 def config_value(options: Mapping[str, str]) -> bytes:
-    """`/config/topics/T` and its siblings."""
+    """Return the value of `/config/topics/T` and its siblings."""
     return dump({"version": 1, "config": dict(options)})
 
 
-def config_options(path: str, raw: bytes) -> dict[str, str]:
-    """The options in a node below `/config`, as text, also where a person wrote numbers.
+def parse_configs(path: str, raw: bytes) -> dict[str, str]:
+    """Parse the configs in a znode below `/config`; values are text, also if a person wrote numbers.
 
-    Raises UnreadableNodeError, which does not show the value: it may be a secret.
+    Raises UnreadableNodeError, without the value, which may be a secret.
     """
     try:
         options = load(raw).get("config", {})
         return {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in options.items()}
     except (ValueError, AttributeError) as error:
-        raise UnreadableNodeError(f"{path} holds no options: {type(error).__name__}") from None
+        raise UnreadableNodeError(f"{path} is malformed: {type(error).__name__}") from None
 
 
 def log_dir_event(broker_id: int) -> bytes:
-    """A node of `/log_dir_event_notification`: a data directory of this broker has failed."""
+    """Return the value of `/log_dir_event_notification/…`: a log directory of this broker has failed."""
     return dump({"version": 1, "broker": broker_id, "event": 1})
 
 
 def broker_of_event(raw: bytes) -> int | None:
-    """The broker that a node of `/log_dir_event_notification` tells of; None for anything else."""
+    """Return the broker that a znode of `/log_dir_event_notification` names; None if it is malformed."""
     try:
         broker = load(raw).get("broker")
     except (ValueError, AttributeError):
@@ -292,18 +292,20 @@ def broker_of_event(raw: bytes) -> int | None:
 
 
 def change_notification(path: str) -> bytes:
-    """A node of `/config/changes`: options below this path of `/config` are others now."""
+    """Return the value of `/config/changes/…`: the configs at this path below `/config` have changed."""
     return dump({"version": 2, "entity_path": path})
 
 
 def changed_entity(raw: bytes) -> str | None:
-    """The path below `/config` that a node of `/config/changes` tells of, in any version; None for anything else."""
+    """Return the path below `/config` that a znode of `/config/changes` names, in any version; None if it is
+    malformed.
+    """
     try:
         value = json.loads(raw)
     except ValueError:
         return None
     if isinstance(value, str):
-        return f"{TOPIC_OPTIONS}/{value}"  # 0.8 has options of topics only, and writes nothing but the name
+        return f"{TOPIC_CONFIGS}/{value}"  # 0.8 has configs of topics only, and writes nothing but the name
     if not isinstance(value, dict):
         return None
     if value.get("version") == 1 and "entity_type" in value and "entity_name" in value:
@@ -313,21 +315,23 @@ def changed_entity(raw: bytes) -> str | None:
 
 
 def acls(pattern: ResourcePattern) -> str:
-    """The rules about resources."""
+    """Return the path of a resource's ACLs."""
     return f"{ACLS[pattern.pattern_type]}/{ACL_KINDS[pattern.resource_type]}/{pattern.resource_name}"
 
 
-def has_place(resource_name: str) -> bool:
-    """Whether ZooKeeper can have a node of this name, below which there would be none."""
-    return resource_name not in ("", ".", "..") and _UNFIT.search(resource_name) is None
+def is_valid_name(resource_name: str) -> bool:
+    """Whether ZooKeeper can have a znode of this name without children."""
+    return resource_name not in ("", ".", "..") and _INVALID_CHARACTERS.search(resource_name) is None
 
 
-_UNFIT: Final = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]")
-"""ZooKeeper refuses control characters and what UTF-16 has no single character for."""
+_INVALID_CHARACTERS: Final = re.compile(
+    "[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]"
+)
+"""ZooKeeper rejects control characters and what UTF-16 encodes with two units."""
 
 
 def acls_value(rules: Iterable[ACL]) -> bytes:
-    """`/kafka-acl/Topic/T` and its siblings."""
+    """Return the value of `/kafka-acl/Topic/T` and its siblings."""
     entries = [
         {
             "principal": rule.principal,
@@ -341,7 +345,7 @@ def acls_value(rules: Iterable[ACL]) -> bytes:
 
 
 def acls_of(pattern: ResourcePattern, raw: bytes) -> frozenset[ACL]:
-    """The rules in a node. Raises UnreadableNodeError for what is none: a part of them might allow too much."""
+    """Parse the ACLs in a znode. Raises UnreadableNodeError if any is malformed: the others might allow too much."""
     if not raw:
         return frozenset()
     try:
@@ -350,13 +354,13 @@ def acls_of(pattern: ResourcePattern, raw: bytes) -> frozenset[ACL]:
             raise ValueError(f"version {value['version']}")
         return frozenset(_acl(pattern, entry) for entry in value["acls"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnreadableNodeError(f"{acls(pattern)} holds no access rules: {raw[:200]!r}: {error!r}") from None
+        raise UnreadableNodeError(f"{acls(pattern)} is malformed: {raw[:200]!r}: {error!r}") from None
 
 
 def _acl(pattern: ResourcePattern, entry: Mapping[str, Any]) -> ACL:
     principal, host = entry["principal"], entry["host"]
     if not (isinstance(principal, str) and ":" in principal and isinstance(host, str)):
-        raise ValueError(f"{principal!r} from {host!r} is nobody")
+        raise ValueError(f"{principal!r} from {host!r} is no principal and host")
     operation = _OPERATIONS[entry["operation"].upper()]
     return ACL(principal, host, operation, _PERMISSIONS[entry["permissionType"].upper()], pattern)
 
@@ -371,7 +375,7 @@ _KINDS: Final = {name.upper(): kind for kind, name in ACL_KINDS.items()}
 
 
 def acl_change(pattern: ResourcePattern) -> bytes:
-    """A node of `ACL_CHANGES`: the rules about these resources are others now."""
+    """Return the value of a notification in `ACL_CHANGES`: the ACLs of this resource have changed."""
     kind, name, how = pattern
     if how == ACLResourcePatternType.LITERAL:
         return f"{kind.name}:{name}".encode()
@@ -379,9 +383,9 @@ def acl_change(pattern: ResourcePattern) -> bytes:
 
 
 def changed_acls(raw: bytes) -> ResourcePattern | None:
-    """What a node of `ACL_CHANGES` tells of, in any version; None for anything else.
+    """Return the resource that a notification in `ACL_CHANGES` names, in any version; None if it is malformed.
 
-    Versions before 2 write the type as the nodes have it (`TransactionalId`), later ones as `TRANSACTIONAL_ID`.
+    Versions before 2 write the type as in paths (`TransactionalId`), later ones as `TRANSACTIONAL_ID`.
     """
     try:
         if raw.startswith(b"{"):
@@ -392,25 +396,25 @@ def changed_acls(raw: bytes) -> ResourcePattern | None:
         pattern = ResourcePattern(_KINDS[kind.upper().replace("_", "")], name, ACLResourcePatternType[how.upper()])
     except (ValueError, KeyError, RecursionError):
         return None
-    return pattern if has_place(name) and pattern.pattern_type in ACLS else None
+    return pattern if is_valid_name(name) and pattern.pattern_type in ACLS else None
 
 
 def feature_value(levels: Mapping[str, int]) -> bytes:
-    """`/feature`."""
+    """Return the value of `/feature`."""
     features = {name: {"max_version_level": level} for name, level in levels.items()}
     return dump({"version": 2, "status": 1, "features": features})
 
 
 def feature_levels(raw: bytes) -> dict[str, int]:
-    """The levels in `/feature`."""
+    """Return the levels in `/feature`."""
     return {name: int(level["max_version_level"]) for name, level in load(raw)["features"].items()}
 
 
 def uuid_text(value: UUID) -> str:
-    """An id as Kafka writes it: URL-safe base64 without padding."""
+    """Return an id as Kafka writes it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def uuid_of(text: str) -> UUID:
-    """The reverse of `uuid_text`."""
+    """Return the id of such a text."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))

@@ -1,13 +1,13 @@
-"""The store of a cluster: ZooKeeper, through kazoo.
+"""The metadata store of a cluster: ZooKeeper, through kazoo.
 
-Two things are ZooKeeper's own and are dealt with here:
+Two properties of ZooKeeper are handled here:
 
-- **A connection that is lost leaves a write in doubt**: it may have been done. It is never just sent again; what the
-  tree says now decides (see `_was_done`).
-- **A session that expires takes its ephemeral nodes along.** Who made some registers by `on_new_session`, and makes
-  them again. Until there is one, every call waits, no longer than the session would have lived.
+- **A lost connection leaves a write uncertain**: it may have been executed. It is not simply sent again; the current
+  state of the tree decides (see `_was_done`).
+- **An expired session deletes its ephemeral znodes.** Their creators register with `on_new_session`, and create them
+  again. Until there is a new session, every call waits, but not longer than a session lasts.
 
-kazoo runs threads of its own; answers and events are handed to the loop.
+kazoo has threads of its own; results and events are passed to the event loop.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.cluster")
 kazoo_log = logging.getLogger("ottla.cluster.kazoo")
-"""kazoo tells of every attempt to connect; what matters of that is told here, once."""
+"""kazoo logs every attempt to connect; what matters of that is logged here, once."""
 
 RETRY_SECONDS: Final = 0.05
-"""The pause before a call that met a lost connection is looked at again."""
+"""Delay before a call is repeated that met a lost connection."""
 
 
 @contextmanager
 def kazoo_needed() -> Iterator[None]:
-    """StartupError where kazoo, which is imported within, is missing."""
+    """Raise StartupError if kazoo, which is imported within, is not installed."""
     try:
         yield
     except ImportError:
@@ -59,19 +59,19 @@ def kazoo_needed() -> Iterator[None]:
 
 
 class Security(NamedTuple):
-    """How ZooKeeper is spoken to, and what others may do with our nodes. Files are in PEM."""
+    """TLS and access to znodes. Files are in PEM format."""
 
     tls: bool = False
     key_store: str | None = None
-    """Our key and certificates, for a ZooKeeper that wants to know who we are."""
+    """Key and certificates of this client, if ZooKeeper requires them."""
     key_password: str | None = None
     trust_store: str | None = None
     checks_hostname: bool = True
     set_acl: bool = False
-    """Whether nodes are made so that none but their makers may change them."""
+    """Whether znodes are created so that only their creators may change them (`zookeeper.set.acl`)."""
 
     def options(self) -> dict[str, Any]:
-        """As kazoo takes them."""
+        """Return the options of kazoo."""
         if not self.tls:
             return {}
         key = {"certfile": self.key_store, "keyfile": self.key_store, "keyfile_password": self.key_password}
@@ -80,14 +80,14 @@ class Security(NamedTuple):
 
 
 class Session(NamedTuple):
-    """What a session is known by: whoever has both can take it over, or end it."""
+    """The id and password of a session: who has both can take it over, or end it."""
 
     id: int
     password: bytes
 
 
 class ZooKeeperMetadataStore:
-    """A `Registry` below the chroot of a connect string. Loop thread."""
+    """A `MetadataStore` below the chroot of a connect string. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -100,8 +100,8 @@ class ZooKeeperMetadataStore:
     ) -> None:
         """`connect` is `host:port,…/chroot`.
 
-        Brokers make the chroot where it is missing, as Kafka's do. Who only looks for a cluster (`makes_chroot` False)
-        must not: a mistyped one would look like a cluster without brokers from then on.
+        Brokers create a missing chroot, as Kafka's do. Tools (`makes_chroot` False) must not: a mistyped one would look
+        like a cluster without brokers from then on.
         """
         self._connect = connect
         self._session_seconds = session_timeout_ms / 1000
@@ -115,33 +115,33 @@ class ZooKeeperMetadataStore:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """Call `listener` after a session was lost and another is there: ephemeral nodes and watches are gone."""
+        """Call `listener` when a new session has replaced an expired one: ephemeral znodes and watches are lost."""
         self._listeners.append(listener)
 
     @property
     def session_id(self) -> int | None:
-        """The session that owns this store's ephemeral nodes."""
+        """The session of this store's ephemeral znodes."""
         return self._session_id
 
     @property
     def session(self) -> Session | None:
-        """The same with its password; None before there is one."""
+        """The session with its password; None before there is one."""
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else Session(*client_id)
 
     async def end_session(self, session: Session) -> None:
-        """End a session that nobody uses any more; one that has ended already does no harm."""
+        """End a session that is not used any more; it may have ended already."""
         client = self._new_client(session)
         try:
             await asyncio.to_thread(client.start, self._connection_seconds)
         except Exception as error:
-            # it will expire, as if nobody had tried
-            log.warning("session 0x%x cannot be ended: %s", session.id, error)
+            # it expires later
+            log.warning("Cannot end session 0x%x; it will expire: %s", session.id, error)
         finally:
             await _end(client)
 
     def _new_client(self, session: Session | None = None) -> KazooClient:
-        """A client that is not started yet, without chroot; with `session` it takes that one over."""
+        """Return a client without chroot that is not started yet; with `session` it takes that one over."""
         with kazoo_needed():
             from kazoo.client import KazooClient
             from kazoo.retry import KazooRetry
@@ -153,7 +153,7 @@ class ZooKeeperMetadataStore:
         return KazooClient(hosts, client_id=session, **options, **self._security.options())
 
     async def open(self) -> None:
-        """Connect. StartupError where kazoo or the chroot is missing, or nobody answers."""
+        """Connect. Raises StartupError if kazoo or the chroot is missing, or ZooKeeper does not answer."""
         client = self._new_client()
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -170,7 +170,7 @@ class ZooKeeperMetadataStore:
                 f"{self._connection_seconds:g} s; check the address, or raise zookeeper.connection.timeout.ms"
             ) from None
         if chroot:
-            # kazoo would warn of a chroot that is not there yet, before it can be made
+            # kazoo would warn of a missing chroot before it can be created
             await self._find_chroot(slash + chroot)
             client.chroot = slash + chroot
         self._session_id = client.client_id[0]
@@ -182,14 +182,14 @@ class ZooKeeperMetadataStore:
         elif await asyncio.to_thread(client.exists, chroot) is None:
             await self.close()
             raise StartupError(
-                f"zookeeper.connect: there is no cluster below {chroot} in ZooKeeper at {self._connect}: a cluster's "
-                "first broker makes this node; check the path"
+                f"zookeeper.connect: ZooKeeper at {self._connect} has no cluster below {chroot}, which a cluster's "
+                "first broker creates; check the path"
             )
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """The node, or None."""
+        """Return the znode, or None."""
         if watch is not None:
-            # exists() watches a node that is not there, too
+            # exists() also watches a znode that does not exist
             await self._read("exists_async", path, watch)
         try:
             value, stat = await self._read("get_async", path, None)
@@ -198,23 +198,23 @@ class ZooKeeperMetadataStore:
         return Node(value, stat.version, stat.czxid)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Names of the node's children, sorted; none for a node that is not there."""
+        """Return the names of the znode's children, sorted; none if the znode does not exist."""
         try:
             return sorted(await self._read("get_children_async", path, watch))
         except NoNodeError:
             return []
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """All of the operations or none; durable on return."""
+        """Execute all of the operations or none; durable on return."""
         while True:
             try:
-                return self._check(operations, await self._ask(self._transaction(operations).commit_async))
+                return self._check(operations, await self._call(self._transaction(operations).commit_async))
             except ConnectionLostError:
                 if await self._was_done(operations):
                     return None
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session, which deletes its ephemeral znodes."""
         client, self._client = self._client, None
         self._listeners.clear()
         if client is not None:
@@ -222,32 +222,32 @@ class ZooKeeperMetadataStore:
         for task in self._tasks:
             task.cancel()
 
-    # Asking
+    # Calls
 
     async def _read(self, call: str, path: str, watch: Watcher | None) -> Any:
-        """A read, repeated while the connection is lost."""
+        """Read, and repeat that while the connection is lost."""
         while True:
             client = self._connected()
-            watcher = None if watch is None else _OnTheLoop(self._call_soon, watch)
+            watcher = None if watch is None else _LoopWatch(self._call_soon, watch)
             try:
-                return await self._ask(lambda: getattr(client, call)(path, watch=watcher))  # noqa: B023 - called at once
+                return await self._call(lambda: getattr(client, call)(path, watch=watcher))  # noqa: B023 - called at once
             except ConnectionLostError:
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _ask(self, call: Callable[[], Any]) -> Any:
-        """The answer of one of kazoo's calls. MetadataStoreTimeoutError when none comes while a session would live."""
-        assert self._loop is not None, "open() comes first"
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        """Return the result of one of kazoo's calls. Raises MetadataStoreTimeoutError after the session timeout."""
+        assert self._loop is not None, "call open() first"
         future: asyncio.Future[Any] = self._loop.create_future()
-        call().rawlink(lambda answer: self._hand_over(future, answer))
+        call().rawlink(lambda answer: self._pass_result(future, answer))
         try:
             return await asyncio.wait_for(future, self._session_seconds)
         except TimeoutError:
             raise MetadataStoreTimeoutError(f"ZooKeeper at {self._connect} does not answer") from None
         except Exception as error:
-            raise _translated(error, self._connect) from error
+            raise _translate(error, self._connect) from error
 
-    def _hand_over(self, future: asyncio.Future[Any], answer: Any) -> None:
-        """On a thread of kazoo: have the loop take the answer."""
+    def _pass_result(self, future: asyncio.Future[Any], answer: Any) -> None:
+        """Pass a result to the event loop, from a thread of kazoo."""
         assert self._loop is not None
         value, error = (None, answer.exception) if answer.exception is not None else (answer.value, None)
         self._call_soon(_settle, future, value, error)
@@ -257,17 +257,17 @@ class ZooKeeperMetadataStore:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            pass  # the loop has ended, and with it whoever waited
+            pass  # the event loop is closed
 
     def _connected(self) -> KazooClient:
         if self._client is None:
             raise MetadataStoreError("the session with ZooKeeper has ended")
         return self._client
 
-    # Writing
+    # Writes
 
     def _acl(self, path: str) -> list[Any] | None:
-        """Who may do what with a new node; None: everybody everything, ZooKeeper's default."""
+        """Return the access rights of a new znode; None: everyone has all, ZooKeeper's default."""
         if not self._security.set_acl or znodes.is_open(path):
             return None
         from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
@@ -289,7 +289,7 @@ class ZooKeeperMetadataStore:
         return transaction
 
     def _check(self, operations: Sequence[Operation], answers: Sequence[Any]) -> None:
-        """Raise what the tree refused; of a transaction's answers only one says why."""
+        """Raise the error of a rejected transaction; only one of its results has it."""
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
         errors = [
@@ -298,13 +298,13 @@ class ZooKeeperMetadataStore:
             if isinstance(answer, Exception) and not isinstance(answer, RolledBackError | RuntimeInconsistency)
         ]
         for operation, error in errors:
-            raise _translated(error, operation.path)
+            raise _translate(error, operation.path)
 
     async def _was_done(self, operations: Sequence[Operation]) -> bool:
-        """Whether a transaction whose answer was lost has been done: as it is done whole, one write tells.
+        """Whether a transaction was executed whose result was lost: one of its writes shows it for all.
 
-        A write that another has undone or repeated meanwhile counts as not done: doing it again then fails or changes
-        nothing, as its versions say.
+        A write that another client has undone or repeated meanwhile counts as not executed: repeating it then fails or
+        changes nothing, because of its versions.
         """
         await asyncio.sleep(RETRY_SECONDS)
         for operation in operations:
@@ -324,7 +324,7 @@ class ZooKeeperMetadataStore:
         return False
 
     async def _owned(self, path: str) -> tuple[bytes, int] | None:
-        """A node's value and the session that it is bound to."""
+        """Return a znode's value and the session that owns it."""
         try:
             value, stat = await self._read("get_async", path, None)
         except NoNodeError:
@@ -334,7 +334,7 @@ class ZooKeeperMetadataStore:
     # Sessions
 
     def _state_changed(self, state: str) -> None:
-        """On a thread of kazoo: the connection was lost, the session was lost, or either is there again."""
+        """Handle, in a thread of kazoo, that the connection or the session was lost, or is there again."""
         self._call_soon(self._follow, state)
 
     def _follow(self, state: str) -> None:
@@ -342,11 +342,11 @@ class ZooKeeperMetadataStore:
         if client is None or self._session_id is None:
             return
         if state != "CONNECTED":
-            log.warning("the connection with ZooKeeper at %s is lost (%s)", self._connect, state.lower())
+            log.warning("Lost connection to ZooKeeper at %s (%s)", self._connect, state.lower())
             return
         before, self._session_id = self._session_id, client.client_id[0]
         if before != self._session_id:
-            log.warning("ZooKeeper has ended session 0x%x; 0x%x takes its place", before, self._session_id)
+            log.warning("ZooKeeper session 0x%x has expired and is replaced by 0x%x", before, self._session_id)
             for listener in self._listeners:
                 self._start(listener())
 
@@ -358,8 +358,8 @@ class ZooKeeperMetadataStore:
 
 
 @dataclass(frozen=True)
-class _OnTheLoop:
-    """A watch as kazoo calls it. Two of one watcher are equal, so one that is set again is not told twice."""
+class _LoopWatch:
+    """A watch as kazoo calls it. Two with the same watcher are equal, so that one that is set again fires once."""
 
     call_soon: Callable[..., None]
     watch: Watcher
@@ -369,7 +369,7 @@ class _OnTheLoop:
 
 
 class ConnectionLostError(MetadataStoreError):
-    """The connection went while a call was on its way: it may have been done."""
+    """The connection was lost during a call, which may have been executed."""
 
 
 async def _end(client: KazooClient) -> None:
@@ -386,8 +386,8 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
         future.set_result(value)
 
 
-def _translated(error: Exception, where: str) -> Exception:
-    """kazoo's error as the store's."""
+def _translate(error: Exception, where: str) -> Exception:
+    """Return the store's error for an error of kazoo."""
     from kazoo import exceptions as theirs
 
     kinds: dict[type[Exception], type[MetadataStoreError]] = {

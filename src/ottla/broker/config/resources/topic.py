@@ -8,7 +8,7 @@ from ottla.broker import topic_creation
 from ottla.broker.config.config_entries import Entry, topic_entries
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import TopicImage
-from ottla.cluster.store.znodes import TOPIC_OPTIONS
+from ottla.cluster.store.znodes import TOPIC_CONFIGS
 from ottla.errors import UnknownTopicOrPartitionError
 from ottla.names import check_topic_name
 from ottla.security.acl import ResourceType
@@ -23,7 +23,7 @@ class TopicResource:
     )
 
     def path(self, name: str) -> str:
-        return f"{TOPIC_OPTIONS}/{name}"
+        return f"{TOPIC_CONFIGS}/{name}"
 
     def names(self, context: RequestContext) -> Iterable[str]:
         return context.broker.image.topics
