@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fuzz.damage import damaged
-from ottla.broker.security.sasl_authenticator import SESSION, Offer, SaslAuthenticator
+from ottla.broker.security.sasl_authenticator import SESSION, MechanismFactory, SaslAuthenticator
 from ottla.errors import SaslAuthenticationFailedError
 from ottla.net.server.connection import USER, CloseConnectionError
 from ottla.protocol.header import encode_request_header
@@ -52,7 +52,10 @@ def _scram() -> ScramServer:
 
 def first_requests(r: random.Random) -> None:
     """Requests on a listener with SASL, whole, damaged and in any order: the broker sees none but ApiVersions."""
-    offers = {"PLAIN": Offer(lambda: PlainServer({"alice": "secret"})), "SCRAM-SHA-256": Offer(_scram)}
+    offers = {
+        "PLAIN": MechanismFactory(lambda: PlainServer({"alice": "secret"})),
+        "SCRAM-SHA-256": MechanismFactory(_scram),
+    }
 
     def served(frame: memoryview, connection: Any) -> list[bytes]:
         assert frame[:2] == b"\0\x12" or connection.state.get(USER) == "alice"

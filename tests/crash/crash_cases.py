@@ -177,7 +177,7 @@ def _stop_within_compaction(log: Log, rng: random.Random) -> None:
         return wrapped
 
     rename, unlink = Path.rename, Path.unlink
-    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, NOW), NOW)
+    cleaning = cleaner.CleanerPass(cleanable.measure(log, 0, NOW), NOW)
     cleaning.copy()
     Path.rename, Path.unlink = counted(rename), counted(unlink)  # type: ignore[method-assign]
     try:

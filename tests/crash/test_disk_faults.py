@@ -86,7 +86,7 @@ class Scenario:
             self.attempt(self.make_and_delete)
             self.attempt(lambda: self.log_dir.delete_files(self.clock.now_ms()))
             for opened in list(self.log_dir.logs.values()):
-                self.attempt(opened.rest)
+                self.attempt(opened.close_idle)
 
     def attempt(self, what):
         if self.log_dir.offline:

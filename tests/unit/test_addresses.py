@@ -27,7 +27,7 @@ from ottla import (
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 from ottla.net.ports import free_port
-from ottla.security.authorizer import Client
+from ottla.security.authorizer import AuthorizableClient
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_acl_that_denies_a_host_holds_on_a_listener_of_both_families(host: str, 
             assert found.host == spelled
         node: Any = broker
         authorizer = node._node._context.authorizer
-        assert not authorizer.allows(Client("User:bob", shown), ACLOperation.READ, ResourceType.TOPIC, "t")
-        assert authorizer.allows(Client("User:bob", "10.9.9.9"), ACLOperation.READ, ResourceType.TOPIC, "t")
+        assert not authorizer.allows(AuthorizableClient("User:bob", shown), ACLOperation.READ, ResourceType.TOPIC, "t")
+        assert authorizer.allows(AuthorizableClient("User:bob", "10.9.9.9"), ACLOperation.READ, ResourceType.TOPIC, "t")
 
 
 @LOOPBACKS

@@ -292,8 +292,8 @@ def failure(entry: ApiEntry, version: int, error: KafkaError) -> Response:
     places = {field.name for field in response_class.FIELDS if field.in_version(version)}
     if "error_code" not in places:
         raise CloseConnectionError(f"{entry.name} failed: {error}")
-    told = {"error_code": code_of(error), "error_message": error.message}
-    return response_class(**{name: value for name, value in told.items() if name in places})
+    values = {"error_code": code_of(error), "error_message": error.message}
+    return response_class(**{name: value for name, value in values.items() if name in places})
 
 
 def framed(answer: Response | None, header: RequestHeader) -> Reply:

@@ -47,7 +47,7 @@ class Broker:
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, data_dir: str | Path | None = None, port: int = 0
     ) -> None:
-        self._given = dict(config or {})
+        self._overrides = dict(config or {})
         self._data_dir = data_dir
         self._port = port
         self._temporary: str | None = None
@@ -107,13 +107,13 @@ class Broker:
         self.stop()
 
     def _config(self) -> BrokerConfig:
-        given = {**OPTIONS, **self._given}
-        given.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self._port}")
-        if "log.dirs" not in given and "log.dir" not in given:
+        configs = {**OPTIONS, **self._overrides}
+        configs.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self._port}")
+        if "log.dirs" not in configs and "log.dir" not in configs:
             if self._data_dir is None:
                 self._temporary = tempfile.mkdtemp(prefix="ottla-")
-            given["log.dirs"] = str(self._data_dir or self._temporary)
-        return BrokerConfig.from_kafka(given)
+            configs["log.dirs"] = str(self._data_dir or self._temporary)
+        return BrokerConfig.from_kafka(configs)
 
     def _run(self, node: BrokerNode, started: list[BaseException | None], ready: threading.Event) -> None:
         async def serve() -> None:

@@ -16,24 +16,24 @@ CODES = frozenset({NotLeaderOrFollowerError.code, FencedLeaderEpochError.code})
 L = TypeVar("L")
 
 
-class Answer(Protocol[L]):
+class PartitionErrorFields(Protocol[L]):
     """A partition's part of a response to Produce or Fetch."""
 
     error_code: int
     current_leader: L | None
 
 
-def tell(
+def add_current_leaders(
     context: RequestContext,
-    answers: Iterable[tuple[TopicPartition, Answer[L]]],
+    answers: Iterable[tuple[TopicPartition, PartitionErrorFields[L]]],
     leader_and_epoch: Callable[[int, int], L],
 ) -> list[Node]:
     """Put the leader into the answers that it helps; the brokers that lead, for the response's addresses."""
     image, leaders = context.broker.image, set()
     for tp, answer in answers:
-        known = image.partition(tp) if answer.error_code in CODES else None
-        if known is not None and known.leader not in (NO_LEADER, context.broker.broker_id):
-            answer.current_leader = leader_and_epoch(known.leader, known.leader_epoch)
-            leaders.add(known.leader)
+        partition = image.partition(tp) if answer.error_code in CODES else None
+        if partition is not None and partition.leader not in (NO_LEADER, context.broker.broker_id):
+            answer.current_leader = leader_and_epoch(partition.leader, partition.leader_epoch)
+            leaders.add(partition.leader)
     listener = context.connection.listener.name
     return [image.brokers[leader].node(listener) for leader in sorted(leaders) if leader in image.brokers]

@@ -84,7 +84,7 @@ class BrokerNode:
         self._clock = clock
         self._workers = MeteredWorkers(config.num_io_threads, thread_name_prefix="ottla-worker")
         self._dynamic_config = DynamicBrokerConfig(config, self.broker_id)
-        self._topic_defaults = topic_defaults(config.given)
+        self._topic_defaults = topic_defaults(config.originals)
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
         self._store: MetadataStore | None = None
@@ -544,11 +544,11 @@ class BrokerNode:
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         """Addresses for clients: those that are set, and the bound ones for listeners without."""
-        told = {e.name: e for e in self.config.advertised_listeners}
+        advertised = {e.name: e for e in self.config.advertised_listeners}
         addresses = []
         for bound in self.endpoints:
             host = bound.host if bound.host not in ("", "0.0.0.0", "::") else _own_host_name()
-            addresses.append(told.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
+            addresses.append(advertised.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
         return tuple(addresses)
 
     async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
@@ -556,11 +556,11 @@ class BrokerNode:
         if before.configs is after.configs:
             return  # the change was about topics
         before_config = self._dynamic_config.current
-        if self._dynamic_config.follow(after):
+        if self._dynamic_config.update(after):
             config = self._dynamic_config.current
             if certificates.differ(before_config, config):
                 self._renew_certificates()
-            self._topic_defaults = topic_defaults(config.given)
+            self._topic_defaults = topic_defaults(config.originals)
             if self._context is not None:
                 self._context.partitions.reconfigure(after)
             if self._background_tasks is not None:
@@ -572,7 +572,7 @@ class BrokerNode:
                 leader=config.leader_replication_throttled_rate,
                 follower=config.follower_replication_throttled_rate,
             )
-        self._quotas.follow(after)
+        self._quotas.update(after)
         self._connection_quotas.limits = connection_limits(self._dynamic_config.current, after)
 
     def _renew_certificates(self) -> None:
@@ -583,9 +583,9 @@ class BrokerNode:
         )
 
     async def _on_topics_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        gone = frozenset(before.topics.keys() - after.topics.keys())
-        if gone and self._context is not None:
-            self._context.groups.on_topics_deleted(gone)
+        deleted = frozenset(before.topics.keys() - after.topics.keys())
+        if deleted and self._context is not None:
+            self._context.groups.on_topics_deleted(deleted)
             self._context.share_states.on_topics_deleted(before.names.keys() - after.names.keys())
 
     async def _drain(self) -> None:
@@ -608,15 +608,15 @@ class BrokerNode:
 
 def _stored_id(data_dirs: Sequence[str]) -> int | None:
     """The id that the data directories were written with; None for new ones."""
-    found = (owner_of(path) for path in data_dirs)
-    return next((owner for owner in found if owner is not None), None)
+    owners = (owner_of(path) for path in data_dirs)
+    return next((owner for owner in owners if owner is not None), None)
 
 
 def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
     """The highest id in the logs that can have been allocated; -1 without one."""
-    found = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
-    found += [transactions.highest_producer_id]
-    return max((producer_id for producer_id in found if producer_id < MAX_PLAUSIBLE_ID), default=-1)
+    producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
+    producer_ids += [transactions.highest_producer_id]
+    return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)
 
 
 def _own_host_name() -> str:

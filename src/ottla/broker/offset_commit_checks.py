@@ -15,7 +15,7 @@ from ottla.model import ACLOperation, TopicPartition
 from ottla.security.acl import ResourceType
 
 
-class Topic(Protocol):
+class CommitTopic(Protocol):
     """A topic in a request, by its name or by its id."""
 
     name: str
@@ -35,7 +35,7 @@ class Told(Protocol):
 
 
 def codes_of(
-    topic: Topic, context: RequestContext, ids_since: int, take: Callable[[TopicPartition, Any], None]
+    topic: CommitTopic, context: RequestContext, ids_since: int, accept: Callable[[TopicPartition, Any], None]
 ) -> Iterable[tuple[int, int]]:
     """Index and error code of each partition, once `take` was given those that may be committed."""
     try:
@@ -43,11 +43,12 @@ def codes_of(
     except KafkaError as error:
         return [(partition.partition_index, code_of(error)) for partition in topic.partitions]
     return [
-        (p.partition_index, _code(TopicPartition(name, p.partition_index), p, context, take)) for p in topic.partitions
+        (p.partition_index, _code(TopicPartition(name, p.partition_index), p, context, accept))
+        for p in topic.partitions
     ]
 
 
-def readable(topic: Topic, context: RequestContext, ids_since: int) -> str:
+def readable(topic: CommitTopic, context: RequestContext, ids_since: int) -> str:
     """The name of a topic, which has its id in the request from this version on. Raises why it may not be read."""
     name: str | None = topic.name
     if context.version >= ids_since:
@@ -73,11 +74,11 @@ def fail(topics: Iterable[Told], error: KafkaError) -> None:
 
 
 def _code(
-    tp: TopicPartition, partition: Any, context: RequestContext, take: Callable[[TopicPartition, Any], None]
+    tp: TopicPartition, partition: Any, context: RequestContext, accept: Callable[[TopicPartition, Any], None]
 ) -> int:
     try:
         check_partition(tp, context)
-        take(tp, partition)
+        accept(tp, partition)
     except KafkaError as error:
         return code_of(error)
     return 0

@@ -10,7 +10,7 @@ NONE = -1
 """The reader goes on where it is."""
 
 
-def preferred(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
+def preferred_read_replica(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
     """The broker in the reader's rack that is as far as the leader, or nearly; -1 to stay with the leader."""
     if not rack or broker.config.replica_selector_class != RACK_AWARE:
         return NONE

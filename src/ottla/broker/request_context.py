@@ -22,7 +22,7 @@ from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER, Connection
 from ottla.security.acl import CLUSTER_NAME, ResourceType
-from ottla.security.authorizer import Client
+from ottla.security.authorizer import AuthorizableClient
 
 log = logging.getLogger("ottla.authorizer")
 broker_log = logging.getLogger("ottla.broker.refused")
@@ -56,9 +56,9 @@ class RequestContext:
         return str(self.connection.state.get(USER, ANONYMOUS))
 
     @property
-    def client(self) -> Client:
+    def client(self) -> AuthorizableClient:
         """The client's principal and host, as ACLs name them."""
-        return Client(f"User:{self.user}", self.connection.peer.rpartition(":")[0])
+        return AuthorizableClient(f"User:{self.user}", self.connection.peer.rpartition(":")[0])
 
     @property
     def is_broker(self) -> bool:

@@ -200,13 +200,13 @@ class Merged:
             return
         for item in theirs:
             key = (*around, name, _names(item))
-            known = self._containers.get(key)
-            if known is None:
+            container = self._containers.get(key)
+            if container is None:
                 mine.append(item)
                 self._note(name, (item,), around, levels)
                 continue
             for field in item.FIELDS:
-                held, added = getattr(known, field.name), getattr(item, field.name)
+                held, added = getattr(container, field.name), getattr(item, field.name)
                 if field.kind == "array" and held is not None and added:
                     self._join(field.name, held, added, key, levels - 1)
 

@@ -19,7 +19,7 @@ from ottla.storage.log_dir import LogDir
 from ottla.storage.throttle import StoppedError, Throttle
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner import Cleaning
+    from ottla.storage.cleaner import CleanerPass
 
 log = logging.getLogger("ottla.broker")
 
@@ -62,12 +62,12 @@ class BackgroundTasks:
             (config.log_flush_scheduler_interval_ms, self.flush_old),
             (max(1, config.replica_lag_time_max_ms // 2), self.check_isr),
             (DELETE_FILES_MS, self.delete_files),
-            (REST_MS, self.rest),
+            (REST_MS, self.close_idle_files),
             (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
             (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._transactions.abort_timed_out),
             (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.remove_expired),
         )
-        self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
+        self._tasks = [asyncio.create_task(self._periodically(ms, job)) for ms, job in jobs]
         self.resize_cleaner_pool()
 
     def resize_cleaner_pool(self) -> None:
@@ -76,7 +76,7 @@ class BackgroundTasks:
         for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
             cleaner = self._cleaners.get(number)
             if cleaner is None or cleaner.done():
-                self._cleaners[number] = asyncio.create_task(self._compact_often(number))
+                self._cleaners[number] = asyncio.create_task(self._run_cleaner(number))
 
     async def close(self) -> None:
         """Stop all jobs."""
@@ -127,8 +127,8 @@ class BackgroundTasks:
         """Fsync logs whose records have waited for `flush.ms`."""
         now = self._clock.now_ms()
         for partition in self._in_service():
-            kept = partition.log
-            if kept.unflushed_messages and now - kept.last_flush_ms >= kept.config.flush_ms:
+            partition_log = partition.log
+            if partition_log.unflushed_messages and now - partition_log.last_flush_ms >= partition_log.config.flush_ms:
                 partition.flush_in_background()
 
     def forget_silent_producers(self) -> None:
@@ -145,11 +145,11 @@ class BackgroundTasks:
             except KafkaStorageError as error:
                 self._storage_failed(log_dir, error)
 
-    def rest(self) -> None:
+    def close_idle_files(self) -> None:
         """Close the files of logs that are idle."""
         for partition in self._in_service():
             try:
-                partition.log.rest()
+                partition.log.close_idle()
             except KafkaError as error:
                 log.error("%s", error)
 
@@ -164,7 +164,7 @@ class BackgroundTasks:
             if cleaning is None or not await self._clean(log_dir, cleaning):
                 return  # no progress: try again after the pause
 
-    async def _clean(self, log_dir: LogDir, cleaning: Cleaning) -> bool:
+    async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
         """One pass; whether it came to an end, so that there may be another one."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
@@ -181,7 +181,7 @@ class BackgroundTasks:
             log_dir.abort_cleaning(cleaning, error)
             return True
 
-    async def _compact_often(self, number: int) -> None:
+    async def _run_cleaner(self, number: int) -> None:
         """One of log.cleaner.threads, as long as there are so many."""
         while number < self._live.current.log_cleaner_threads:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
@@ -196,7 +196,7 @@ class BackgroundTasks:
                     # a job must not end for good, whatever one round of it met
                     log.exception("compaction in %s failed", log_dir.path)
 
-    async def _every(self, interval_ms: int, job: Callable[[], object]) -> None:
+    async def _periodically(self, interval_ms: int, job: Callable[[], object]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
         seconds = min(interval_ms / 1000, 86_400.0)
         while True:

@@ -39,7 +39,7 @@ DEFAULT_PUSH_INTERVAL_MS = 300_000
 KAFKAS_OWN = "org.apache.kafka."
 
 
-class Client(NamedTuple):
+class TelemetryClient(NamedTuple):
     """Who sends metrics."""
 
     client_instance_id: uuid.UUID
@@ -50,7 +50,7 @@ class Client(NamedTuple):
     client_source_port: str
 
 
-class Wish(NamedTuple):
+class Subscription(NamedTuple):
     """What a client is asked for. An empty metric prefix asks for all of them."""
 
     subscription_id: int
@@ -59,14 +59,14 @@ class Wish(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
-    wish: Wish
+class _ClientState:
+    subscription: Subscription
     asked_ms: float
     pushed_ms: float | None = None
     terminating: bool = False
 
 
-Receiver = Callable[[Client, bytes], Any]
+Receiver = Callable[[TelemetryClient, bytes], Any]
 
 
 class Telemetry:
@@ -75,7 +75,7 @@ class Telemetry:
     def __init__(self, receivers: tuple[Receiver, ...], max_bytes: int, monotonic: Callable[[], float]) -> None:
         self._receivers = receivers
         self._monotonic = monotonic
-        self._clients: OrderedDict[uuid.UUID, _Known] = OrderedDict()
+        self._clients: OrderedDict[uuid.UUID, _ClientState] = OrderedDict()
         self.max_bytes = max_bytes
 
     @property
@@ -88,26 +88,28 @@ class Telemetry:
         if not self._receivers:
             raise UnsupportedVersionError("metric.reporters of this broker names no receiver of client metrics")
 
-    def subscribe(self, client: Client, subscriptions: Mapping[str, Mapping[str, str]]) -> Wish:
+    def subscribe(self, client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
         """What the client is to send."""
-        wish = wish_for(client, subscriptions)
+        subscription = subscription_for(client, subscriptions)
         now = self._monotonic() * 1000
-        known = self._clients.pop(client.client_instance_id, None)
-        self._clients[client.client_instance_id] = known or _Known(wish, now)
-        if known is not None:
-            known.wish, known.asked_ms = wish, now
+        state = self._clients.pop(client.client_instance_id, None)
+        self._clients[client.client_instance_id] = state or _ClientState(subscription, now)
+        if state is not None:
+            state.subscription, state.asked_ms = subscription, now
         while len(self._clients) > MAX_CLIENTS:
             self._clients.popitem(last=False)
-        return wish
+        return subscription
 
-    def push(self, client: Client, subscription_id: int, terminating: bool, compression: int, metrics: bytes) -> None:
+    def push(
+        self, client: TelemetryClient, subscription_id: int, terminating: bool, compression: int, metrics: bytes
+    ) -> None:
         """Hand metrics to the receivers; raises the KafkaError for what is wrong with them."""
-        known = self._clients.get(client.client_instance_id)
-        if known is None or known.wish.subscription_id != subscription_id:
+        state = self._clients.get(client.client_instance_id)
+        if state is None or state.subscription.subscription_id != subscription_id:
             raise UnknownSubscriptionIdError(f"there is no subscription {subscription_id} of this client")
-        if known.terminating:
+        if state.terminating:
             raise InvalidRequestError("the client has said that it ends")
-        self._check_interval(known, terminating)
+        self._check_interval(state, terminating)
         if len(metrics) > self.max_bytes:
             raise TelemetryTooLargeError(f"{len(metrics)} bytes of metrics; telemetry.max.bytes is {self.max_bytes}")
         payload = self._decompressed(compression, metrics)
@@ -118,11 +120,15 @@ class Telemetry:
                 # somebody else's code: neither the broker nor the client is to suffer from it
                 log.exception("a receiver of client metrics failed")
 
-    def _check_interval(self, known: _Known, terminating: bool) -> None:
+    def _check_interval(self, state: _ClientState, terminating: bool) -> None:
         now = self._monotonic() * 1000
-        if known.pushed_ms is not None and not terminating and now - known.pushed_ms < known.wish.push_interval_ms / 2:
+        if (
+            state.pushed_ms is not None
+            and not terminating
+            and now - state.pushed_ms < state.subscription.push_interval_ms / 2
+        ):
             raise ThrottlingQuotaExceededError("metrics are sent more often than was asked for")
-        known.pushed_ms, known.terminating = now, terminating
+        state.pushed_ms, state.terminating = now, terminating
 
     def _decompressed(self, compression: int, metrics: bytes) -> bytes:
         try:
@@ -131,7 +137,7 @@ class Telemetry:
             raise InvalidRecordError(f"the metrics cannot be decompressed: {error.message}") from None
 
 
-def wish_for(client: Client, subscriptions: Mapping[str, Mapping[str, str]]) -> Wish:
+def subscription_for(client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
     """All subscriptions that match a client, put together; the shortest interval counts."""
     metrics: set[str] = set()
     intervals = []
@@ -140,13 +146,13 @@ def wish_for(client: Client, subscriptions: Mapping[str, Mapping[str, str]]) -> 
         if config.metrics and _matches(client, config.match):
             metrics.update(config.metrics)
             intervals.append(config.interval_ms)
-    found = ("",) if ALL_METRICS in metrics else tuple(sorted(metrics))
+    names = ("",) if ALL_METRICS in metrics else tuple(sorted(metrics))
     interval = min(intervals, default=DEFAULT_PUSH_INTERVAL_MS)
-    text = f"{','.join(found)} {interval} {client.client_instance_id}"
-    return Wish(crc32c(text.encode(), 0) >> 1, found, interval)
+    text = f"{','.join(names)} {interval} {client.client_instance_id}"
+    return Subscription(crc32c(text.encode(), 0) >> 1, names, interval)
 
 
-def _matches(client: Client, conditions: tuple[str, ...]) -> bool:
+def _matches(client: TelemetryClient, conditions: tuple[str, ...]) -> bool:
     for condition in conditions:
         selector, _, pattern = condition.partition("=")
         if not re.fullmatch(pattern.strip(), str(getattr(client, selector.strip()))):
@@ -156,7 +162,7 @@ def _matches(client: Client, conditions: tuple[str, ...]) -> bool:
 
 def receivers_of(reporters: tuple[str, ...]) -> tuple[Receiver, ...]:
     """The receivers among the classes in `metric.reporters`; ConfigurationError for a class that is not there."""
-    found: list[Receiver] = []
+    receivers: list[Receiver] = []
     for name in reporters:
         if name.startswith(KAFKAS_OWN):
             log.warning("metric.reporters: %s is Kafka's own and has no part in Python; it is left out", name)
@@ -166,5 +172,5 @@ def receivers_of(reporters: tuple[str, ...]) -> tuple[Receiver, ...]:
         except ValueError as error:
             raise ConfigurationError(f"metric.reporters: {name!r}: {error}") from None
         if hasattr(reporter, "client_telemetry"):
-            found.append(reporter.client_telemetry)
-    return tuple(found)
+            receivers.append(reporter.client_telemetry)
+    return tuple(receivers)

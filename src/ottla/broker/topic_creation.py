@@ -48,7 +48,7 @@ USE_DEFAULT = -1
 """A number of partitions or replicas that is left to the broker (KIP-464)."""
 
 
-class Plan(NamedTuple):
+class TopicPlan(NamedTuple):
     """A topic that may be created as it stands."""
 
     name: str
@@ -63,7 +63,7 @@ def plan(
     replication_factor: int = USE_DEFAULT,
     assignment: Mapping[int, Sequence[int]] | None = None,
     options: Mapping[str, str | None] | None = None,
-) -> Plan:
+) -> TopicPlan:
     """Check a wish; raises the error that Kafka has for what is wrong with it."""
     image, config = broker.image, broker.config
     check_topic_name(name)
@@ -74,15 +74,17 @@ def plan(
             raise InvalidRequestError(
                 "a topic has either an assignment or numbers of partitions and replicas, not both"
             )
-        return Plan(name, replica_placement.validate_assignment(assignment, image.brokers), checked)
+        return TopicPlan(name, replica_placement.validate_assignment(assignment, image.brokers), checked)
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
     factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
-    return Plan(name, replica_placement.assign_replicas(count, factor, image.racks, first=len(image.topics)), checked)
+    return TopicPlan(
+        name, replica_placement.assign_replicas(count, factor, image.racks, first=len(image.topics)), checked
+    )
 
 
-async def create(broker: BrokerContext, wish: Plan) -> TopicImage:
+async def create(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
     """Carry a plan out."""
-    return await broker.controller.topics.create(wish.name, wish.assignment, wish.options)
+    return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options)
 
 
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
@@ -100,9 +102,9 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
 
 async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
     """Create a topic of the broker's own, or return it. CoordinatorNotAvailableError where that is not possible now."""
-    found = broker.image.topics.get(name)
-    if found is not None:
-        return found
+    topic = broker.image.topics.get(name)
+    if topic is not None:
+        return topic
     count, factor, options = INTERNAL[name](broker.config)
     if broker.config.zookeeper_connect is None:  # else the others come, and are waited for
         factor = min(factor, len(broker.image.brokers))
@@ -117,22 +119,22 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
         raise CoordinatorNotAvailableError(error.message) from error
 
 
-async def _create_anywhere(broker: BrokerContext, wish: Plan) -> TopicImage:
+async def _create_anywhere(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
     """Carry a plan out, or have the controller make one of the same size where that is another broker."""
     try:
-        return await create(broker, wish)
+        return await create(broker, topic_plan)
     except NotControllerError:
-        await _ask_controller(broker, wish)
-        return await _seen(broker, wish.name)
+        await _ask_controller(broker, topic_plan)
+        return await _seen(broker, topic_plan.name)
 
 
-async def _ask_controller(broker: BrokerContext, wish: Plan) -> None:
+async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
     seconds = broker.config.request_timeout_ms / 1000
     topic = CreatableTopic(
-        name=wish.name,
-        num_partitions=len(wish.assignment),
-        replication_factor=len(wish.assignment[0]),
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in wish.options.items()],
+        name=topic_plan.name,
+        num_partitions=len(topic_plan.assignment),
+        replication_factor=len(topic_plan.assignment[0]),
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic_plan.options.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=broker.config.request_timeout_ms)
     controller_id = broker.image.controller_id
@@ -147,10 +149,10 @@ async def _ask_controller(broker: BrokerContext, wish: Plan) -> None:
 async def _seen(broker: BrokerContext, name: str) -> TopicImage:
     """The topic, as soon as this broker hears of it."""
     await broker.metadata_cache.wait_for(lambda image: name in image.topics, SEEN_SECONDS)
-    found = broker.image.topics.get(name)
-    if found is None:
+    topic = broker.image.topics.get(name)
+    if topic is None:
         raise LeaderNotAvailableError(f"this broker has not heard of topic {name} yet")
-    return found
+    return topic
 
 
 def _consumer_offsets(config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:

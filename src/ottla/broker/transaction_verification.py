@@ -60,7 +60,7 @@ FENCED_SINCE = 2
 
 
 @contextmanager
-def in_known_terms(version: int, fenced_since: int = FENCED_SINCE) -> Iterator[None]:
+def known_errors_only(version: int, fenced_since: int = FENCED_SINCE) -> Iterator[None]:
     """Tell clients that do not know PRODUCER_FENCED of it as INVALID_PRODUCER_EPOCH."""
     try:
         yield
@@ -68,7 +68,7 @@ def in_known_terms(version: int, fenced_since: int = FENCED_SINCE) -> Iterator[N
         raise error if version >= fenced_since else InvalidProducerEpochError(error.message) from None
 
 
-class Rules(NamedTuple):
+class ClientCapabilities(NamedTuple):
     """What the version of a request says about its client."""
 
     joins: bool
@@ -79,7 +79,7 @@ class Rules(NamedTuple):
     """What makes a client without `joins` repeat the request a little later."""
 
 
-class Writer(NamedTuple):
+class TransactionalWriter(NamedTuple):
     """Who writes, in which transaction."""
 
     transactional_id: str
@@ -87,10 +87,10 @@ class Writer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Admission:
+class VerificationResult:
     """What came of asking, per partition of a request. Partitions that had not to be asked for are in neither."""
 
-    refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     guards: dict[TopicPartition, VerificationGuard] = field(default_factory=dict)
     """Of those that another broker has admitted."""
 
@@ -105,8 +105,12 @@ def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
         return True
 
 
-async def join(
-    broker: BrokerContext, writer: Writer, written: Mapping[TopicPartition, int], rules: Rules, admission: Admission
+async def add_or_verify(
+    broker: BrokerContext,
+    writer: TransactionalWriter,
+    written: Mapping[TopicPartition, int],
+    rules: ClientCapabilities,
+    admission: VerificationResult,
 ) -> None:
     """Have the partitions take part, for clients that have the broker do so; have them looked up by another broker.
 
@@ -118,14 +122,14 @@ async def join(
         return
     try:
         if elsewhere:
-            await _ask(broker, writer, {tp: written[tp] for tp in new}, rules, admission)
+            await _verify_remotely(broker, writer, {tp: written[tp] for tp in new}, rules, admission)
         else:
             await _add(broker, writer, new)
     except KafkaError as error:
-        admission.refused |= dict.fromkeys(new, _told(error, rules))
+        admission.errors |= dict.fromkeys(new, _error_for(error, rules))
 
 
-async def _add(broker: BrokerContext, writer: Writer, new: list[TopicPartition]) -> None:
+async def _add(broker: BrokerContext, writer: TransactionalWriter, new: list[TopicPartition]) -> None:
     """Add partitions; where the last transaction is about to be complete, wait for that instead of the client."""
     runtime = broker.transactions
     try:
@@ -135,8 +139,12 @@ async def _add(broker: BrokerContext, writer: Writer, new: list[TopicPartition])
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
 
 
-async def _ask(
-    broker: BrokerContext, writer: Writer, new: Mapping[TopicPartition, int], rules: Rules, admission: Admission
+async def _verify_remotely(
+    broker: BrokerContext,
+    writer: TransactionalWriter,
+    new: Mapping[TopicPartition, int],
+    rules: ClientCapabilities,
+    admission: VerificationResult,
 ) -> None:
     """Have the coordinator, another broker, add or look up partitions.
 
@@ -160,10 +168,12 @@ async def _ask(
             continue
         if isinstance(error, ConcurrentTransactionsError):
             led[tp].expect(*writer.producer, new[tp])  # it will be repeated, as in `check`
-        admission.refused[tp] = _told(error, rules)
+        admission.errors[tp] = _error_for(error, rules)
 
 
-async def _answers(broker: BrokerContext, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Results:
+async def _answers(
+    broker: BrokerContext, writer: TransactionalWriter, partitions: list[TopicPartition], rules: ClientCapabilities
+) -> Results:
     from ottla.coordinator.transaction.add_partitions import PartitionsToAdd  # a broker by itself starts without it
 
     assert broker.add_partitions is not None
@@ -171,15 +181,20 @@ async def _answers(broker: BrokerContext, writer: Writer, partitions: list[Topic
     return await broker.add_partitions.add_or_verify(broker.transactions.coordinator(writer.transactional_id), item)
 
 
-def check(
-    broker: BrokerContext, writer: Writer, partition: Partition, rules: Rules, sequence: int, admission: Admission
+def ensure_verified(
+    broker: BrokerContext,
+    writer: TransactionalWriter,
+    partition: Partition,
+    rules: ClientCapabilities,
+    sequence: int,
+    admission: VerificationResult,
 ) -> None:
     """Raise unless the partition is in the writer's open transaction."""
     tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
     if _is_open(partition, writer.producer):
         return
-    if tp in admission.refused:
-        raise admission.refused[tp]
+    if tp in admission.errors:
+        raise admission.errors[tp]
     if not (rules.joins or broker.config.transaction_partition_verification_enable):
         return
     guard = admission.guards.get(tp)
@@ -190,25 +205,27 @@ def check(
     producers.expect(producer_id, epoch, 0 if rules.joins else sequence)
 
 
-def _look_up(broker: BrokerContext, writer: Writer, partition: Partition, rules: Rules, sequence: int) -> None:
+def _look_up(
+    broker: BrokerContext, writer: TransactionalWriter, partition: Partition, rules: ClientCapabilities, sequence: int
+) -> None:
     """Raise unless this broker, as the coordinator, knows the partition as one of the transaction's."""
     try:
         missing = broker.transactions.missing(*writer, [partition.topic_partition])
     except ConcurrentTransactionsError as error:
         # It will be repeated, and what follows it in the meantime must not be taken for the beginning
         partition.log.producers.expect(*writer.producer, sequence)
-        raise _told(error, rules) from None
+        raise _error_for(error, rules) from None
     except KafkaError as error:
-        raise _told(error, rules) from None
+        raise _error_for(error, rules) from None
     if missing:
-        raise _told(TransactionAbortableError(), rules)
+        raise _error_for(TransactionAbortableError(), rules)
 
 
 def _is_open(partition: Partition | None, producer: Producer) -> bool:
     return partition is not None and partition.log.producers.has_open_transaction(*producer)
 
 
-def _told(error: KafkaError, rules: Rules) -> KafkaError:
+def _error_for(error: KafkaError, rules: ClientCapabilities) -> KafkaError:
     """The error as this client understands it."""
     if isinstance(error, ProducerFencedError):
         return InvalidProducerEpochError(error.message)

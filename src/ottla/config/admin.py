@@ -38,7 +38,7 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
         if self.bootstrap_controllers:
             self.values["bootstrap.servers"] = self.bootstrap_controllers
         if self.default_api_timeout_ms < self.request_timeout_ms:
-            if "default.api.timeout.ms" in self.given:
+            if "default.api.timeout.ms" in self.originals:
                 raise ConfigurationError(
                     f"default.api.timeout.ms: {self.default_api_timeout_ms} is not allowed: it must be at least"
                     f" request.timeout.ms, which is {self.request_timeout_ms}"

@@ -38,24 +38,24 @@ class Endpoint(NamedTuple):
 def zookeeper_address(value: Any) -> str:
     """`host:port,…/chroot`: ZooKeeper's servers, and the path below which the cluster has its nodes."""
     servers, slash, chroot = text(value).partition("/")
-    told = [server.strip() for server in servers.split(",") if server.strip()]
-    if not told or not all(ZOOKEEPER_SERVER.fullmatch(server) for server in told):
+    addresses = [server.strip() for server in servers.split(",") if server.strip()]
+    if not addresses or not all(ZOOKEEPER_SERVER.fullmatch(server) for server in addresses):
         raise ValueError("host:port is wanted, several with commas, and after them perhaps a path such as /kafka")
-    return ",".join(told) + slash + chroot
+    return ",".join(addresses) + slash + chroot
 
 
 def endpoints(value: Any) -> tuple[Endpoint, ...]:
     """`NAME://host:port`, several with commas; an empty host is every address, an IPv6 host stands in brackets."""
-    found = []
+    parsed = []
     for item in words()(value):
         name, separator, address = item.partition("://")
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not port.lstrip("-").isdigit() or not 0 <= int(port) <= 65535:
             raise ValueError("NAME://host:port is wanted, several with commas; ports go from 0 to 65535")
-        found.append(Endpoint(name.upper(), host.strip("[]"), int(port)))
-    if len({e.name for e in found}) < len(found):
+        parsed.append(Endpoint(name.upper(), host.strip("[]"), int(port)))
+    if len({e.name for e in parsed}) < len(parsed):
         raise ValueError("each listener needs a name of its own")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def listener_name(value: Any) -> str:
@@ -70,11 +70,11 @@ def protocol_map(value: Any) -> dict[str, str]:
     pairs = [item.partition(":") for item in words()(value)]
     if any(not separator for _, separator, _ in pairs):
         raise ValueError("NAME:PROTOCOL is wanted, several with commas")
-    found = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
-    unknown = sorted(set(found.values()).difference(NETWORK_PROTOCOLS))
+    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+    unknown = sorted(set(protocols.values()).difference(NETWORK_PROTOCOLS))
     if unknown:
         raise ValueError(f"{', '.join(unknown)} is none of {', '.join(NETWORK_PROTOCOLS)}")
-    return found
+    return protocols
 
 
 def limits_by_address(value: Any) -> dict[str, int]:
@@ -112,14 +112,14 @@ AUTHORIZERS = {
 def principals(value: Any) -> tuple[str, ...]:
     """`Type:name`, several with semicolons, as names by a certificate have commas."""
     parts = value.split(";") if isinstance(value, str) else list(value)
-    found = tuple(part.strip() for part in parts if part.strip())
-    for principal in found:
+    names = tuple(part.strip() for part in parts if part.strip())
+    for principal in names:
         kind, _, name = principal.partition(":")
         if not kind or not name or ",User:" in name.replace(" ", ""):
             raise ValueError("Type:name is wanted, such as User:admin, several with semicolons")
         if kind.lower() == "user" and kind != "User":
             raise ValueError(f"the type of a user is User, with a capital, not {kind}")
-    return found
+    return names
 
 
 class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broker", prefixes=("listener.name.",)):
@@ -480,15 +480,15 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     def _check_inter_broker_listener(self) -> None:
         name = self.inter_broker_listener_name
-        if name is not None and "security.inter.broker.protocol" in self.given:
+        if name is not None and "security.inter.broker.protocol" in self.originals:
             raise ConfigurationError(
                 "inter.broker.listener.name: security.inter.broker.protocol is set, too; only one of them may be"
             )
         if self.inter_broker_listener is None and (name is not None or self.zookeeper_connect is not None):
             option = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
             served = ", ".join(f"{e.name} ({self.security_protocol(e.name)})" for e in self.listeners)
-            wanted = name or self.security_inter_broker_protocol
-            raise ConfigurationError(f"{option}: {wanted} is none of the listeners, which are {served}")
+            listener_name = name or self.security_inter_broker_protocol
+            raise ConfigurationError(f"{option}: {listener_name} is none of the listeners, which are {served}")
 
         if self.inter_broker_protocol.startswith("SASL") and self.zookeeper_connect is not None:
             self.broker_login()
@@ -519,7 +519,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     def of_listener(self, listener: str, option: str) -> str | None:
         """An option that is set for one listener: `listener.name.<name>.<option>`."""
-        value = self.given.get(f"listener.name.{listener.lower()}.{option}")
+        value = self.originals.get(f"listener.name.{listener.lower()}.{option}")
         return None if value is None else str(value)
 
     def on_listener(self, listener: str, option: str) -> Any:
@@ -530,7 +530,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     def tls_of(self, listener: str) -> TlsConfig:
         """The options of TLS on one listener: those set for it alone, over those set for all."""
         own = {key: self.of_listener(listener, key) for key in SslConfig.options}
-        common = {key: self.given[key] for key in SslConfig.options if key in self.given}
+        common = {key: self.originals[key] for key in SslConfig.options if key in self.originals}
         return TlsConfig({**common, **{key: value for key, value in own.items() if value is not None}})
 
     def client_auth(self, listener: str) -> str:
@@ -542,13 +542,13 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     def mechanisms(self, listener: str) -> tuple[str, ...]:
         """The mechanisms of SASL that a listener offers."""
-        found: tuple[str, ...] = self.on_listener(listener, "sasl.enabled.mechanisms")
-        return found
+        names: tuple[str, ...] = self.on_listener(listener, "sasl.enabled.mechanisms")
+        return names
 
     def first_request_bytes(self, listener: str) -> int:
         """The most bytes of a request on a listener before it is known whose it is."""
-        known = not self.security_protocol(listener).startswith("SASL")
-        return self.socket_request_max_bytes if known else self.sasl_server_max_receive_size
+        without_sasl = not self.security_protocol(listener).startswith("SASL")
+        return self.socket_request_max_bytes if without_sasl else self.sasl_server_max_receive_size
 
     def max_reauth_ms(self, listener: str, mechanism: str) -> int:
         """How long clients are known on a listener by a mechanism; 0: as long as they stay."""
@@ -568,7 +568,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     def oauth_of(self, listener: str) -> OAuthCheckConfig:
         """Which tokens a listener takes: by the options set for it alone, over those set for all."""
         own = {key: self.of_listener(listener, key) for key in OAuthCheckConfig.options}
-        common = {key: self.given[key] for key in OAuthCheckConfig.options if key in self.given}
+        common = {key: self.originals[key] for key in OAuthCheckConfig.options if key in self.originals}
         return OAuthCheckConfig({**common, **{key: value for key, value in own.items() if value is not None}})
 
     def oauth_jaas(self, listener: str) -> Jaas:
@@ -598,7 +598,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     def _jaas(self, listener: str, mechanism: str) -> Jaas:
         option = _jaas_option(listener, mechanism)
-        line = self.given.get(option)
+        line = self.originals.get(option)
         if line is None:
             raise ConfigurationError(f"{option}: it is needed: …{MODULES[mechanism]};")
         try:

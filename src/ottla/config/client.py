@@ -36,17 +36,17 @@ USUAL_PORT = 9092
 
 def addresses(value: Any) -> tuple[tuple[str, int], ...]:
     """`host:port`, several with commas or as a list; an IPv6 host stands in brackets. Without a port: 9092."""
-    found = []
+    parsed = []
     for item in words()(value):
         host, colon, port = item.rpartition(":")
         if not colon or item.endswith("]"):
             host, port = item, str(USUAL_PORT)
         if not port.isdigit() or not 0 < int(port) < 65536 or not host:
             raise ValueError("host:port is wanted, several with commas")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
+        parsed.append((host.strip("[]"), int(port)))
+    if not parsed:
         raise ValueError("at least one host:port is wanted")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def absent(meaning: T, parse: Callable[[Any], T]) -> Callable[[Any], T]:
@@ -188,8 +188,8 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     def credentials(self) -> tuple[str, str]:
         """User and password for SASL."""
         if self.sasl_jaas_config is not None:
-            told = self.sasl_jaas_config.options
-            return told.get("username", ""), told.get("password", "")
+            options = self.sasl_jaas_config.options
+            return options.get("username", ""), options.get("password", "")
         return self.sasl_plain_username or "", self.sasl_plain_password or ""
 
 

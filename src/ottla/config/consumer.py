@@ -48,10 +48,10 @@ UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "se
 
 def duration_ms(value: str) -> int:
     """Milliseconds of a duration such as PT1H; ValueError for anything else, also for a negative one."""
-    found = DURATION.fullmatch(value.strip())
-    if found is None or not any(found.groupdict().values()):
+    match = DURATION.fullmatch(value.strip())
+    if match is None or not any(match.groupdict().values()):
         raise ValueError("a duration that is not negative is wanted, such as PT1H or P2DT12H")
-    return int(sum(float(number) * UNIT_MS[unit] for unit, number in found.groupdict().items() if number))
+    return int(sum(float(number) * UNIT_MS[unit] for unit, number in match.groupdict().items() if number))
 
 
 def reset_policy(value: Any) -> str:
@@ -137,7 +137,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         """Timings must fit each other."""
         refused = CLASSIC_ONLY if self.group_protocol == "consumer" else CONSUMER_ONLY
         for key in refused:
-            if self.given.get(key) is not None:
+            if self.originals.get(key) is not None:
                 raise ConfigurationError(f"{key} cannot be set when group.protocol is {self.group_protocol}")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigurationError("heartbeat.interval.ms must be less than session.timeout.ms")

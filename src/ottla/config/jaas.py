@@ -38,10 +38,10 @@ def jaas(value: Any) -> Jaas:
     if head is None:
         raise ValueError('a line of JAAS is wanted: …LoginModule required username="…" password="…";')
     options, at = {}, head.end()
-    while found := re.compile(_OPTION).match(line, at):
-        quoted = found[2] if found[2] is not None else found[3]
-        options[found[1]] = found[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-        at = found.end()
+    while match := re.compile(_OPTION).match(line, at):
+        quoted = match[2] if match[2] is not None else match[3]
+        options[match[1]] = match[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        at = match.end()
     if re.compile(_END).fullmatch(line, at) is None:
         raise ValueError(f"a line of JAAS is wanted; it cannot be read from place {at + 1} on")
     return Jaas(head[1].rpartition(".")[2], options)
@@ -49,9 +49,9 @@ def jaas(value: Any) -> Jaas:
 
 def login(value: Any) -> Jaas:
     """A client's line of JAAS: user and password for PLAIN or SCRAM, or what OAUTHBEARER asks for a token with."""
-    found = jaas(value)
-    if found.module == OAUTH_MODULE:
-        return found
-    if found.module not in (PLAIN_MODULE, SCRAM_MODULE) or not {"username", "password"} <= found.options.keys():
+    modules = jaas(value)
+    if modules.module == OAUTH_MODULE:
+        return modules
+    if modules.module not in (PLAIN_MODULE, SCRAM_MODULE) or not {"username", "password"} <= modules.options.keys():
         raise ValueError('…PlainLoginModule (or ScramLoginModule) required username="…" password="…"; is wanted')
-    return found
+    return modules

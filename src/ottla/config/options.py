@@ -92,7 +92,7 @@ class Config:
     no_effect: ClassVar[Mapping[str, str]] = {}
     """Names (or, ending with a dot, their beginnings) that are taken and change nothing, and why."""
 
-    __slots__ = ("given", "values")
+    __slots__ = ("originals", "values")
 
     def __init_subclass__(
         cls,
@@ -108,13 +108,13 @@ class Config:
         inherited = {key: option for base in reversed(cls.__mro__[1:-1]) for key, option in base.options.items()}  # type: ignore[attr-defined]
         cls.options = {**inherited, **{o.key: o for o in vars(cls).values() if isinstance(o, Option)}}
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given: dict[str, Any] = dict(given)
+    def __init__(self, configs: Mapping[str, Any]) -> None:
+        self.originals: dict[str, Any] = dict(configs)
         """What the user set, by Kafka's name, as it was set; unknown names included (a plug-in may want them)."""
         self.values: dict[str, Any] = {}
         for key, option in self.options.items():
-            if key in given:
-                self.values[key] = option.read(given[key])
+            if key in configs:
+                self.values[key] = option.read(configs[key])
             elif option.default is REQUIRED:
                 raise ConfigurationError(f"{key} is required: {option.doc}")
             else:
@@ -125,26 +125,26 @@ class Config:
         """Look at options that depend on each other; subclasses raise ConfigurationError."""
 
     def __repr__(self) -> str:
-        shown = {k: ("[hidden]" if is_secret(k) else v) for k, v in self.given.items()}
+        shown = {k: ("[hidden]" if is_secret(k) else v) for k, v in self.originals.items()}
         return f"{type(self).__name__}({shown})"
 
     @classmethod
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
         """From Kafka's names. An unknown name is a logged warning, as in Kafka."""
-        given = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
-        for key in given:
+        configs = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
+        for key in configs:
             if key not in cls.options and not key.startswith(cls.prefixes) and not cls._is_without_effect(key):
                 log.warning("unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
-        return cls(given)
+        return cls(configs)
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
         """From Python's names. An unknown one is a TypeError that names the nearest known one."""
-        known = {o.attribute: key for key, o in cls.options.items()}
+        keys = {o.attribute: key for key, o in cls.options.items()}
         for name in keywords:
-            if name not in known and not cls._is_without_effect(name.replace("_", ".")):
-                raise TypeError(f"{cls.__name__}: unknown option {name!r}{nearest(name, known)}")
-        return cls({known.get(name, name.replace("_", ".")): value for name, value in keywords.items()})
+            if name not in keys and not cls._is_without_effect(name.replace("_", ".")):
+                raise TypeError(f"{cls.__name__}: unknown option {name!r}{nearest(name, keys)}")
+        return cls({keys.get(name, name.replace("_", ".")): value for name, value in keywords.items()})
 
     @classmethod
     def _is_without_effect(cls, key: str) -> bool:
@@ -158,12 +158,12 @@ class Config:
 
     def replace(self, changes: Mapping[str, Any]) -> Self:
         """A copy with some options (Kafka's names) set anew."""
-        return type(self)({**self.given, **changes})
+        return type(self)({**self.originals, **changes})
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """`; did you mean X?` where a known name is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(candidates), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
@@ -251,11 +251,11 @@ def words(*allowed: str, aliases: Mapping[str, str] | None = None) -> Parser[tup
 
     def parse(value: Any) -> tuple[str, ...]:
         parts = value.split(",") if isinstance(value, str) else list(value)
-        found = tuple((aliases or {}).get(p.strip(), p.strip()) for p in parts if p.strip())
-        for word in found:
+        parsed = tuple((aliases or {}).get(p.strip(), p.strip()) for p in parts if p.strip())
+        for word in parsed:
             if allowed and word not in allowed:
                 raise ValueError(f"each must be one of {', '.join(allowed)}")
-        return found
+        return parsed
 
     return parse
 

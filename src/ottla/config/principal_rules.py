@@ -34,17 +34,17 @@ def principal_rules(text: str) -> tuple[Rule, ...]:
     """The rules in their order; ValueError for what is none."""
     rules, at = [], 0
     while at < len(text):
-        found = re.compile(_RULE).match(text, at)
-        if found is None:
+        match = re.compile(_RULE).match(text, at)
+        if match is None:
             raise ValueError(f"DEFAULT or RULE:pattern/replacement/[LU] is wanted, with commas; not {text[at:]!r}")
-        if found[1]:
+        if match[1]:
             rules.append(Rule())
-        elif found[2] is not None:
+        elif match[2] is not None:
             try:
-                rules.append(Rule(re.compile(found[2]), found[3], found[4]))
+                rules.append(Rule(re.compile(match[2]), match[3], match[4]))
             except re.error as error:
-                raise ValueError(f"{found[2]!r} is not a pattern: {error}") from None
-        at = found.end()
+                raise ValueError(f"{match[2]!r} is not a pattern: {error}") from None
+        at = match.end()
     return tuple(rules)
 
 
@@ -62,14 +62,14 @@ def mapped(rules: tuple[Rule, ...], name: str) -> str | None:
 def _filled(replacement: str, match: re.Match[str]) -> str:
     groups = match.re.groups
 
-    def piece(found: re.Match[str]) -> str:
-        if found[1] is not None:
-            return found[1]
-        digits = found[2]
+    def piece(group: re.Match[str]) -> str:
+        if group[1] is not None:
+            return group[1]
+        digits = group[2]
         while int(digits) > groups and len(digits) > 1:
             digits = digits[:-1]  # as in Java: $12 is the first group and a 2, where there are fewer than twelve
         if int(digits) > groups:
-            return found[0]
-        return (match[int(digits)] or "") + found[2][len(digits) :]
+            return group[0]
+        return (match[int(digits)] or "") + group[2][len(digits) :]
 
     return re.sub(r"\\(.)|\$(\d+)", piece, replacement)

@@ -38,10 +38,10 @@ PARTITIONERS = {
 
 def acks(value: Any) -> int:
     """0, 1 or all."""
-    found = ACKS.get(str(value).strip().lower())
-    if found is None or isinstance(value, bool):
+    number = ACKS.get(str(value).strip().lower())
+    if number is None or isinstance(value, bool):
         raise ValueError("0, 1 or all is wanted")
-    return found
+    return number
 
 
 def partitioner_of(value: Any) -> Any:
@@ -140,7 +140,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         if self.compression_level is not None:
             return self.compression_level
         option = f"compression.{self.compression_type}.level"
-        level: int | None = self.values[option] if option in self.given else None
+        level: int | None = self.values[option] if option in self.originals else None
         return None if self.compression_type == "gzip" and level == -1 else level
 
     @property
@@ -173,23 +173,23 @@ class ProducerConfig(ClientConfig, subject="producer"):
     def check(self) -> None:
         """Idempotence wants acks=all and at most 5 requests in flight; who set otherwise turns it off, as in Java."""
         conflicts = self.idempotence_conflicts()
-        asked = "transactional.id" if self.transactional_id is not None else "enable.idempotence"
+        feature = "transactional.id" if self.transactional_id is not None else "enable.idempotence"
         if self.enable_idempotence and conflicts:
-            told = ", ".join(f"{option}={value}" for option, value, _ in conflicts)
-            if asked in self.given:
+            listed = ", ".join(f"{option}={value}" for option, value, _ in conflicts)
+            if feature in self.originals:
                 remedies = ", ".join(f"set {option} to {allowed}" for option, _, allowed in conflicts)
-                raise ConfigurationError(f"{told} cannot be used with {asked}: {remedies}, or leave it out")
-            log.info("enable.idempotence is off because of %s", told)
+                raise ConfigurationError(f"{listed} cannot be used with {feature}: {remedies}, or leave it out")
+            log.info("enable.idempotence is off because of %s", listed)
             self.values["enable.idempotence"] = False
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigurationError("transactional.id needs enable.idempotence")
-        if self.transaction_two_phase_commit_enable and "transaction.timeout.ms" in self.given:
+        if self.transaction_two_phase_commit_enable and "transaction.timeout.ms" in self.originals:
             raise ConfigurationError(
                 "transaction.timeout.ms cannot be set with transaction.two.phase.commit.enable: such transactions last"
             )
         least = self.request_timeout_ms + int(self.linger_ms)
         if self.delivery_timeout_ms < least:
-            if "delivery.timeout.ms" in self.given:
+            if "delivery.timeout.ms" in self.originals:
                 raise ConfigurationError(
                     f"delivery.timeout.ms: {self.delivery_timeout_ms} is not allowed: it must be at least"
                     f" linger.ms + request.timeout.ms, which is {least}"

@@ -22,7 +22,7 @@ def load(path: str | Path) -> dict[str, str]:
 
 def parse(source: str) -> dict[str, str]:
     """Keys and values of a properties text: `=`, `:` or blank between them, `#` and `!` comments, `\\` continues."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     pending = ""
     for raw in source.splitlines():
         line = pending + raw.lstrip()
@@ -33,11 +33,11 @@ def parse(source: str) -> dict[str, str]:
             pending = line[:-1]
             continue
         key, value = _split(line)
-        found[key] = value
+        properties[key] = value
     if pending:
         key, value = _split(pending)
-        found[key] = value
-    return found
+        properties[key] = value
+    return properties
 
 
 def override(text: str) -> tuple[str, str]:

@@ -174,13 +174,13 @@ def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 
     Options in minutes and hours become milliseconds (-1 stays -1). What the broker does not set is not in the result.
     """
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for key, synonyms in BROKER_SYNONYMS.items():
         for synonym in synonyms:
             if broker.get(synonym) is not None:
-                found[key] = in_ms(synonym, broker[synonym])
+                defaults[key] = in_ms(synonym, broker[synonym])
                 break
-    return found
+    return defaults
 
 
 def in_ms(synonym: str, value: Any) -> Any:
@@ -251,8 +251,8 @@ class LogConfig(NamedTuple):
         values = {field: getattr(config, field) for field in cls._fields if field in _TOPIC_FIELDS}
         values.update(broker)
         values["message_format"] = message_format(config.message_format_version)
-        if "message.timestamp.difference.max.ms" in config.given:
+        if "message.timestamp.difference.max.ms" in config.originals:
             for side in ("before", "after"):
-                if f"message.timestamp.{side}.max.ms" not in config.given:
+                if f"message.timestamp.{side}.max.ms" not in config.originals:
                     values[f"message_timestamp_{side}_max_ms"] = config.message_timestamp_difference_max_ms
         return cls(**values)

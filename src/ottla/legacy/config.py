@@ -56,7 +56,7 @@ class LegacyConfig(Config):
         value = self.values[option]
         if not isinstance(value, type):
             return value
-        return value(self.given) if _takes_options(value) else value()
+        return value(self.originals) if _takes_options(value) else value()
 
 
 def _takes_options(made: type[Any]) -> bool:

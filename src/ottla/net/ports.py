@@ -42,10 +42,10 @@ def _candidate(in_a_row: int) -> int:
 
 
 @cache
-def outgoing_from(told: Path) -> int:
+def outgoing_from(path: Path) -> int:
     """The first port that the kernel may take for an outgoing connection."""
     try:
-        return int(told.read_text().split()[0])
+        return int(path.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return OUTGOING_FROM
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Rate:
+class SampledRate:
     """How much comes per second, over the last `windows` windows of `window_seconds` each (Kafka's SampledStat).
 
     A window that has begun counts in full for the elapsed time, but at least one window less than all are assumed to

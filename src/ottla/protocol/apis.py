@@ -26,14 +26,14 @@ class Api(NamedTuple):
     @property
     def request(self) -> type[Request[Any]]:
         """The class of its requests."""
-        found: type[Request[Any]] = getattr(importlib.import_module(self.module), f"{self.name}Request")
-        return found
+        message_class: type[Request[Any]] = getattr(importlib.import_module(self.module), f"{self.name}Request")
+        return message_class
 
     @property
     def response(self) -> type[Response]:
         """The class of its responses."""
-        found: type[Response] = getattr(importlib.import_module(self.module), f"{self.name}Response")
-        return found
+        message_class: type[Response] = getattr(importlib.import_module(self.module), f"{self.name}Response")
+        return message_class
 
 
 APIS: Final = (
@@ -145,7 +145,7 @@ BY_NAME: Final = {api.name: api for api in APIS}
 
 def api(key: int) -> Api:
     """The row of an API; UnsupportedVersionError for a number without one."""
-    found = BY_KEY.get(key)
-    if found is None:
+    entry = BY_KEY.get(key)
+    if entry is None:
         raise UnsupportedVersionError(f"no API has the number {key}")
-    return found
+    return entry

@@ -144,8 +144,8 @@ class Reader(Source):
             self.add(f"{place} = list(unpack_from(f'>{{n}}{FIXED[item.kind][0]}', buf, pos))")
             self.add(f"pos += n * {least}")
             return
-        found, one = self.fresh("a"), self.fresh("o")
-        self.add(f"{place} = {found} = []")
+        array, one = self.fresh("a"), self.fresh("o")
+        self.add(f"{place} = {array} = []")
 
         def body() -> None:
             self.count_item()
@@ -154,7 +154,7 @@ class Reader(Source):
             else:
                 self.structure(item, one)
             self.flush()
-            self.add(f"{found}.append({one})")
+            self.add(f"{array}.append({one})")
 
         self.indented("for _ in range(n):", body)
 
@@ -176,10 +176,10 @@ class Reader(Source):
             self.add(f"{stop} += pos")
             self.add(f"if {stop} > end: raise malformed({cls.__name__ + ' tags'!r})")
             for field in tagged:
-                self.indented(f"if {tag} == {field.tag}:", lambda field=field: known(field))  # type: ignore[misc]
+                self.indented(f"if {tag} == {field.tag}:", lambda field=field: declared(field))  # type: ignore[misc]
             self.add(f"pos = {stop}")
 
-        def known(field: Field) -> None:
+        def declared(field: Field) -> None:
             what = f"{cls.__name__}.{field.name}"
             self.value(field, f"{target}.{field.name}", what)
             self.flush()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.protocol.message import Struct
 
 
-class Writer(Source):
+class EncoderWriter(Source):
     """The encoder of one version.
 
     A request that says what its version cannot carry is refused, since the broker would do something else. A response
@@ -140,34 +140,34 @@ class Writer(Source):
 
     def records(self, field: Field, place: str, what: str, nullable: bool) -> None:
         """Record batches: copied, or noted with their place when the caller wants chunks."""
-        found = self.fresh("r")
+        name = self.fresh("r")
         self.flush()
-        self.add(f"{found} = {place}")
+        self.add(f"{name} = {place}")
 
         def body() -> None:
-            self.add(f"size = size_of({found})")
+            self.add(f"size = size_of({name})")
             self.length("i", "size")
-            self.indented("if cuts is not None:", lambda: self.add(f"if size: cuts.append((len(out), {found}))"))
-            self.indented("else:", lambda: self.add(f"for piece in pieces_of({found}): out += content_of(piece)"))
+            self.indented("if cuts is not None:", lambda: self.add(f"if size: cuts.append((len(out), {name}))"))
+            self.indented("else:", lambda: self.add(f"for piece in pieces_of({name}): out += content_of(piece)"))
 
-        self.optional(found, "i", what, nullable, body)
+        self.optional(name, "i", what, nullable, body)
 
     def items(self, field: Field, place: str, what: str, nullable: bool) -> None:
         """An array."""
-        item, found, one = field.element, self.fresh("a"), self.fresh("o")
+        item, array, one = field.element, self.fresh("a"), self.fresh("o")
         self.flush()
-        self.add(f"{found} = {place}")
+        self.add(f"{array} = {place}")
 
         def body() -> None:
-            self.length("i", f"len({found})")
+            self.length("i", f"len({array})")
             if isinstance(item, Field) and item.kind in FIXED:
-                self.add(f"out += pack(f'>{{len({found})}}{FIXED[item.kind][0]}', *{found})")
+                self.add(f"out += pack(f'>{{len({array})}}{FIXED[item.kind][0]}', *{array})")
             elif isinstance(item, Field):
-                self.indented(f"for {one} in {found}:", lambda: self.counted(lambda: self.value(item, one, what)))
+                self.indented(f"for {one} in {array}:", lambda: self.counted(lambda: self.value(item, one, what)))
             else:
-                self.indented(f"for {one} in {found}:", lambda: self.counted(lambda: self.structure(item, one)))
+                self.indented(f"for {one} in {array}:", lambda: self.counted(lambda: self.structure(item, one)))
 
-        self.optional(found, "i", what, nullable, body)
+        self.optional(array, "i", what, nullable, body)
 
     def counted(self, body: Callable[[], None]) -> None:
         """One item in a loop."""
@@ -202,17 +202,17 @@ class Writer(Source):
 
 def make_encoder(cls: type[Struct], version: int) -> Encoder:
     """The function that writes this version of a message."""
-    encoder: Encoder = _source(Writer(cls, version)).compile("def codec(o, out, cuts):")
+    encoder: Encoder = _source(EncoderWriter(cls, version)).compile("def codec(o, out, cuts):")
     return encoder
 
 
 def make_sliced_encoder(cls: type[Struct], version: int) -> SlicedEncoder:
     """The generator that writes this version of a message."""
-    encoder: SlicedEncoder = _source(Writer(cls, version, sliced=True)).compile("def codec(o, out, cuts):")
+    encoder: SlicedEncoder = _source(EncoderWriter(cls, version, sliced=True)).compile("def codec(o, out, cuts):")
     return encoder
 
 
-def _source(source: Writer) -> Writer:
+def _source(source: EncoderWriter) -> EncoderWriter:
     source.lenient = "Response" in {base.__name__ for base in source.cls.__mro__}
     source.structure(source.cls, "o")
     source.flush()

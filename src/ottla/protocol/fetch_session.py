@@ -29,7 +29,7 @@ NO_SESSION: Final = 0
 NO_ID: Final = UUID(int=0)
 
 
-class Place(NamedTuple):
+class FetchPosition(NamedTuple):
     """Where a partition is to be fetched from."""
 
     offset: int
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     """Of a replica, as is the epoch of its last record."""
 
 
-class Terms(NamedTuple):
+class FetchLimits(NamedTuple):
     """What holds for a request as a whole."""
 
     max_wait_ms: int
@@ -54,15 +54,15 @@ class Terms(NamedTuple):
     """Whether the broker is asked to keep a session."""
 
 
-class FetchSession:
+class FetchSessionHandler:
     """The session with one broker. One request is on its way at a time."""
 
-    __slots__ = ("_by_id", "epoch", "id", "known")
+    __slots__ = ("_by_id", "epoch", "id", "sent")
 
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = FULL
-        self.known: dict[TopicPartition, Place] = {}
+        self.sent: dict[TopicPartition, FetchPosition] = {}
         """Partitions of the session, and the places that the broker goes by."""
         self._by_id = True
 
@@ -74,29 +74,29 @@ class FetchSession:
     def restart(self) -> None:
         """Begin a new session with the next request; the broker drops the old one then, if it has it."""
         self.epoch = FULL
-        self.known = {}
+        self.sent = {}
 
-    def request(self, wanted: dict[TopicPartition, Place], terms: Terms) -> tuple[FetchRequest, int]:
+    def request(self, partitions: dict[TopicPartition, FetchPosition], terms: FetchLimits) -> tuple[FetchRequest, int]:
         """The request for `wanted` and the newest version for it: all of it at first, then the differences."""
         if not terms.sessions:
             self.forget()
             self.epoch = FINAL
-        by_id = all(place.topic_id != NO_ID for place in wanted.values())
+        by_id = all(place.topic_id != NO_ID for place in partitions.values())
         if by_id is not self._by_id:
             self._by_id = by_id
-            self.known = {}
+            self.sent = {}
             self.epoch = min(self.epoch, FULL)
-        new = {tp: place for tp, place in wanted.items() if self.known.get(tp) != place}
-        gone = {tp: place for tp, place in self.known.items() if self._is_gone(place, wanted.get(tp))}
-        self.known = dict(wanted)
-        return self._request(new, gone, terms), BY_ID if by_id else BY_NAME
+        new = {tp: place for tp, place in partitions.items() if self.sent.get(tp) != place}
+        removed = {tp: place for tp, place in self.sent.items() if self._is_gone(place, partitions.get(tp))}
+        self.sent = dict(partitions)
+        return self._request(new, removed, terms), BY_ID if by_id else BY_NAME
 
-    def _is_gone(self, known: Place, now: Place | None) -> bool:
+    def _is_gone(self, sent: FetchPosition, now: FetchPosition | None) -> bool:
         """Also a topic that was made anew is gone, as far as its old id goes."""
-        return now is None or now.topic_id != known.topic_id
+        return now is None or now.topic_id != sent.topic_id
 
     def _request(
-        self, new: dict[TopicPartition, Place], gone: dict[TopicPartition, Place], terms: Terms
+        self, new: dict[TopicPartition, FetchPosition], removed: dict[TopicPartition, FetchPosition], terms: FetchLimits
     ) -> FetchRequest:
         topics: dict[tuple[str, UUID], list[FetchPartition]] = {}
         for tp, place in new.items():
@@ -110,7 +110,7 @@ class FetchSession:
             )
             topics.setdefault((tp.topic, place.topic_id), []).append(partition)
         forgotten: dict[tuple[str, UUID], list[int]] = {}
-        for tp, place in gone.items():
+        for tp, place in removed.items():
             forgotten.setdefault((tp.topic, place.topic_id), []).append(tp.partition)
         return FetchRequest(
             replica_state=terms.replica,

@@ -176,8 +176,8 @@ def decode_in_slices(
         message, _ = yield from decoder(view, pos, len(view), most_items)
     except BAD_BYTES as error:
         raise MalformedMessageError(f"{cls.__name__} version {version}: {error}") from error
-    found: S = message
-    return found
+    decoded: S = message
+    return decoded
 
 
 def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Generator[None, None, list[Chunk]]:
@@ -255,5 +255,5 @@ def _make_sliced_encoder(cls: type[Struct], version: int) -> SlicedEncoder:
 
 def _check_version(cls: type[Struct], version: int) -> None:
     if version not in cls.VERSIONS:
-        known = f"{cls.VERSIONS.start} to {cls.VERSIONS.stop - 1}" if cls.VERSIONS else "none"
-        raise UnsupportedVersionError(f"{cls.__name__} has no version {version}; declared: {known}")
+        supported = f"{cls.VERSIONS.start} to {cls.VERSIONS.stop - 1}" if cls.VERSIONS else "none"
+        raise UnsupportedVersionError(f"{cls.__name__} has no version {version}; declared: {supported}")

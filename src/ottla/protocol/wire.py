@@ -60,12 +60,12 @@ MAX_REMEMBERED_IDS = 4096
 
 def read_uuid(raw: bytes) -> uuid.UUID:
     """The id of 16 bytes. Topic ids come in with every request, and making a UUID takes 2 µs: some are remembered."""
-    known = _ids.get(raw)
-    if known is None:
+    interned = _ids.get(raw)
+    if interned is None:
         if len(_ids) >= MAX_REMEMBERED_IDS:
             _ids.clear()
-        known = _ids[raw] = uuid.UUID(bytes=raw)
-    return known
+        interned = _ids[raw] = uuid.UUID(bytes=raw)
+    return interned
 
 
 def size_of(records: Any) -> int:

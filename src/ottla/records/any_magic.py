@@ -97,5 +97,5 @@ def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: in
         return decoder.decode_records(buf, start, header, from_offset)
     from ottla.records import legacy_message_set
 
-    found = legacy_message_set.records(memoryview(buf)[start : start + header.size_in_bytes])
-    return [record for record in found if record.offset >= from_offset]
+    decoded = legacy_message_set.records(memoryview(buf)[start : start + header.size_in_bytes])
+    return [record for record in decoded if record.offset >= from_offset]

@@ -15,7 +15,7 @@ cdef class OpenBatch:
     cpdef object append(self, long long timestamp, bytes key, bytes value, object headers)
 
     @cython.locals(builder=BatchBuilder, index="long long", key_size=Py_ssize_t, value_size=Py_ssize_t)
-    cdef object _take(self, long long timestamp, bytes key, bytes value, bytes tail)
+    cdef object _append(self, long long timestamp, bytes key, bytes value, bytes tail)
 
     cpdef void close(self)
 

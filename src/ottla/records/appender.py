@@ -54,11 +54,11 @@ class OpenBatch:
         if cython.compiled:
             if timestamp == NOW:
                 timestamp = _now_ms()
-            return self._take(timestamp, key, value, tail)
+            return self._append(timestamp, key, value, tail)
         with self.lock:  # type: ignore[union-attr]
-            return self._take(time.time_ns() // 1_000_000 if timestamp == NOW else timestamp, key, value, tail)
+            return self._append(time.time_ns() // 1_000_000 if timestamp == NOW else timestamp, key, value, tail)
 
-    def _take(self, timestamp: int, key: bytes | None, value: bytes | None, tail: bytes) -> Any:
+    def _append(self, timestamp: int, key: bytes | None, value: bytes | None, tail: bytes) -> Any:
         if self.closed:
             return None
         builder = self.builder

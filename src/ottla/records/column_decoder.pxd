@@ -15,10 +15,10 @@ cdef class BinarySink:
     cdef Py_ssize_t rows
     cdef Py_ssize_t used
     cdef Py_ssize_t nulls
-    cdef Py_ssize_t asked
+    cdef Py_ssize_t peak
     cdef Py_ssize_t expected
 
-    @cython.locals(missing=Py_ssize_t, asked=Py_ssize_t, offsets="int[::1]")
+    @cython.locals(missing=Py_ssize_t, needed=Py_ssize_t, offsets="int[::1]")
     cdef reserve(self, Py_ssize_t rows, Py_ssize_t nbytes)
 
     cdef void put(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t size) noexcept

@@ -55,12 +55,12 @@ def _lengthen_bytes(data: bytearray, length: int) -> None:
 class BinarySink:
     """A growing BinaryColumn. `reserve` makes room, `put` and `put_null` then only write."""
 
-    __slots__ = ("asked", "d", "data", "expected", "nulls", "o", "offsets", "rows", "used", "v", "validity")
+    __slots__ = ("d", "data", "expected", "nulls", "o", "offsets", "peak", "rows", "used", "v", "validity")
 
     def __init__(self, expected: int = 0) -> None:
         """`expected` bytes are reserved with the first ones."""
         self.expected = expected
-        self.asked = 0
+        self.peak = 0
         """The most bytes that room was asked for."""
         self.offsets = array("i", [0])
         self.data = bytearray(1)
@@ -75,10 +75,10 @@ class BinarySink:
         if missing > 0:
             _lengthen(self.offsets, len(self.offsets) + max(missing, len(self.offsets)))
             self.validity += bytes((len(self.offsets) >> 3) + 1 - len(self.validity))
-        asked = self.used + nbytes
-        if asked > len(self.data):
-            _lengthen_bytes(self.data, max(asked, 2 * len(self.data), self.expected))
-        self.asked = max(asked, self.asked)
+        needed = self.used + nbytes
+        if needed > len(self.data):
+            _lengthen_bytes(self.data, max(needed, 2 * len(self.data), self.expected))
+        self.peak = max(needed, self.peak)
         offsets = self.offsets
         if cython.compiled:
             self.o = cython.address(offsets[0])
@@ -161,12 +161,12 @@ class ColumnDecoder:
 
     @property
     def row_count(self) -> int:
-        """Rows collected since the last `take`."""
+        """Rows collected since the last `drain`."""
         return self.rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys, values and headers collected since the last `take`."""
+        """Bytes of keys, values and headers collected since the last `drain`."""
         return self.keys.used + self.values.used + self.header_keys.used + self.header_values.used
 
     def add_batch(
@@ -174,7 +174,7 @@ class ColumnDecoder:
     ) -> bool:
         """Add the batch's records with from_offset <= offset < until_offset.
 
-        False, with nothing added, where the columns could grow beyond `max_bytes`: take() first, then add it again. The
+        False, with nothing added, if the columns could grow beyond `max_bytes`: drain() first, and add it again. The
         CRC is not looked at. Raises CorruptMessageError for damaged records; then no batch before it is lost.
         """
         data = open_records(buf, start, header, self.max_decompressed_bytes)
@@ -269,7 +269,7 @@ class ColumnDecoder:
             _put(cursor, self.header_keys, record_end)
             _put(cursor, self.header_values, record_end)
 
-    def take(self) -> Columns:
+    def drain(self) -> Columns:
         """The columns collected so far; the decoder is empty after it."""
         headers = None
         if self.with_headers:
@@ -285,7 +285,7 @@ class ColumnDecoder:
             headers,
         )
         # The next columns will be about as large, and then they need not grow by steps.
-        self._clear(_with_slack(self.keys.asked), _with_slack(self.values.asked))
+        self._clear(_with_slack(self.keys.peak), _with_slack(self.values.peak))
         return columns
 
 
@@ -344,4 +344,4 @@ def decode_columns(
             verify(buf, start, header)
         if not decoder.add_batch(buf, start, header, from_offset, until_offset):
             raise CorruptMessageError("more than 2 GiB of keys or values in one buffer")
-    return decoder.take()
+    return decoder.drain()

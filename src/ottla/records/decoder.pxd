@@ -22,7 +22,7 @@ cdef class Cursor:
     cdef Py_ssize_t size(self) except? -7777
 
     @cython.locals(start=Py_ssize_t)
-    cdef bytes take(self, Py_ssize_t size)
+    cdef bytes read_bytes(self, Py_ssize_t size)
 
     cdef void skip(self, Py_ssize_t size) noexcept
 

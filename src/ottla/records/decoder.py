@@ -98,14 +98,14 @@ class Cursor:
             raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
         return size
 
-    def take(self, size: int) -> bytes | None:
+    def read_bytes(self, size: int) -> bytes | None:
         """The next `size` bytes as an object; None for -1."""
         if size < 0:
             return None
         start = self.pos
         self.pos = start + size
-        found: bytes = self.p[start : start + size]
-        return found
+        data: bytes = self.p[start : start + size]
+        return data
 
     def skip(self, size: int) -> None:
         """Go past the next `size` bytes; size is one that `size()` returned."""
@@ -173,8 +173,8 @@ def decode_rows(
         if offset < from_offset:
             cursor.pos = record_end
             continue
-        key = cursor.take(cursor.size())
-        value = cursor.take(cursor.size())
+        key = cursor.read_bytes(cursor.size())
+        value = cursor.read_bytes(cursor.size())
         headers = _read_headers(cursor)
         if cursor.pos != record_end:
             raise CorruptMessageError(f"the record at offset {offset} does not fill its length")
@@ -199,9 +199,9 @@ def begin_record(cursor: Cursor) -> int:
 def _read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(cursor.header_count()):
-        name = cursor.take(cursor.size())
+        name = cursor.read_bytes(cursor.size())
         if name is None:
             raise CorruptMessageError("a header without a key")
         # Java writes any string and reads with replacement; an odd key must not block a partition.
-        headers.append((name.decode("utf-8", "replace"), cursor.take(cursor.size())))
+        headers.append((name.decode("utf-8", "replace"), cursor.read_bytes(cursor.size())))
     return headers

@@ -41,7 +41,7 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_END: Final = 6
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message as it lies in the set; of a compressed one `value` is the inner set, still compressed."""
 
     position: int
@@ -79,7 +79,7 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
     return view[pos + MAGIC_POSITION]
 
 
-def messages(buf: Buffer, pos: int = 0) -> Iterator[Message]:
+def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
     """Every whole message from `pos` on, compressed ones unopened; a last one that is cut off ends it silently.
 
     Raises CorruptMessageError for impossible sizes; a wrong CRC only shows in `is_valid`.
@@ -102,7 +102,7 @@ def messages(buf: Buffer, pos: int = 0) -> Iterator[Message]:
         key, at = _bytes(view, at, end)
         value, at = _bytes(view, at, end)
         is_valid = zlib.crc32(view[pos + 16 : end]) == crc and at == end
-        yield Message(pos, offset, size, crc, magic, attributes, timestamp, key, value, is_valid)
+        yield LegacyMessage(pos, offset, size, crc, magic, attributes, timestamp, key, value, is_valid)
         pos = end
 
 
@@ -118,7 +118,7 @@ def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
     return bytes(view[pos : pos + size]), pos + size
 
 
-def open_message(message: Message, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> list[Message]:
+def open_message(message: LegacyMessage, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> list[LegacyMessage]:
     """The message itself, or what is inside a compressed one, with absolute offsets. CRCs are checked.
 
     Raises CorruptMessageError, and DecompressedTooLargeError for more than `max_bytes` of messages inside.
@@ -130,8 +130,8 @@ def open_message(message: Message, max_bytes: int = compression.MAX_DECOMPRESSED
     if message.value is None:
         raise CorruptMessageError(f"the compressed message at offset {message.offset} is empty")
     inner = list(messages(_decompressed(message, max_bytes)))
-    for found in inner:
-        if not found.is_valid or found.codec != NONE or found.magic != message.magic:
+    for nested in inner:
+        if not nested.is_valid or nested.codec != NONE or nested.magic != message.magic:
             raise CorruptMessageError(f"the compressed message at offset {message.offset} holds a damaged one")
     if not inner:
         raise CorruptMessageError(f"the compressed message at offset {message.offset} holds none")
@@ -139,7 +139,7 @@ def open_message(message: Message, max_bytes: int = compression.MAX_DECOMPRESSED
 
 
 def _decompressed(
-    message: Message,
+    message: LegacyMessage,
     max_bytes: int,
     decompress: Callable[[int, Buffer, int], Buffer] = compression.decompress,
 ) -> Buffer:
@@ -149,17 +149,17 @@ def _decompressed(
     return decompress(message.codec, data, max_bytes)
 
 
-def _placed(message: Message, inner: list[Message]) -> list[Message]:
+def _placed(message: LegacyMessage, inner: list[LegacyMessage]) -> list[LegacyMessage]:
     """What is inside a compressed message, with absolute offsets and the timestamps that count."""
     shift = message.offset - inner[-1].offset if message.magic == 1 else 0
     stamped = message.timestamp_type == 1
     return [
-        found._replace(
-            offset=found.offset + shift,
-            timestamp=message.timestamp if stamped else found.timestamp,
-            attributes=found.attributes | (message.attributes & TIMESTAMP_TYPE_MASK),
+        nested._replace(
+            offset=nested.offset + shift,
+            timestamp=message.timestamp if stamped else nested.timestamp,
+            attributes=nested.attributes | (message.attributes & TIMESTAMP_TYPE_MASK),
         )
-        for found in inner
+        for nested in inner
     ]
 
 
@@ -194,7 +194,7 @@ def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES)
     return bytearray(_batch([m for outer in outers for m in _opened(outer, max_bytes)], outers[0].codec))
 
 
-def _whole_messages(view: memoryview) -> Iterator[Message]:
+def _whole_messages(view: memoryview) -> Iterator[LegacyMessage]:
     """Every whole message, with its size, format and CRC checked."""
     pos = 0
     while len(view) - pos > MAGIC_POSITION:
@@ -220,7 +220,7 @@ def _whole_messages(view: memoryview) -> Iterator[Message]:
         pos = end
 
 
-def _opened(outer: Message, max_bytes: int) -> list[Message]:
+def _opened(outer: LegacyMessage, max_bytes: int) -> list[LegacyMessage]:
     """The messages inside a producer's compressed message, or the message itself."""
     if outer.codec == NONE:
         return [outer]
@@ -246,27 +246,27 @@ def _opened(outer: Message, max_bytes: int) -> list[Message]:
 
 def in_place(buf: Buffer) -> bytearray:
     """One message of a log, with all that is inside, as an uncompressed v2 batch at the same offsets."""
-    found = [m for outer in messages(buf) for m in open_message(outer)]
-    builder = _builder(found, NONE, found[0].offset)
-    for m in found:
+    opened = [m for outer in messages(buf) for m in open_message(outer)]
+    builder = _builder(opened, NONE, opened[0].offset)
+    for m in opened:
         fits = builder.append_at(m.offset, m.timestamp, m.key, m.value, [])
         assert fits, "the buffer was made large enough"
-    last = found[-1]
+    last = opened[-1]
     return bytearray(builder.close(append_time_ms=last.timestamp if last.timestamp_type == 1 else None))
 
 
-def _batch(found: list[Message], codec: int) -> bytes:
-    if not found:
+def _batch(opened: list[LegacyMessage], codec: int) -> bytes:
+    if not opened:
         return b""
-    builder = _builder(found, codec)
-    for m in found:
+    builder = _builder(opened, codec)
+    for m in opened:
         fits = builder.append(m.timestamp, m.key, m.value)
         assert fits, "the buffer was made large enough"
     return bytes(builder.close())
 
 
-def _builder(found: list[Message], codec: int, base_offset: int = 0) -> BatchBuilder:
-    room = sum(record_size_upper_bound(len(m.key or b""), len(m.value or b"")) for m in found)
+def _builder(opened: list[LegacyMessage], codec: int, base_offset: int = 0) -> BatchBuilder:
+    room = sum(record_size_upper_bound(len(m.key or b""), len(m.value or b"")) for m in opened)
     return BatchBuilder(bytearray(room + HEADER_BYTES), codec, base_offset=base_offset)
 
 
@@ -288,25 +288,25 @@ def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
         any_magic.verify(buf, start, header)
         if header.codec == ZSTD:
             raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
-        found = any_magic.decode_records(buf, start, header, from_offset)
-        if found:
-            out += encode_set(found, header.attributes, magic)
+        decoded = any_magic.decode_records(buf, start, header, from_offset)
+        if decoded:
+            out += encode_set(decoded, header.attributes, magic)
     return bytes(out)
 
 
-def encode_set(found: list[Record], attributes: int, magic: int) -> bytes:
+def encode_set(decoded: list[Record], attributes: int, magic: int) -> bytes:
     """Records of one batch with the codec and kind of time of its `attributes`; compressed ones as a single message."""
     codec = attributes & CODEC_MASK
     attributes = attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0
     if codec == NONE:
-        return b"".join(encode(r.offset, r.timestamp, r.key, r.value, magic, attributes) for r in found)
-    first = found[0].offset if magic == 1 else 0
-    inner = b"".join(encode(r.offset - first, r.timestamp, r.key, r.value, magic) for r in found)
+        return b"".join(encode(r.offset, r.timestamp, r.key, r.value, magic, attributes) for r in decoded)
+    first = decoded[0].offset if magic == 1 else 0
+    inner = b"".join(encode(r.offset - first, r.timestamp, r.key, r.value, magic) for r in decoded)
     packed = bytes(compression.compress(codec, inner))
     if codec == LZ4 and magic == 0:
         packed = _with_lz4_checksum(packed, over_magic=True)
-    latest = max(r.timestamp for r in found)
-    return encode(found[-1].offset, latest, None, packed, magic, attributes | codec)
+    latest = max(r.timestamp for r in decoded)
+    return encode(decoded[-1].offset, latest, None, packed, magic, attributes | codec)
 
 
 def encode(

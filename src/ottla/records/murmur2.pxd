@@ -15,7 +15,7 @@ cpdef unsigned int murmur2(bytes data)
 cdef unsigned int _hash(const unsigned char *p, Py_ssize_t start, Py_ssize_t size) noexcept
 
 @cython.locals(
-    found=list,
+    by_partition=list,
     offsets="const int[::1]",
     validity="const unsigned char[::1]",
     raw="const unsigned char[::1]",

@@ -49,7 +49,7 @@ def _hash(p: bytes | memoryview, start: int, size: int) -> int:
 
 def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[int]]:
     """For each of `count` partitions the numbers of the rows whose keys belong there; last those without a key."""
-    found = [array("q") for _ in range(count + 1)]
+    by_partition = [array("q") for _ in range(count + 1)]
     offsets = memoryview(keys.offsets)
     data = memoryview(keys.data).cast("B")
     raw = data if data.nbytes else memoryview(b"\0")
@@ -60,11 +60,11 @@ def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[i
     for row in range(rows):
         i = keys.first + row
         if nullable and not (validity[i >> 3] >> (i & 7)) & 1:
-            found[count].append(row)
+            by_partition[count].append(row)
             continue
         start = offsets[i]
         size = offsets[i + 1] - start
         if start < 0 or size < 0 or start + size > nbytes:
             raise IndexError(f"row {row} lies outside its column's data")
-        found[(_hash(p, start, size) & 0x7FFFFFFF) % count].append(row)
-    return found
+        by_partition[(_hash(p, start, size) & 0x7FFFFFFF) % count].append(row)
+    return by_partition

@@ -55,8 +55,8 @@ def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
 
 def _alike(rows: list[Record]) -> Iterator[tuple[int | None, list[Record]]]:
     """What goes into one batch: so many rows, and of those that a broker has stamped, the ones with the same time."""
-    for append_time, found in groupby(rows, lambda row: row.timestamp if row.timestamp_type else None):
-        same = list(found)
+    for append_time, run in groupby(rows, lambda row: row.timestamp if row.timestamp_type else None):
+        same = list(run)
         for first in range(0, len(same), ROWS_PER_BATCH):
             yield append_time, same[first : first + ROWS_PER_BATCH]
 

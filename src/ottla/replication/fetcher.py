@@ -17,7 +17,7 @@ from ottla.backoff import ExponentialBackoff
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.errors import KafkaError, UnknownServerError, for_code
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from ottla.protocol.fetch_session import FetchSession, Place, Terms
+from ottla.protocol.fetch_session import FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.replication.follower import Follower, NextStep, describe
@@ -69,7 +69,7 @@ class ReplicaFetcher:
         self._options = options
         self._quota = quota
         self._followers: dict[TopicPartition, Follower] = {}
-        self._session = FetchSession()
+        self._session = FetchSessionHandler()
         self._partition_added = asyncio.Event()
         """Set when a partition has to be requested that is not in the request in flight."""
         self._connection = 0
@@ -143,10 +143,10 @@ class ReplicaFetcher:
     def _is_throttled(self, follower: Follower) -> bool:
         return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
 
-    async def _fetch(self, places: dict[TopicPartition, Place]) -> FetchResponse | None:
+    async def _fetch(self, places: dict[TopicPartition, FetchPosition]) -> FetchResponse | None:
         """Return the leader's response, or None if a partition was added before it arrived."""
         options = self._options
-        terms = Terms(
+        terms = FetchLimits(
             max_wait_ms=options.wait_max_ms,
             min_bytes=options.min_bytes,
             max_bytes=options.max_bytes,

@@ -18,7 +18,7 @@ from ottla.errors import (
     for_code,
 )
 from ottla.model import TopicPartition
-from ottla.protocol.fetch_session import Place
+from ottla.protocol.fetch_session import FetchPosition
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.replication.partition import Partition
 from ottla.storage.files import DiskFailedError
@@ -46,9 +46,9 @@ class Follower:
         self.due = 0.0
         """When it may be fetched again, in seconds of the loop's clock."""
         self.awaits_image = False
-        self.requested: Place | None = None
+        self.requested: FetchPosition | None = None
         """What the request in flight asks for."""
-        self._place: Place | None = None
+        self._place: FetchPosition | None = None
         self._failures = 0
 
     @property
@@ -61,7 +61,7 @@ class Follower:
         partition = self.partition
         return not partition.leads and not partition.closed and partition.image.leader_epoch == self.epoch
 
-    def fetch_position(self) -> Place:
+    def fetch_position(self) -> FetchPosition:
         """Return the offset and epochs to fetch with."""
         partition, log, last = self.partition, self.partition.log, self._place
         if (
@@ -71,7 +71,7 @@ class Follower:
             and last.last_fetched_epoch == log.leader_epochs.latest
         ):
             return last
-        self._place = Place(
+        self._place = FetchPosition(
             log.log_end_offset, self.epoch, partition.topic_id, log.leader_epochs.latest, log.log_start_offset
         )
         return self._place

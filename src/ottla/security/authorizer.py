@@ -39,7 +39,7 @@ MAX_REMEMBERED_NAME: Final = 255
 """Answers that are kept, and the longest name of one; clients that send ever new names must not fill the memory."""
 
 
-class Client(NamedTuple):
+class AuthorizableClient(NamedTuple):
     """Who asks, such as `User:alice`, and the address he asks from."""
 
     principal: str
@@ -54,7 +54,7 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._rules: dict[ResourceType, _Rules] = {}
-        self._answers: dict[tuple[Client, ACLOperation, ResourceType, str], bool] = {}
+        self._answers: dict[tuple[AuthorizableClient, ACLOperation, ResourceType, str], bool] = {}
 
     def replace(self, acls: Iterable[ACL]) -> None:
         """These are the rules now."""
@@ -64,7 +64,7 @@ class Authorizer:
             rule = acl._replace(host=addresses.canonical_or_same(acl.host))
             self._rules.setdefault(acl.resource_pattern.resource_type, _Rules()).add(rule)
 
-    def allows(self, client: Client, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
+    def allows(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
         """Whether the client may do this with the resource of this name."""
         question = (client, operation, kind, name)
         answer = self._answers.get(question)
@@ -76,14 +76,16 @@ class Authorizer:
             answer = self._answers[question] = self._decide(client, operation, kind, name)
         return answer
 
-    def allows_by_default(self, client: Client, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
+    def allows_by_default(
+        self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType, name: str
+    ) -> bool:
         """Whether this is allowed only because no ACL is about the resource (`allow.everyone.if.no.acl.found`)."""
         if client.principal in self._super_users or not self._allow_everyone:
             return False
         rules = self._rules.get(kind)
         return rules is None or next(rules.about(name), None) is None
 
-    def allows_some(self, client: Client, operation: ACLOperation, kind: ResourceType) -> bool:
+    def allows_some(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type that the client may do this with (KIP-679).
 
         A rule that allows counts unless a rule that denies covers all that it is about.
@@ -91,7 +93,7 @@ class Authorizer:
         if client.principal in self._super_users:
             return True
         rules = [acl for acl in self._rules.get(kind, _Rules()) if _is_about(acl, client)]
-        wanted, denied = _allowing(operation), (ACLOperation.ALL, operation)
+        allowing, denied = _allowing(operation), (ACLOperation.ALL, operation)
         denying = [
             acl.resource_pattern
             for acl in rules
@@ -106,14 +108,14 @@ class Authorizer:
         return any(
             _is_left(acl, names, prefixes)
             for acl in rules
-            if acl.permission_type is ACLPermissionType.ALLOW and acl.operation in wanted
+            if acl.permission_type is ACLPermissionType.ALLOW and acl.operation in allowing
         )
 
-    def _decide(self, client: Client, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
+    def _decide(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
         if client.principal in self._super_users:
             return True
-        found = self._rules.get(kind)
-        rules = [] if found is None else list(found.about(name))
+        acls = self._rules.get(kind)
+        rules = [] if acls is None else list(acls.about(name))
         if not rules:
             return self._allow_everyone
         mine = [acl for acl in rules if _is_about(acl, client)]
@@ -122,8 +124,8 @@ class Authorizer:
             for acl in mine
         ):
             return False
-        wanted = _allowing(operation)
-        return any(acl.permission_type is ACLPermissionType.ALLOW and acl.operation in wanted for acl in mine)
+        allowing = _allowing(operation)
+        return any(acl.permission_type is ACLPermissionType.ALLOW and acl.operation in allowing for acl in mine)
 
 
 class _Rules:
@@ -165,7 +167,7 @@ def _allowing(operation: ACLOperation) -> Collection[ACLOperation]:
     return ALLOWED_BY.get(operation) or (ACLOperation.ALL, operation)
 
 
-def _is_about(acl: ACL, client: Client) -> bool:
+def _is_about(acl: ACL, client: AuthorizableClient) -> bool:
     return acl.principal in (client.principal, EVERYBODY) and acl.host in (client.host, WILDCARD)
 
 

@@ -123,7 +123,7 @@ class LogFiles:
                 continue
             decoder = ColumnDecoder()
             _add(decoder, batch, log.start, end)
-            columns = decoder.take()
+            columns = decoder.drain()
             for row in range(columns.rows):
                 if columns.timestamps[row] >= timestamp:
                     return columns.offsets[row]
@@ -185,7 +185,7 @@ def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers
             has_room = _add(decoder, batch, start, end)
         except KafkaError as error:
             if decoder.row_count:
-                yield decoder.take()
+                yield decoder.drain()
             header = batch.header
             raise CorruptBatchError(
                 f"{tp}, offset {header.base_offset}: the batch of offsets {header.base_offset} to {header.last_offset} "
@@ -195,12 +195,12 @@ def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers
                 header.next_offset,
             ) from error
         if not has_room:
-            yield decoder.take()
+            yield decoder.drain()
             assert _add(decoder, batch, start, end), "an empty decoder has room for any batch"
         if decoder.row_count >= TARGET_ROWS or decoder.nbytes >= TARGET_BYTES:
-            yield decoder.take()
+            yield decoder.drain()
     if decoder.row_count:
-        yield decoder.take()
+        yield decoder.drain()
 
 
 def _is_hidden(header: BatchHeader, aborted: Sequence[Aborted]) -> bool:

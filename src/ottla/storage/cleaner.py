@@ -42,7 +42,7 @@ from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 log = logging.getLogger("ottla.storage.cleaner")
 
 
-class Cleaning:
+class CleanerPass:
     """One pass over one log."""
 
     def __init__(
@@ -93,10 +93,10 @@ class Cleaning:
                 self._copy_group(group, transactions)
             self.cleaned_to = end
         except OSError as error:
-            self.abandon()
+            self.abort()
             raise storage_error(f"compact {self.log.topic_partition}", self.log.dir, error) from error
         except BaseException:
-            self.abandon()
+            self.abort()
             raise
 
     def _read_keys(self) -> int:
@@ -137,9 +137,9 @@ class Cleaning:
     def _is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional:
             return False
-        found = self._aborted.get(header.producer_id, [])
-        i = bisect_left(found, header.base_offset, key=lambda a: a.last_offset)
-        return i < len(found) and found[i].first_offset <= header.base_offset
+        aborted = self._aborted.get(header.producer_id, [])
+        i = bisect_left(aborted, header.base_offset, key=lambda a: a.last_offset)
+        return i < len(aborted) and aborted[i].first_offset <= header.base_offset
 
     def _copy_group(self, group: list[Segment], transactions: _Transactions) -> None:
         target = Segment(
@@ -154,11 +154,11 @@ class Cleaning:
         for source in group:
             old_tombstones_go = source.created_ms <= self._old_horizon_ms
             for header, batch, records in self._records(source, 0):
-                kept = self._filter(header, batch, records, transactions, old_tombstones_go=old_tombstones_go)
-                if kept is None:
+                rewritten = self._filter(header, batch, records, transactions, old_tombstones_go=old_tombstones_go)
+                if rewritten is None:
                     continue
-                self._throttle.spend(len(kept))
-                target.append(kept, [(any_magic.read_header(kept), 0, len(kept))])
+                self._throttle.spend(len(rewritten))
+                target.append(rewritten, [(any_magic.read_header(rewritten), 0, len(rewritten))])
         self._copy_transaction_index(group, target)
         target.finish()
         target.keep_time()
@@ -185,28 +185,28 @@ class Cleaning:
         if header.base_offset >= self._end:
             return batch
         if header.magic < MAGIC:
-            kept = [r for r in records if self._keeps(r, expired=old_tombstones_go)]
-            if len(kept) == len(records):
+            retained = [r for r in records if self._keeps(r, expired=old_tombstones_go)]
+            if len(retained) == len(records):
                 return batch
-            return legacy_message_set.encode_set(kept, header.attributes, header.magic) if kept else None
+            return legacy_message_set.encode_set(retained, header.attributes, header.magic) if retained else None
         horizon = header.base_timestamp if header.has_delete_horizon else None
         expired = horizon is not None and horizon <= self.now_ms
         if header.is_control:
             if records and transactions.still_has_data(header, records[0]):
                 return batch
-            kept = [] if expired else records
-            needs_horizon = bool(kept)
+            retained = [] if expired else records
+            needs_horizon = bool(retained)
         else:
             aborted = self._is_aborted(header)
-            kept = [] if aborted else [r for r in records if self._keeps(r, expired=expired)]
-            needs_horizon = any(r.value is None for r in kept)
-            if kept:
+            retained = [] if aborted else [r for r in records if self._keeps(r, expired=expired)]
+            needs_horizon = any(r.value is None for r in retained)
+            if retained:
                 transactions.keep_data_of(header)
         if needs_horizon and horizon is None:
             horizon = self.now_ms + self.log.config.delete_retention_ms
-            return _rewrite(header, kept, horizon)
-        if kept:
-            return batch if len(kept) == len(records) else _rewrite(header, kept, horizon)
+            return _rewrite(header, retained, horizon)
+        if retained:
+            return batch if len(retained) == len(records) else _rewrite(header, retained, horizon)
         if header.is_control:
             return batch if self._last_epochs.get(header.producer_id) == header.producer_epoch else None
         if header.last_offset not in self._last_batches:
@@ -232,7 +232,7 @@ class Cleaning:
         """
         present = {id(segment) for segment in self.log.segments}
         if self.log.closed or not all(id(s) in present for group, _ in self._groups for s in group):
-            self.abandon()
+            self.abort()
             return False
         doing = f"swap in compacted segments of {self.log.topic_partition}"
         plain = [(group, self.log.segment_at(target.base_offset)) for group, target in self._groups]
@@ -261,7 +261,7 @@ class Cleaning:
         try:
             for _, fresh in plain:
                 fresh.delete_files(SWAP_SUFFIX)
-            self.abandon()
+            self.abort()
         except OSError as error:
             doing = f"remove compacted segments of {self.log.topic_partition}"
             raise DiskFailedError(f"could not {doing} in {self.log.dir}: {error}; restart the broker") from error
@@ -279,7 +279,7 @@ class Cleaning:
             return
         self.log.segments.insert(at, fresh)
 
-    def abandon(self) -> None:
+    def abort(self) -> None:
         """Remove what was written; what cannot be removed goes at the next start."""
         for _, target in self._groups:
             target.close()
@@ -293,7 +293,7 @@ class Cleaning:
 class _Transactions:
     """Which transactions still have records in what was kept so far, by producer."""
 
-    def __init__(self, cleaning: Cleaning) -> None:
+    def __init__(self, cleaning: CleanerPass) -> None:
         self._cleaning = cleaning
         self._with_data: set[int] = set()
 
@@ -313,7 +313,7 @@ class _Transactions:
 def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
     """A whole pass at once; returns where the next one begins."""
     now_ms = opened.clock.now_ms()
-    cleaning = Cleaning(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
+    cleaning = CleanerPass(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
     cleaning.copy()
     return cleaning.cleaned_to if cleaning.install() else first_dirty
 
@@ -332,13 +332,13 @@ def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[
         yield group
 
 
-def _rewrite(header: BatchHeader, kept: list[Record], horizon: int | None) -> memoryview:
+def _rewrite(header: BatchHeader, records: list[Record], horizon: int | None) -> memoryview:
     """The batch with some of its records; offsets, producer, epoch and the range of offsets stay."""
-    size = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b""), r.headers) for r in kept)
+    size = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b""), r.headers) for r in records)
     builder = BatchBuilder(
         bytearray(HEADER_BYTES + size), header.codec, base_offset=header.base_offset, delete_horizon_ms=horizon
     )
-    for record in kept:
+    for record in records:
         fits = builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
         assert fits, "the buffer was made large enough"
     return builder.close(

@@ -69,11 +69,11 @@ class LogFile:
 
     def read(self, position: int, nbytes: int) -> bytes:
         """Up to `nbytes` from `position`; fewer only at the end of the file."""
-        found = os.pread(self.fd, nbytes, position)
-        if len(found) == nbytes or not found:
-            return found
-        parts = [found]
-        missing = nbytes - len(found)
+        data = os.pread(self.fd, nbytes, position)
+        if len(data) == nbytes or not data:
+            return data
+        parts = [data]
+        missing = nbytes - len(data)
         while missing:
             more = os.pread(self.fd, missing, position + nbytes - missing)
             if not more:
@@ -130,10 +130,10 @@ class FileSlice:
         """The bytes."""
         if self._file is None:
             return b""
-        found = self._file.read(self.position, self.nbytes)
-        if len(found) != self.nbytes:
+        data = self._file.read(self.position, self.nbytes)
+        if len(data) != self.nbytes:
             raise KafkaStorageError(f"{self._file.path} ends within a slice of it")
-        return found
+        return data
 
     def release(self) -> None:
         """Let go of the file."""

@@ -47,8 +47,8 @@ class LeaderEpochs:
         """Note that records from `start_offset` on have `epoch`. Entries that contradict it go."""
         if epoch < 0 or (self.entries and self.entries[-1].epoch == epoch):
             return
-        kept = [e for e in self.entries if e.epoch < epoch and e.start_offset < start_offset]
-        self._replace([*kept, EpochEntry(epoch, start_offset)])
+        retained = [e for e in self.entries if e.epoch < epoch and e.start_offset < start_offset]
+        self._replace([*retained, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest known epoch <= `epoch`, the offset after its last record); (-1, -1) where none is known."""

@@ -90,12 +90,12 @@ class Log:
         self.last_flush_ms = clock.now_ms()
         self.on_roll: Callable[[Log], None] | None = None
         """Called after a roll; the broker flushes the closed segment on a worker then."""
-        self._doomed: deque[tuple[int, Segment]] = deque()
+        self._pending_deletes: deque[tuple[int, Segment]] = deque()
         self._flush_lock = Lock()
         """Around the recovery point: a flush on a worker must not move it past a cut that came meanwhile."""
         self.cuts = 0
         """How often its end went back; who copies it has to look."""
-        self._warm: deque[Segment] = deque()
+        self._open_segments: deque[Segment] = deque()
         self._used = False
         """Whether something was written or read since the last `rest`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
@@ -189,10 +189,12 @@ class Log:
                 if marker is not None:
                     self.producers.check_marker(header, marker)
                 continue
-            known = self.producers.duplicate_of(header) if origin_client else None
-            if known is not None:
+            duplicate = self.producers.duplicate_of(header) if origin_client else None
+            if duplicate is not None:
                 start = self.log_start_offset
-                return Appended(known.first_offset, known.last_offset, known.timestamp, start, header, duplicate=True)
+                return Appended(
+                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, start, header, duplicate=True
+                )
             self.producers.check(header)
         return None
 
@@ -223,7 +225,7 @@ class Log:
                 if header.producer_id >= 0:
                     self._update_producer(header, self._marker(data, batch) if header.is_control else None)
         except OSError as error:
-            self._take_back(batches[0].header.base_offset)
+            self._undo_append(batches[0].header.base_offset)
             raise self._storage_error("note a rolled back transaction of", error) from error
         self.producers.end_offset = self.log_end_offset
 
@@ -237,7 +239,7 @@ class Log:
             aborted = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
             self.txn_index(self.active).append(aborted)
 
-    def _take_back(self, offset: int) -> None:
+    def _undo_append(self, offset: int) -> None:
         """Undo an append: a marker without its entry in the index would have its records read as committed ones."""
         try:
             self.truncate_to(offset)
@@ -288,7 +290,7 @@ class Log:
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
         segment = self._new_segment(self.log_end_offset)
-        self._keep_warm(old)  # its files are closed when others have been read or rolled since
+        self._keep_open(old)  # its files are closed when others have been read or rolled since
         if self.on_roll is not None:
             self.on_roll(self)
         return segment
@@ -326,8 +328,8 @@ class Log:
 
     def discard(self, segments: list[Segment]) -> None:
         """Take segments out of the log. Their files get the ending .deleted and go after file.delete.delay.ms."""
-        gone = {id(segment) for segment in segments}
-        self.segments = [segment for segment in self.segments if id(segment) not in gone]
+        deleted = {id(segment) for segment in segments}
+        self.segments = [segment for segment in self.segments if id(segment) not in deleted]
         due = self.clock.now_ms() + self.config.file_delete_delay_ms
         for segment in segments:
             segment.close()
@@ -336,16 +338,16 @@ class Log:
             except OSError as error:
                 raise self._storage_error("delete a segment of", error) from error
             self._txn_indexes.pop(segment.base_offset, None)
-            self._doomed.append((due, segment))
+            self._pending_deletes.append((due, segment))
 
     def delete_files(self, now_ms: int | None = None) -> None:
         """Remove the files of discarded segments whose delay has passed by `now_ms`; all of them without it."""
-        while self._doomed and (now_ms is None or self._doomed[0][0] <= now_ms):
+        while self._pending_deletes and (now_ms is None or self._pending_deletes[0][0] <= now_ms):
             try:
-                self._doomed[0][1].delete_files()
+                self._pending_deletes[0][1].delete_files()
             except OSError as error:
                 raise self._storage_error("delete files of", error) from error
-            self._doomed.popleft()
+            self._pending_deletes.popleft()
 
     # Reading
 
@@ -368,7 +370,7 @@ class Log:
             start = segment.position_of(offset)
             if start is None:  # compaction left nothing here at or after the offset
                 continue
-            self._keep_warm(segment)
+            self._keep_open(segment)
             end = self._end_position(segment, max_offset)
             return segment.read(start, max_bytes, max(start, end), at_least_one=at_least_one)
         return FileSlice(None, 0, 0)
@@ -380,15 +382,15 @@ class Log:
         end = segment.position_of(max_offset)
         return segment.size if end is None else end
 
-    def _keep_warm(self, segment: Segment) -> None:
+    def _keep_open(self, segment: Segment) -> None:
         """Let the files of the closed segment that was read longest ago be closed: readers of old data open many."""
-        if segment is self.active or segment in self._warm:
+        if segment is self.active or segment in self._open_segments:
             return
-        self._warm.append(segment)
-        if len(self._warm) > WARM_SEGMENTS:
-            self._warm.popleft().rest()
+        self._open_segments.append(segment)
+        if len(self._open_segments) > WARM_SEGMENTS:
+            self._open_segments.popleft().rest()
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Called now and then: close the files of a log that was neither written nor read since the last call.
 
         So an idle partition takes no descriptor and no memory for indexes.
@@ -397,11 +399,11 @@ class Log:
         if used or self.closed:
             return
         try:
-            for segment in (*self._warm, self.active):
+            for segment in (*self._open_segments, self.active):
                 segment.rest()
         except OSError as error:
             raise self._storage_error("write the indexes of", error) from error
-        self._warm.clear()
+        self._open_segments.clear()
 
     def _next_base(self, segment: Segment) -> int:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
@@ -413,8 +415,8 @@ class Log:
         """
         offset = max(offset, self.log_start_offset)
         while offset < self.log_end_offset:
-            with self.read(offset, REPLAY_BYTES, max_offset=self.log_end_offset) as found:
-                view = memoryview(found.read())
+            with self.read(offset, REPLAY_BYTES, max_offset=self.log_end_offset) as file_slice:
+                view = memoryview(file_slice.read())
             if not view:
                 return
             for header, start, end in any_magic.split(view):
@@ -427,10 +429,10 @@ class Log:
             raise UnsupportedForMessageFormatError("messages of format 0 have no times to look for")
         for segment in self.segments:
             if segment.latest().timestamp >= timestamp_ms:
-                self._keep_warm(segment)
-                found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
-                if found is not None:
-                    (timestamp, offset), epoch = found
+                self._keep_open(segment)
+                result = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+                if result is not None:
+                    (timestamp, offset), epoch = result
                     return OffsetAndTimestamp(offset, timestamp, epoch)
         return None
 
@@ -453,15 +455,15 @@ class Log:
 
     def aborted_transactions(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
         """The rolled back transactions with records in [from_offset, until_offset): for read_committed fetches."""
-        found = []
+        transactions = []
         for segment in self.segments[self.segment_number(from_offset) :]:
             entries = self.txn_index(segment).entries
             for aborted in entries[bisect_left(entries, from_offset, key=lambda a: a.last_offset) :]:
                 if aborted.first_offset < until_offset:
-                    found.append(aborted)
+                    transactions.append(aborted)
                 if aborted.last_stable_offset >= until_offset:
-                    return found
-        return found
+                    return transactions
+        return transactions
 
     def offset_after(self, offset: int, nbytes: int) -> int:
         """An offset that `nbytes` of batches, read at `offset`, do not reach; the first that the index knows of."""
@@ -469,9 +471,9 @@ class Log:
             start = self.segments[i].position_of(offset)
             if start is None:
                 continue
-            known = self.segments[i].indexed_offset(start + nbytes)
-            if known is not None:
-                return known
+            position = self.segments[i].indexed_offset(start + nbytes)
+            if position is not None:
+                return position
             return self.segments[i + 1].base_offset if i + 1 < len(self.segments) else self.log_end_offset
         return self.log_end_offset
 
@@ -526,7 +528,7 @@ class Log:
             segment.close()
         self.delete_files()
 
-    def abandon(self) -> None:
+    def close_without_flush(self) -> None:
         """Let go of all files without writing anything: the disk failed, or the partition is deleted."""
         self.closed = self._abandoned = True
         for segment in self.segments:
@@ -598,16 +600,16 @@ class Log:
 
     def drop_before_start(self) -> int:
         """Discard the segments that lie wholly before the log's start, never the active one; their number."""
-        gone = []
+        deleted = []
         for segment, following in pairwise(self.segments):
             if following.base_offset > self.log_start_offset:
                 break
-            gone.append(segment)
-        if gone:
-            self.discard(gone)
+            deleted.append(segment)
+        if deleted:
+            self.discard(deleted)
             self._drop_snapshots()
         self.leader_epochs.truncate_from_start(self.log_start_offset)
-        return len(gone)
+        return len(deleted)
 
     def _drop_snapshots(self) -> None:
         """Snapshots older than the first segment stand for nothing; the newest always stays."""

@@ -32,7 +32,7 @@ from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner import Cleaning
+    from ottla.storage.cleaner import CleanerPass
     from ottla.storage.throttle import Throttle
 
 log = logging.getLogger("ottla.storage")
@@ -79,7 +79,7 @@ class LogDir:
         self.cluster_id: str | None = None
         self.directory_id = ""
         self._lock_fd = -1
-        self._doomed: list[tuple[int, Path]] = []
+        self._pending_deletes: list[tuple[int, Path]] = []
         self._clean = False
         self._loaded = False
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
@@ -95,18 +95,18 @@ class LogDir:
         producer_expiration_ms: int = 86_400_000,
     ) -> LogDir:
         """Make and lock the directory and see that it belongs to this broker. Raises StartupError in clear words."""
-        found = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms)
-        found._make()
-        found._acquire()
+        log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms)
+        log_dir._make()
+        log_dir._acquire()
         try:
-            found._identify(broker_id, cluster_id)
+            log_dir._identify(broker_id, cluster_id)
         except OSError as error:
-            found._release()
-            raise UnusableDirectoryError(storage_error("write meta.properties", found.path, error).message) from error
+            log_dir._release()
+            raise UnusableDirectoryError(storage_error("write meta.properties", log_dir.path, error).message) from error
         except BaseException:
-            found._release()
+            log_dir._release()
             raise
-        return found
+        return log_dir
 
     def __enter__(self) -> LogDir:
         return self
@@ -149,30 +149,30 @@ class LogDir:
     def _identify(self, broker_id: int, cluster_id: str | None) -> None:
         """Compare with meta.properties, or write it for a new directory."""
         path = self.path / META_PROPERTIES
-        known = _read_properties(path)
-        owner = known.get("broker.id", known.get("node.id"))
+        properties = _read_properties(path)
+        owner = properties.get("broker.id", properties.get("node.id"))
         if owner is not None and owner != str(broker_id):
             raise StartupError(
                 f"log.dirs: {self.path} belongs to broker {owner}, and this is broker {broker_id}; "
                 f"set broker.id={owner} or choose another directory"
             )
-        stored_cluster = known.get("cluster.id")
+        stored_cluster = properties.get("cluster.id")
         if cluster_id is not None and stored_cluster is not None and stored_cluster != cluster_id:
             raise StartupError(
                 f"log.dirs: {self.path} belongs to cluster {stored_cluster}, and this is cluster {cluster_id}; "
                 f"choose another directory"
             )
         self.cluster_id = cluster_id or stored_cluster or new_id()
-        self.directory_id = known.get("directory.id") or new_id()
-        wanted = {
-            **known,
-            "version": known.get("version", "0"),
-            "node.id" if known.get("version") == "1" else "broker.id": str(broker_id),
+        self.directory_id = properties.get("directory.id") or new_id()
+        expected = {
+            **properties,
+            "version": properties.get("version", "0"),
+            "node.id" if properties.get("version") == "1" else "broker.id": str(broker_id),
             "cluster.id": self.cluster_id,
             "directory.id": self.directory_id,
         }
-        if wanted != known:
-            lines = ["#", *(f"{key}={value}" for key, value in wanted.items()), ""]
+        if expected != properties:
+            lines = ["#", *(f"{key}={value}" for key, value in expected.items()), ""]
             replace_file(path, "\n".join(lines).encode())
 
     # Loading
@@ -192,7 +192,7 @@ class LogDir:
         recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
         try:
-            found = self.partitions()
+            partitions = self.partitions()
             if self._clean:
                 marker.unlink()
                 sync_directory(self.path)  # one that is there again after a power failure would be a lie
@@ -205,12 +205,12 @@ class LogDir:
             return self._load_one(tp, directory, config_of, recovery_points.get(tp, 0), start_offsets.get(tp, 0))
 
         with ThreadPoolExecutor(1 if self._clean else recovery_threads, "ottla-recovery") as pool:
-            for i, ((tp, _), loaded) in enumerate(zip(found, pool.map(load_one, found), strict=True)):
-                self._take(tp, loaded)
+            for i, ((tp, _), loaded) in enumerate(zip(partitions, pool.map(load_one, partitions), strict=True)):
+                self._add_loaded(tp, loaded)
                 if perf_counter() - reported > PROGRESS_SECONDS:
                     reported = perf_counter()
-                    log.info("%s: %d of %d logs loaded", self.path, i + 1, len(found))
-        if found:
+                    log.info("%s: %d of %d logs loaded", self.path, i + 1, len(partitions))
+        if partitions:
             how = "after a clean shutdown" if self._clean else "with recovery, since the last shutdown was not clean"
             log.info("%s: %d logs loaded in %.2f s %s", self.path, len(self.logs), perf_counter() - began, how)
         self._loaded = True
@@ -225,7 +225,7 @@ class LogDir:
 
     def partitions(self) -> list[tuple[TopicPartition, Path]]:
         """The log directories; those that were being deleted, or had not taken another's place yet, go now."""
-        found = []
+        directories = []
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
                 if not entry.is_dir():
@@ -235,8 +235,8 @@ class LogDir:
                     continue
                 tp = parse_directory_name(entry.name)
                 if tp is not None:
-                    found.append((tp, Path(entry.path)))
-        return found
+                    directories.append((tp, Path(entry.path)))
+        return directories
 
     def _load_one(
         self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
@@ -257,13 +257,13 @@ class LogDir:
         except KafkaStorageError as error:
             return error
 
-    def _take(self, tp: TopicPartition, loaded: Log | KafkaStorageError) -> None:
+    def _add_loaded(self, tp: TopicPartition, loaded: Log | KafkaStorageError) -> None:
         if isinstance(loaded, KafkaStorageError):
             log.error("%s", loaded)
             self.failed[tp] = loaded
             return
-        known = max(self.high_watermarks.get(tp, 0), loaded.log_start_offset)
-        loaded.high_watermark = min(known, loaded.log_end_offset)
+        high_watermark = max(self.high_watermarks.get(tp, 0), loaded.log_start_offset)
+        loaded.high_watermark = min(high_watermark, loaded.log_end_offset)
         self.logs[tp] = loaded
 
     # Logs
@@ -323,28 +323,28 @@ class LogDir:
 
     def drop_future(self, future: Log) -> None:
         """A future log is not wanted any more."""
-        future.abandon()
+        future.close_without_flush()
         self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
         """Take a log out of service. Its directory is renamed at once and removed after file.delete.delay.ms."""
-        gone = self.logs.get(tp)
-        if gone is not None:
-            doomed = self._rename(gone, DELETE_SUFFIX)
-            self._doomed.append((self.clock.now_ms() + gone.config.file_delete_delay_ms, doomed))
+        partition_log = self.logs.get(tp)
+        if partition_log is not None:
+            doomed = self._rename(partition_log, DELETE_SUFFIX)
+            self._pending_deletes.append((self.clock.now_ms() + partition_log.config.file_delete_delay_ms, doomed))
 
     def mark_stray(self, tp: TopicPartition) -> Path:
         """Take a log out of service that belongs to nobody. Its directory is renamed and stays; returns where."""
         return self._rename(self.logs[tp], STRAY_SUFFIX)
 
-    def _rename(self, gone: Log, ending: str) -> Path:
-        tp = gone.topic_partition
+    def _rename(self, partition_log: Log, ending: str) -> Path:
+        tp = partition_log.topic_partition
         del self.logs[tp]
-        gone.abandon()
+        partition_log.close_without_flush()
         suffix = f".{os.urandom(16).hex()}{ending}"
         target = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
         try:
-            gone.dir.rename(target)
+            partition_log.dir.rename(target)
             sync_directory(self.path)
         except OSError as error:
             raise storage_error(f"move away the log of {tp}", self.path, error) from error
@@ -352,8 +352,8 @@ class LogDir:
 
     def delete_files(self, now_ms: int) -> None:
         """Remove directories and segments whose delay has passed."""
-        due = [path for when, path in self._doomed if when <= now_ms]
-        self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
+        due = [path for when, path in self._pending_deletes if when <= now_ms]
+        self._pending_deletes = [(when, path) for when, path in self._pending_deletes if when > now_ms]
         for path in due:
             self._remove(path)
         for opened in self.logs.values():
@@ -370,28 +370,28 @@ class LogDir:
 
     def next_cleaning(
         self, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES, throttle: Throttle | None = None
-    ) -> Cleaning | None:
+    ) -> CleanerPass | None:
         """A pass over the log that most needs compaction, if one does: `copy` it on a worker, then finish or leave it.
 
         Until then there is no other pass over this log.
         """
         from ottla.storage.cleanable import dirtiest, measure
-        from ottla.storage.cleaner import Cleaning
+        from ottla.storage.cleaner import CleanerPass
 
         busy = self._cleaning | self.uncleanable
-        found = []
+        candidates = []
         for tp, opened in self.logs.items():
             if opened.config.compacted and tp not in busy:
                 try:
-                    found.append(measure(opened, self.cleaner_offsets.get(tp, 0), now_ms))
+                    candidates.append(measure(opened, self.cleaner_offsets.get(tp, 0), now_ms))
                 except Exception as error:
                     self._not_cleanable(tp, error)
-        chosen = dirtiest(found)
+        chosen = dirtiest(candidates)
         if chosen is None:
             return None
         tp = chosen.log.topic_partition
         try:
-            cleaning = Cleaning(chosen, now_ms, map_bytes=map_bytes, throttle=throttle)
+            cleaning = CleanerPass(chosen, now_ms, map_bytes=map_bytes, throttle=throttle)
         except Exception as error:
             self._not_cleanable(tp, error)
             return None
@@ -412,7 +412,7 @@ class LogDir:
         reason = str(because) or type(because).__name__
         log.error("%s is not compacted any more until the next start: %s", tp, reason, exc_info=trace)
 
-    def finish_cleaning(self, cleaning: Cleaning) -> bool:
+    def finish_cleaning(self, cleaning: CleanerPass) -> bool:
         """Swap in what the pass wrote and note how far it came; False where the log changed underneath it."""
         tp = cleaning.log.topic_partition
         self._cleaning.discard(tp)
@@ -431,10 +431,10 @@ class LogDir:
             raise storage_error("write the cleaner's checkpoint", self.path, error) from error
         return True
 
-    def abort_cleaning(self, cleaning: Cleaning, because: object = None) -> None:
+    def abort_cleaning(self, cleaning: CleanerPass, because: object = None) -> None:
         """A pass came to nothing. With a reason that will not go away the log is left alone, until the next start."""
         tp = cleaning.log.topic_partition
-        cleaning.abandon()
+        cleaning.abort()
         self._cleaning.discard(tp)
         if because is not None:
             self._leave_alone(tp, because)
@@ -456,8 +456,8 @@ class LogDir:
             for name, offsets in by_file.items():
                 # what is known of a log that could not be opened is still true when it can be opened again
                 read = self._checkpointed.get(name, {})
-                kept = {tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs}
-                checkpoints.write_offsets(self.path / name, {**kept, **offsets}, sync=sync)
+                offline = {tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs}
+                checkpoints.write_offsets(self.path / name, {**offline, **offsets}, sync=sync)
         except OSError as error:
             raise storage_error("write the checkpoints", self.path, error) from error
 
@@ -476,7 +476,7 @@ class LogDir:
             return
         if self.offline:
             for opened in self.logs.values():
-                opened.abandon()
+                opened.close_without_flush()
             self._release()
             return
         clean = not self.failed and not any(opened.failed for opened in self.logs.values())
@@ -488,7 +488,7 @@ class LogDir:
                     clean = False
                     log.error("closing %s: %s", tp, error)
             self.checkpoint()
-            for _, path in self._doomed:
+            for _, path in self._pending_deletes:
                 self._remove(path)
             if clean:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
@@ -518,8 +518,8 @@ def new_id() -> str:
 
 def owner_of(path: Path | str) -> int | None:
     """The id of the broker that a data directory belongs to; None for a new one."""
-    known = _read_properties(Path(path) / META_PROPERTIES)
-    owner = known.get("broker.id", known.get("node.id"))
+    properties = _read_properties(Path(path) / META_PROPERTIES)
+    owner = properties.get("broker.id", properties.get("node.id"))
     return int(owner) if owner is not None and owner.isdecimal() else None
 
 

@@ -52,11 +52,13 @@ class ReadOnlyLog:
     @cached_property
     def end(self) -> int:
         """The high watermark; behind the last whole batch where no checkpoint tells it or the log ends before."""
-        told = self._high_watermark
-        reached = self._reached(told)
-        if told is not None and reached < told:
-            log.warning("%s ends at %d, before its high watermark %d: its tail is lost", self.directory, reached, told)
-        return max(self.start, reached if told is None else min(reached, told))
+        high_watermark = self._high_watermark
+        reached = self._reached(high_watermark)
+        if high_watermark is not None and reached < high_watermark:
+            log.warning(
+                "%s ends at %d, before its high watermark %d: its tail is lost", self.directory, reached, high_watermark
+            )
+        return max(self.start, reached if high_watermark is None else min(reached, high_watermark))
 
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         """The batches that hold offsets with start <= offset < end, in order.
@@ -120,8 +122,8 @@ class ReadOnlyLog:
 
     def _bases(self) -> list[int]:
         """The base offsets of the segments."""
-        found = (entry.stem for entry in self.directory.glob(f"*{LOG_SUFFIX}"))
-        return sorted(int(stem) for stem in found if stem.isdigit())
+        stems = (entry.stem for entry in self.directory.glob(f"*{LOG_SUFFIX}"))
+        return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def _mapped(self, base: int) -> memoryview:
         with (self.directory / file_name(base, LOG_SUFFIX)).open("rb") as file:
@@ -174,7 +176,7 @@ def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
 
     Of replicas in the directories of several brokers, the one that knows most to be committed.
     """
-    found: dict[TopicPartition, ReadOnlyLog] = {}
+    logs: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:
         if not path.is_dir():
             raise KafkaStorageError(f"{path} is no directory")
@@ -185,6 +187,6 @@ def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
             tp = parse_directory_name(directory.name)
             if tp is not None and directory.is_dir():
                 replica = ReadOnlyLog(directory, starts.get(tp, 0), ends.get(tp, 0) if has_ends else None)
-                if tp not in found or found[tp].end < replica.end:
-                    found[tp] = replica
-    return found
+                if tp not in logs or logs[tp].end < replica.end:
+                    logs[tp] = replica
+    return logs

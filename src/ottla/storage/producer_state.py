@@ -74,7 +74,7 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
-class Producer:
+class ProducerState:
     """One producer's state in one log."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "first_txn_offset", "id", "last_timestamp")
@@ -142,7 +142,7 @@ class ProducerStates:
     def __init__(self, directory: Path, expiration_ms: int = 86_400_000) -> None:
         self.directory = directory
         self.expiration_ms = expiration_ms
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, ProducerState] = {}
         self.ongoing: dict[int, int] = {}
         """First offset of each open transaction → producer id, in the order of the offsets."""
         self._unreplicated: dict[int, int] = {}
@@ -185,12 +185,12 @@ class ProducerStates:
 
         Whether a marker comes in while that one is asked, `is_guarded` tells at the append.
         """
-        known = self._guards.get(producer_id)
-        if known is not None and known.epoch == epoch:
-            known.unused = False
-            return known
+        existing = self._guards.get(producer_id)
+        if existing is not None and existing.epoch == epoch:
+            existing.unused = False
+            return existing
         guard = VerificationGuard(epoch)
-        if known is None or known.epoch < epoch:
+        if existing is None or existing.epoch < epoch:
             self._guards[producer_id] = guard
         return guard
 
@@ -220,8 +220,8 @@ class ProducerStates:
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return None
-        known = producer.batch_like(header)
-        return None if known is None or (header.is_transactional and producer.has_ended(known)) else known
+        batch = producer.batch_like(header)
+        return None if batch is None or (header.is_transactional and producer.has_ended(batch)) else batch
 
     def check(self, header: BatchHeader) -> None:
         """Raise unless the batch may be appended as its producer's next; it is no `duplicate_of` another.
@@ -292,7 +292,7 @@ class ProducerStates:
             return None
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            producer = self.producers[header.producer_id] = Producer(header.producer_id)
+            producer = self.producers[header.producer_id] = ProducerState(header.producer_id)
         self._begin_epoch(producer, header.producer_epoch)
         producer.last_timestamp = header.max_timestamp
         self._guards.pop(producer.id, None)
@@ -314,12 +314,12 @@ class ProducerStates:
         return None
 
     @staticmethod
-    def _begin_epoch(producer: Producer, epoch: int) -> None:
+    def _begin_epoch(producer: ProducerState, epoch: int) -> None:
         if producer.epoch != epoch:
             producer.batches.clear()
             producer.epoch = epoch
 
-    def _complete(self, producer: Producer, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
+    def _complete(self, producer: ProducerState, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
         producer.coordinator_epoch = marker.coordinator_epoch
         first = producer.first_txn_offset
         producer.first_txn_offset = NO_TRANSACTION
@@ -396,13 +396,13 @@ class ProducerStates:
             self._add(_unpack(fields))
         self.ongoing = dict(sorted(self.ongoing.items()))
 
-    def _add(self, producer: Producer) -> None:
+    def _add(self, producer: ProducerState) -> None:
         self.producers[producer.id] = producer
         if producer.first_txn_offset != NO_TRANSACTION:
             self.ongoing[producer.first_txn_offset] = producer.id
 
 
-def _pack(producer: Producer) -> bytes:
+def _pack(producer: ProducerState) -> bytes:
     last = producer.batches[-1] if producer.batches else AppendedBatch(-1, NO_SEQUENCE, -1, 0, -1)
     return _SNAPSHOT_ENTRY.pack(
         producer.id,
@@ -416,9 +416,9 @@ def _pack(producer: Producer) -> bytes:
     )
 
 
-def _unpack(fields: tuple[int, ...]) -> Producer:
+def _unpack(fields: tuple[int, ...]) -> ProducerState:
     producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first_txn = fields
-    producer = Producer(producer_id)
+    producer = ProducerState(producer_id)
     producer.epoch = epoch
     producer.last_timestamp = timestamp
     producer.coordinator_epoch = coordinator_epoch
@@ -431,9 +431,9 @@ def _unpack(fields: tuple[int, ...]) -> Producer:
 
 def snapshots_in(directory: Path) -> list[tuple[int, Path]]:
     """(offset, path) of all producer snapshots, oldest first."""
-    found = []
+    snapshots = []
     for path in directory.glob(f"*{SNAPSHOT_SUFFIX}"):
         name = path.name.removesuffix(SNAPSHOT_SUFFIX)
         if name.isdigit():
-            found.append((int(name), path))
-    return sorted(found)
+            snapshots.append((int(name), path))
+    return sorted(snapshots)

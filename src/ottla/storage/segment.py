@@ -122,18 +122,18 @@ class Segment:
         self.size = stat.st_size
         self.created_ms = int(stat.st_mtime * 1000)
 
-    def _load_indexes(self, wanted: int = READABLE) -> None:
-        if self._indexes >= wanted:
+    def _load_indexes(self, level: int = READABLE) -> None:
+        if self._indexes >= level:
             return
         try:
             for index in (self.offset_index, self.time_index):
-                index.open(writable=wanted == WRITABLE)
+                index.open(writable=level == WRITABLE)
         except OSError:
             self._indexes = CLOSED
             self.offset_index.close()
             self.time_index.close()
             raise
-        self._indexes = wanted
+        self._indexes = level
         if self.time_index.last_timestamp > self.max_timestamp:
             self.max_timestamp = self.time_index.last_timestamp
             self.offset_of_max_timestamp = self.time_index.last_offset
@@ -270,8 +270,8 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
         self._load_indexes(WRITABLE)
-        found = self.position_of(offset)
-        position = self.size if found is None else found
+        cut = self.position_of(offset)
+        position = self.size if cut is None else cut
         self._recent.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -289,9 +289,9 @@ class Segment:
 
     def position_of(self, offset: int) -> int | None:
         """Where the first batch begins that ends at `offset` or later; None where all end before it."""
-        known = self._recent.get(offset)
-        if known is not None:
-            return known
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent
         if offset <= self.base_offset:
             return 0 if self.size else None
         start = self._indexed_start(offset - self.base_offset, by=OFFSET)

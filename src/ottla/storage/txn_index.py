@@ -46,10 +46,10 @@ class TransactionIndex:
         except FileNotFoundError:
             return []
         whole = len(content) - len(content) % _ENTRY.size
-        found = list(_ENTRY.iter_unpack(content[:whole]))
-        if any(version > VERSION for version, *_ in found):
+        entries = list(_ENTRY.iter_unpack(content[:whole]))
+        if any(version > VERSION for version, *_ in entries):
             raise KafkaStorageError(f"{self.path} has an entry of a later version than {VERSION}")
-        return [AbortedTransaction(*fields) for _, *fields in found]
+        return [AbortedTransaction(*fields) for _, *fields in entries]
 
     def sanity_check(self, base_offset: int, next_base: int) -> None:
         """Raise KafkaStorageError where the file cannot be that of the segment from `base_offset` to `next_base`."""
@@ -72,10 +72,10 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Forget those whose marker lies at `offset` or after."""
-        kept = [e for e in self.entries if e.last_offset < offset]
-        if len(kept) != len(self.entries):
-            os.truncate(self.path, len(kept) * _ENTRY.size)
-            self._entries = kept
+        retained = [e for e in self.entries if e.last_offset < offset]
+        if len(retained) != len(self.entries):
+            os.truncate(self.path, len(retained) * _ENTRY.size)
+            self._entries = retained
 
     def clear(self) -> None:
         """Forget all, with the file."""

@@ -82,7 +82,7 @@ class InvalidTimestampsError(InvalidTimestampError):
 
 def read_batches(view: memoryview) -> list[Batch]:
     """The batches of format 2 that fill `view`, each with its CRC checked; CorruptMessageError for anything else."""
-    batches = [Batch(*found) for found in split(view)]
+    batches = [Batch(*item) for item in split(view)]
     _check_filled(view, batches)
     for batch in batches:
         verify_crc(view, batch.start, batch.header)
@@ -91,7 +91,7 @@ def read_batches(view: memoryview) -> list[Batch]:
 
 def read_copied_batches(view: memoryview) -> list[Batch]:
     """The batches of any format that fill `view`, as a leader sent them; CorruptMessageError for anything else."""
-    batches = [Batch(*found) for found in any_magic.split(view)]
+    batches = [Batch(*item) for item in any_magic.split(view)]
     _check_filled(view, batches)
     for batch in batches:
         any_magic.verify(view, batch.start, batch.header)
@@ -147,7 +147,7 @@ def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]
     from ottla.records.legacy_message_set import from_batches
 
     written = memoryview(bytearray(from_batches(view, magic)))
-    return written, [Batch(*found) for found in any_magic.split(written)]
+    return written, [Batch(*item) for item in any_magic.split(written)]
 
 
 def single_batch(view: memoryview) -> memoryview:
@@ -210,22 +210,22 @@ def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_m
         earliest = max(now_ms - config.message_timestamp_before_max_ms, MIN_TIMESTAMP)
         latest = min(now_ms + config.message_timestamp_after_max_ms, MAX_TIMESTAMP)
     try:
-        found = validate_records(records, header.count, header.base_timestamp, earliest, latest, config.compacted)
+        validated = validate_records(records, header.count, header.base_timestamp, earliest, latest, config.compacted)
     except CorruptMessageError as error:
         raise InvalidRecordError(error.message) from None
-    if found.out_of_bounds or found.without_key:
-        _refuse_records(found, earliest, latest)
-    return found
+    if validated.out_of_bounds or validated.without_key:
+        _refuse_records(validated, earliest, latest)
+    return validated
 
 
-def _refuse_records(found: Validated, earliest: int, latest: int) -> None:
+def _refuse_records(validated: Validated, earliest: int, latest: int) -> None:
     reason = "a compacted topic takes no record without a key"
-    errors = [RecordError(i, reason) for i in found.without_key]
+    errors = [RecordError(i, reason) for i in validated.without_key]
     errors += [
         RecordError(i, f"its timestamp {timestamp} is not within {earliest} to {latest}, the topic's bounds now")
-        for i, timestamp in found.out_of_bounds
+        for i, timestamp in validated.out_of_bounds
     ]
-    raise (InvalidTimestampsError if found.out_of_bounds else InvalidRecordsError)(sorted(errors))
+    raise (InvalidTimestampsError if validated.out_of_bounds else InvalidRecordsError)(sorted(errors))
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:
@@ -242,14 +242,14 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryvie
         header = batch.header
         check_client_batch(header)
         records = open_batch(view, batch, config.max_decompressed_bytes)
-        found = check_records(records, header, config, now_ms)
+        validated = check_records(records, header, config, now_ms)
         if config.message_format < MAGIC:
             check_old_format(view, batch, config.message_format)
         if config.message_timestamp_type == LOG_APPEND_TIME:
             stamp_append_time(view, batch.start, header, now_ms)
             batches[i] = Batch(read_header(view, batch.start), batch.start, batch.end)
-        elif found.max_timestamp != header.max_timestamp:
-            set_max_timestamp(view, batch.start, header, found.max_timestamp)
+        elif validated.max_timestamp != header.max_timestamp:
+            set_max_timestamp(view, batch.start, header, validated.max_timestamp)
             batches[i] = Batch(read_header(view, batch.start), batch.start, batch.end)
         opened.append(records)
     if codec is not None and any(batch.header.codec != codec for batch in batches):
@@ -258,7 +258,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryvie
             _rewrite(batch.header, records, codec, level) for batch, records in zip(batches, opened, strict=True)
         )
         view = memoryview(bytearray(written))
-        batches = [Batch(*found) for found in split(view)]
+        batches = [Batch(*item) for item in split(view)]
         check_size(batches, config.max_message_bytes)
     return view, batches
 

@@ -90,11 +90,11 @@ class Node:
 
     async def _found(self, group: str) -> int:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        return int((await self._channel.ask(request, 4, SECONDS)).coordinators[0].error_code)
+        return int((await self._channel.send(request, 4, SECONDS)).coordinators[0].error_code)
 
     async def _describe(self, group: str) -> bool:
         beat = m.ConsumerGroupHeartbeatRequest(group_id=group, member_id="x", member_epoch=LEAVING)
-        return (await self._channel.ask(beat, 1, SECONDS)).error_code in (14, 15, 16)
+        return (await self._channel.send(beat, 1, SECONDS)).error_code in (14, 15, 16)
 
     async def beat(self, group: str, step: Step, epoch: int) -> Answer:
         """Send a heartbeat, and take over what the answer says."""
@@ -110,7 +110,7 @@ class Node:
             subscribed_topic_names=["t"] if joins or full else None,
             topic_partitions=None if epoch < 0 or (step.silent and not joins) else topics,
         )
-        answer = await self._channel.ask(request, 1, SECONDS)
+        answer = await self._channel.send(request, 1, SECONDS)
         if answer.error_code == 0:
             self.epochs[member] = answer.member_epoch
             if answer.member_epoch < 0:

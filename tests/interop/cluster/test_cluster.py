@@ -218,12 +218,12 @@ def test_clients_are_refused_what_only_brokers_send(cluster: LocalCluster, admin
         channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id=f"broker-{broker}")
         await channel.connect()
         for row in (row for row in SUPPORTED_APIS if row.inter_broker_since is not None):
-            answer = await channel.ask(row.api.request(), row.versions(in_cluster=True)[-1], 10)
+            answer = await channel.send(row.api.request(), row.versions(in_cluster=True)[-1], 10)
             assert getattr(answer, "error_code") == refused, row.name  # noqa: B009
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
         topics = [FetchTopic(topic=topic, partitions=[partition])]
         for replica_id in range(3):
-            fetched = await channel.ask(FetchRequest(replica_id=replica_id, max_wait_ms=0, topics=topics), 11, 10)
+            fetched = await channel.send(FetchRequest(replica_id=replica_id, max_wait_ms=0, topics=topics), 11, 10)
             assert fetched.responses[0].partitions[0].error_code == TopicAuthorizationFailedError.code
         with pytest.raises(SaslAuthenticationFailedError):
             await prove(channel, b"guess" * 8, 10)
@@ -249,7 +249,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: LocalCluster, ad
         port = cluster.broker(broker).port
         channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="far")
         await channel.connect()
-        answer = await channel.ask(request, 11, 10)
+        answer = await channel.send(request, 11, 10)
         channel.close()
         return answer.responses[0].partitions[0]
 

@@ -90,7 +90,7 @@ async def ask(port: int, login: Login | None, request: Request[Any], version: in
     try:
         connection = await negotiate(channel, ClientConfig({"bootstrap.servers": f"127.0.0.1:{port}"}), login)
         low, high = connection.versions.get(request.API_KEY, (0, -1))
-        return await channel.ask(request, version, SECONDS) if low <= version <= high else None
+        return await channel.send(request, version, SECONDS) if low <= version <= high else None
     finally:
         channel.close()
 

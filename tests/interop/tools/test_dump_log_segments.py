@@ -92,7 +92,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         log = make(name, message_timestamp_type="LogAppendTime" if name == "append_time" else "CreateTime")
         fill(log, rng, 150)
         if name == "killed":
-            log.abandon()
+            log.close_without_flush()
             with log.active.path(".log").open("ab") as file:
                 file.write(b"torn")
             log = make(name)
@@ -116,7 +116,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     adopted.roll()
     cleaner.clean(adopted, 0)
     fill_old(adopted, rng, 50)
-    adopted.abandon()
+    adopted.close_without_flush()
     make("adopted", cleanup_policy=("compact",)).close()
     return {path.name: path for path in root.iterdir()}
 

@@ -5,9 +5,9 @@ import pytest
 from ottla.model import ACLOperation
 from ottla.security import authorizer as authorizers
 from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
-from ottla.security.authorizer import Authorizer, Client
+from ottla.security.authorizer import AuthorizableClient, Authorizer
 
-ALICE, BOB = Client("User:alice", "10.0.0.1"), Client("User:bob", "10.0.0.2")
+ALICE, BOB = AuthorizableClient("User:alice", "10.0.0.1"), AuthorizableClient("User:bob", "10.0.0.2")
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
 ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
 
@@ -136,7 +136,7 @@ def test_prefixes_of_a_long_name_are_looked_up_by_their_lengths_and_nothing_is_r
         ResourcePattern(ResourceType.TOPIC, prefix, ACLResourcePatternType.PREFIXED) for prefix in ("a", "bb", "x" * 9)
     ]
     authorizer.replace(ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, p) for p in patterns)
-    alice = Client("User:alice", "127.0.0.1")
+    alice = AuthorizableClient("User:alice", "127.0.0.1")
     assert authorizer.allows(alice, ACLOperation.READ, ResourceType.TOPIC, Name("x" * 32_000))
     assert Name.slices == 3
     assert not authorizer._answers

@@ -19,14 +19,16 @@ from ottla.errors import ConfigurationError, SaslAuthenticationFailedError, Star
 from ottla.security.sasl import jwt_validator
 from ottla.security.sasl.jwt_validator import JwtValidator, UnsecuredJwtValidator
 from ottla.security.sasl.oauthbearer import InvalidTokenError
-from ottla.security.sasl.token_provider import based
+from ottla.security.sasl.token_provider import b64url_encode
 
 NOW = 1000.0
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
 
 def unsigned(header: Any = None, **claims: Any) -> str:
-    return f"{based(json.dumps(header or {'alg': 'none'}).encode())}.{based(json.dumps(claims).encode())}."
+    return (
+        f"{b64url_encode(json.dumps(header or {'alg': 'none'}).encode())}.{b64url_encode(json.dumps(claims).encode())}."
+    )
 
 
 class Issuer:
@@ -79,8 +81,8 @@ def test_an_unsecured_token_is_whose_it_claims_to_be() -> None:
         unsigned(sub="alice", exp=1001, iat=1000.5),
         unsigned({"alg": "RS256"}, sub="alice", exp=1001),
         unsigned(sub="alice", exp=1001) + "sig",
-        f"{based(b'[1]')}.{based(b'{}')}.",
-        f"{based(b'[' * 100_000)}.{based(b'{}')}.",
+        f"{b64url_encode(b'[1]')}.{b64url_encode(b'{}')}.",
+        f"{b64url_encode(b'[' * 100_000)}.{b64url_encode(b'{}')}.",
         unsigned(sub="alice", exp=float("inf")),
     ],
 )

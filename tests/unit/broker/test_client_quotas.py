@@ -32,7 +32,7 @@ class Clock:
 
 def quotas(options: dict[str, dict[str, str]], clock: Clock | None = None) -> Quotas:
     found = Quotas(DynamicBrokerConfig(BrokerConfig({}), 0), clock or Clock())
-    found.follow(ClusterImage("c", configs=options))
+    found.update(ClusterImage("c", configs=options))
     return found
 
 
@@ -72,7 +72,7 @@ def test_everyone_under_a_default_has_a_share_of_his_own():
 def test_what_was_used_counts_on_when_a_quota_changes():
     found = quotas({"clients/a": {PRODUCER_BYTES: "1000"}})
     assert found.wait_seconds(PRODUCER_BYTES, "u", "a", 5000) == 0
-    found.follow(ClusterImage("c", configs={"clients/a": {PRODUCER_BYTES: "100"}}))
+    found.update(ClusterImage("c", configs={"clients/a": {PRODUCER_BYTES: "100"}}))
     assert found.wait_seconds(PRODUCER_BYTES, "u", "a", 1) > 0
 
 

@@ -169,7 +169,7 @@ class Wire:
     def __init__(self, client: Asker) -> None:
         self._client = client
 
-    def ask(self, request: Any, version: int, timeout: float) -> asyncio.Future[Any]:
+    def send(self, request: Any, version: int, timeout: float) -> asyncio.Future[Any]:
         return asyncio.ensure_future(self._client.ask(request, version))
 
 

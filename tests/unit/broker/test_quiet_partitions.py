@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.replication.test_partition import Held, view, with_partition
 
-from ottla.broker.sessions.fetch_sessions import Wanted
+from ottla.broker.sessions.fetch_sessions import CachedPartition
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.protocol.messages.fetch import FetchPartition, PartitionData
 from ottla.replication.leader_replica import FollowerFetch
@@ -18,11 +18,11 @@ EPOCH = 7
 """Of the follower's registration."""
 
 
-def caught_up(partition: Partition) -> Wanted:
+def caught_up(partition: Partition) -> CachedPartition:
     """A follower's place in its session, when it has all and was told all."""
     partition.append(view(b"a"))
     log = partition.log
-    wanted = Wanted(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
+    wanted = CachedPartition(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
     wanted.partition = partition
     wanted.follower = partition.leader_replica.on_fetch(
         FollowerFetch(1, EPOCH, 0, log.log_end_offset, log.log_start_offset)

@@ -56,7 +56,7 @@ class Client:
         return Channel(asyncio.get_running_loop(), endpoint.host, endpoint.port, client_id="test")
 
     async def ask(self, request: Any, version: int) -> Any:
-        return await self.channel.ask(request, version, SECONDS)
+        return await self.channel.send(request, version, SECONDS)
 
     async def says(self, message: bytes, version: int = 2) -> Any:
         return await self.ask(SaslAuthenticateRequest(auth_bytes=message), version)
@@ -178,7 +178,7 @@ def test_requests_are_small_until_it_is_known_whose_they_are(tmp_path: Path) -> 
         stranger = client.another()
         await stranger.connect()
         with pytest.raises(NetworkError):
-            await stranger.ask(large, 1, SECONDS)
+            await stranger.send(large, 1, SECONDS)
 
     with_client(test, tmp_path, auto_create_topics_enable="false")
 

@@ -18,7 +18,7 @@ from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.model import TopicPartition
 from ottla.records.batch import records
 from ottla.storage import checkpoints, cleaner
-from ottla.storage.cleaner import Cleaning
+from ottla.storage.cleaner import CleanerPass
 
 
 def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
         for kept in (poisoned, sound):
             kept.high_watermark = kept.log_end_offset
         if error is not None:
-            real = Cleaning.copy
+            real = CleanerPass.copy
 
-            def copy(cleaning: Cleaning) -> None:
+            def copy(cleaning: CleanerPass) -> None:
                 if cleaning.log is poisoned:
                     raise error
                 real(cleaning)
 
-            monkeypatch.setattr(Cleaning, "copy", copy)
+            monkeypatch.setattr(CleanerPass, "copy", copy)
         before = sound.size
         housekeeping = client.node._background_tasks
         assert housekeeping is not None

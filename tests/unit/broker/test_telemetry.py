@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.broker.telemetry import Client, Telemetry, receivers_of, wish_for
+from ottla.broker.telemetry import Telemetry, TelemetryClient, receivers_of, subscription_for
 from ottla.errors import (
     ConfigurationError,
     InvalidRecordError,
@@ -27,16 +27,16 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
 
-CLIENT = Client(uuid.UUID(int=7), "app", "librdkafka", "2.12.0", "10.0.0.1", "5000")
+CLIENT = TelemetryClient(uuid.UUID(int=7), "app", "librdkafka", "2.12.0", "10.0.0.1", "5000")
 GZIP = 1
 
 
 class Reporter:
     """A class as `metric.reporters` names it."""
 
-    received: list[tuple[Client, bytes]] = []
+    received: list[tuple[TelemetryClient, bytes]] = []
 
-    def client_telemetry(self, client: Client, payload: bytes) -> None:
+    def client_telemetry(self, client: TelemetryClient, payload: bytes) -> None:
         self.received.append((client, payload))
 
 
@@ -54,11 +54,11 @@ def test_all_matching_subscriptions_are_put_together():
         "c": {"metrics": "org.d.", "match": "client_id=ap", "interval.ms": "100"},
         "d": {"interval.ms": "100"},
     }
-    wish = wish_for(CLIENT, subscriptions)
+    wish = subscription_for(CLIENT, subscriptions)
     assert (wish.metrics, wish.push_interval_ms) == (("org.a.", "org.b.", "org.c."), 1000)
-    assert wish_for(CLIENT, {"all": {"metrics": "*"}, **subscriptions}).metrics == ("",)
-    assert wish_for(CLIENT, {}).metrics == ()
-    assert wish_for(CLIENT, {}).subscription_id != wish.subscription_id
+    assert subscription_for(CLIENT, {"all": {"metrics": "*"}, **subscriptions}).metrics == ("",)
+    assert subscription_for(CLIENT, {}).metrics == ()
+    assert subscription_for(CLIENT, {}).subscription_id != wish.subscription_id
 
 
 @pytest.mark.parametrize(

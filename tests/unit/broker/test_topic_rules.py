@@ -26,7 +26,7 @@ from tests.unit.broker.test_every_api_is_checked import MISSING, MISSING_ID, THE
 from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce_request, values
 from tests.unit.broker.transacting import Transactor, find_coordinator
 
-from ottla.broker.sessions.fetch_sessions import Wanted
+from ottla.broker.sessions.fetch_sessions import CachedPartition
 from ottla.model import ACLOperation, TopicPartition
 from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.apis import BY_NAME
@@ -392,7 +392,7 @@ def test_a_follower_that_has_all_is_refused_as_well_when_it_may_no_longer_follow
         await create(client)
         only(client, allow(CLUSTER_ACTION, CLUSTER))
         opened = await client.ask(fetch_request(replica_id=1, session_epoch=0), 12)
-        monkeypatch.setattr(Wanted, "is_quiet", lambda *_: True)
+        monkeypatch.setattr(CachedPartition, "is_quiet", lambda *_: True)
         only(client)
         request = fetch_request(replica_id=1, session_id=opened.session_id, session_epoch=1)
         request.topics = []

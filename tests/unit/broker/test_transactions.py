@@ -58,7 +58,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.storage.log import Log
 
-JOINS = transaction_verification.Rules(joins=True, abortable=True, retriable_error=NotEnoughReplicasError)
+JOINS = transaction_verification.ClientCapabilities(joins=True, abortable=True, retriable_error=NotEnoughReplicasError)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 
@@ -260,21 +260,23 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
 
         runtime.completer._markers = Slow()
         assert await producer.end() == 0
-        admission = transaction_verification.Admission()
-        joining = transaction_verification.join(client.context, writer_of(producer), {T1: 0}, JOINS, admission)
+        admission = transaction_verification.VerificationResult()
+        joining = transaction_verification.add_or_verify(client.context, writer_of(producer), {T1: 0}, JOINS, admission)
         writing = asyncio.ensure_future(joining)
         await asyncio.sleep(0)
         assert not writing.done()
         released.set()
         await writing
-        assert not admission.refused
+        assert not admission.errors
         assert client.context.transactions.by_id["tx"].partitions == {T1}
 
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
 
 
-def writer_of(producer: Transactor) -> transaction_verification.Writer:
-    return transaction_verification.Writer(producer.transactional_id, Producer(producer.producer_id, producer.epoch))
+def writer_of(producer: Transactor) -> transaction_verification.TransactionalWriter:
+    return transaction_verification.TransactionalWriter(
+        producer.transactional_id, Producer(producer.producer_id, producer.epoch)
+    )
 
 
 def test_deleted_topic_does_not_hold_its_transaction_up(tmp_path: Path) -> None:

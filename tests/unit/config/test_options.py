@@ -60,7 +60,7 @@ def test_an_unknown_kafka_name_is_a_warning_that_names_the_nearest(caplog: pytes
     with caplog.at_level(logging.WARNING, "ottla.config"):
         config = Example.from_kafka({"linger.m": "1"})
     assert "did you mean linger.ms?" in caplog.text
-    assert config.given == {"linger.m": "1"}
+    assert config.originals == {"linger.m": "1"}
 
 
 def test_options_are_frozen_and_replace_makes_a_copy() -> None:

@@ -62,7 +62,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 def test_answers_belong_to_the_oldest_requests() -> None:
     async def test() -> None:
         async with connected(echo) as channel:
-            asked = [channel.ask(HeartbeatRequest(), 1, 5) for _ in range(100)]
+            asked = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(100)]
             codes = [response.error_code for response in await asyncio.gather(*asked)]
             assert codes == sorted(codes)
             assert len(set(codes)) == 100
@@ -84,8 +84,8 @@ def test_a_large_request_arrives_whole() -> None:
     async def test() -> None:
         async with connected(peer) as channel:
             part = PartitionProduceData(records=[bytes(size), bytes(size)])
-            channel.tell(ProduceRequest(topic_data=[TopicProduceData(partition_data=[part])]), 3)
-            second = channel.ask(HeartbeatRequest(), 1, 5)
+            channel.send_without_response(ProduceRequest(topic_data=[TopicProduceData(partition_data=[part])]), 3)
+            second = channel.send(HeartbeatRequest(), 1, 5)
             with contextlib.suppress(MalformedMessageError, NetworkError):
                 await second
             assert seen[0] > 2 * size
@@ -96,14 +96,14 @@ def test_a_large_request_arrives_whole() -> None:
 def test_no_answer_in_time_ends_the_connection() -> None:
     async def test() -> None:
         async with connected(silent) as channel:
-            later = channel.ask(HeartbeatRequest(), 1, 60)
+            later = channel.send(HeartbeatRequest(), 1, 60)
             with pytest.raises(RequestTimedOutError, match="Heartbeat"):
-                await channel.ask(HeartbeatRequest(), 1, 0.02)
+                await channel.send(HeartbeatRequest(), 1, 0.02)
             with pytest.raises(RequestTimedOutError):
                 await later
             assert not channel.is_open
             with pytest.raises(RequestTimedOutError):
-                await channel.ask(HeartbeatRequest(), 1, 1)
+                await channel.send(HeartbeatRequest(), 1, 1)
 
     run(test)
 
@@ -116,7 +116,7 @@ def test_a_peer_that_goes_fails_what_waits() -> None:
     async def test() -> None:
         async with connected(peer) as channel:
             with pytest.raises(NetworkError, match="closed the connection"):
-                await channel.ask(HeartbeatRequest(), 1, 5)
+                await channel.send(HeartbeatRequest(), 1, 5)
 
     run(test)
 
@@ -131,7 +131,7 @@ def test_an_answer_with_a_wrong_id_ends_the_connection() -> None:
     async def test() -> None:
         async with connected(peer) as channel:
             with pytest.raises(MalformedMessageError, match="4711"):
-                await channel.ask(HeartbeatRequest(), 1, 5)
+                await channel.send(HeartbeatRequest(), 1, 5)
             assert not channel.is_open
 
     run(test)
@@ -147,7 +147,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
 
     async def test() -> None:
         async with connected(peer) as channel:
-            assert (await channel.ask(ApiVersionsRequest(), 4, 5)).error_code == 35
+            assert (await channel.send(ApiVersionsRequest(), 4, 5)).error_code == 35
 
     run(test)
 

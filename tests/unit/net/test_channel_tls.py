@@ -57,7 +57,7 @@ async def with_tls(
 def test_requests_and_answers_go_over_tls(certificate: tuple[Path, Path]) -> None:
     async def test(channel: Channel) -> None:
         await channel.connect()
-        asked = [channel.ask(HeartbeatRequest(), 1, 5) for _ in range(50)]
+        asked = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(50)]
         assert len({response.error_code for response in await asyncio.gather(*asked)}) == 50
 
     asyncio.run(with_tls(certificate, echo, test))
@@ -78,8 +78,8 @@ def test_a_large_request_arrives_whole_over_tls(certificate: tuple[Path, Path]) 
     async def test(channel: Channel) -> None:
         await channel.connect()
         part = PartitionProduceData(records=bytes(size))
-        await channel.tell(ProduceRequest(topic_data=[TopicProduceData(partition_data=[part])]), 3)
-        assert (await channel.ask(HeartbeatRequest(), 1, 5)).error_code == 0
+        await channel.send_without_response(ProduceRequest(topic_data=[TopicProduceData(partition_data=[part])]), 3)
+        assert (await channel.send(HeartbeatRequest(), 1, 5)).error_code == 0
 
     asyncio.run(with_tls(certificate, peer, test))
     assert seen[0] > size

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from ottla.net.sampled_rate import Rate
+from ottla.net.sampled_rate import SampledRate
 from ottla.net.server import connection_quotas as admissions
-from ottla.net.server.connection_quotas import ConnectionQuotas, Limits
+from ottla.net.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 
 
 class Clock:
@@ -19,7 +19,7 @@ def waiter() -> None:
 
 
 def test_connections_of_one_address_are_bounded_with_overrides():
-    admission = ConnectionQuotas(Limits(per_ip=2, per_ip_overrides={"10.0.0.9": 1}))
+    admission = ConnectionQuotas(ConnectionLimits(per_ip=2, per_ip_overrides={"10.0.0.9": 1}))
     assert [admission.enter("A", "10.0.0.1") for _ in range(3)] == [None, None, "max.connections.per.ip"]
     assert [admission.enter("A", "10.0.0.9") for _ in range(2)] == [None, "max.connections.per.ip"]
     admission.left("A", "10.0.0.1")
@@ -27,7 +27,7 @@ def test_connections_of_one_address_are_bounded_with_overrides():
 
 
 def test_a_listener_of_its_own_limit_waits_alone():
-    admission = ConnectionQuotas(Limits(per_listener={"A": 1}))
+    admission = ConnectionQuotas(ConnectionLimits(per_listener={"A": 1}))
     called = []
     admission.enter("A", "x")
     assert admission.wait_seconds("A", lambda: called.append("A")) is None
@@ -38,7 +38,7 @@ def test_a_listener_of_its_own_limit_waits_alone():
 
 def test_connections_that_come_too_fast_wait_until_the_rate_is_kept():
     clock = Clock()
-    admission = ConnectionQuotas(Limits(rate=10), clock)
+    admission = ConnectionQuotas(ConnectionLimits(rate=10), clock)
     entered = 0
     for _ in range(3000):
         wait = admission.wait_seconds("A", waiter)
@@ -54,13 +54,13 @@ def test_connections_that_come_too_fast_wait_until_the_rate_is_kept():
 
 @pytest.mark.parametrize(("rates", "allowed"), [({"x": 1.0}, 11), ({None: 1.0}, 11), ({"y": 1.0}, 50), ({}, 50)])
 def test_the_rate_of_one_address_is_bounded(rates: Any, allowed: int):
-    admission = ConnectionQuotas(Limits(rate_per_ip=rates), Clock())
+    admission = ConnectionQuotas(ConnectionLimits(rate_per_ip=rates), Clock())
     outcomes = [admission.enter("A", "x") for _ in range(50)]
     assert outcomes.count(None) == allowed
 
 
 def test_a_rate_forgets_what_is_older_than_its_windows():
-    rate = Rate(11)
+    rate = SampledRate(11)
     rate.add(110, now=0.0)
     assert rate.per_second(0.5) == 11
     assert rate.per_second(10.9) == pytest.approx(110 / 10.9)
@@ -68,7 +68,7 @@ def test_a_rate_forgets_what_is_older_than_its_windows():
 
 
 def test_waiting_as_told_brings_the_rate_back_to_its_bound():
-    rate = Rate(11)
+    rate = SampledRate(11)
     for second in range(10):
         rate.add(200, now=float(second))
     wait = rate.wait_seconds(100, now=9.5)
@@ -78,7 +78,7 @@ def test_waiting_as_told_brings_the_rate_back_to_its_bound():
 
 
 def test_brokers_come_in_when_clients_have_used_up_the_connections_and_a_client_goes():
-    admission, gone = ConnectionQuotas(Limits(connections=2)), []
+    admission, gone = ConnectionQuotas(ConnectionLimits(connections=2)), []
     admission.protect("BROKERS", lambda: gone.append(admission.left("CLIENTS", "x")))
     for _ in range(2):
         assert admission.enter("CLIENTS", "x") is None
@@ -91,7 +91,7 @@ def test_brokers_come_in_when_clients_have_used_up_the_connections_and_a_client_
 
 def test_rate_of_clients_does_not_keep_brokers_waiting():
     clock = Clock()
-    admission = ConnectionQuotas(Limits(rate=1), clock)
+    admission = ConnectionQuotas(ConnectionLimits(rate=1), clock)
     admission.protect("BROKERS", waiter)
     for _ in range(50):
         admission.enter("CLIENTS", "x")

@@ -12,8 +12,8 @@ import pytest
 
 from ottla.errors import StartupError
 from ottla.net.server import connection_quotas as admissions
-from ottla.net.server.connection import CloseConnectionError, Connection, FileRange, Reply, Rest
-from ottla.net.server.connection_quotas import UNLIMITED, ConnectionQuotas, Limits
+from ottla.net.server.connection import CloseConnectionError, Connection, FileRange, Reply, UnsentBytes
+from ottla.net.server.connection_quotas import UNLIMITED, ConnectionLimits, ConnectionQuotas
 from ottla.net.server.listener import Connects, Listener
 from ottla.net.server.memory_pool import MemoryPool
 
@@ -49,7 +49,7 @@ class Server:
     def __init__(
         self,
         handle: Handle,
-        limits: Limits = UNLIMITED,
+        limits: ConnectionLimits = UNLIMITED,
         memory_bytes: int = -1,
         max_frame_bytes: int = 10_000_000,
         connection: Connects = Connection,
@@ -254,7 +254,7 @@ def test_a_peer_that_goes_while_its_answer_is_awaited_is_forgotten() -> None:
 
 def test_connections_beyond_the_limit_are_refused() -> None:
     async def test() -> None:
-        async with Server(echo, Limits(per_ip=1)) as server:
+        async with Server(echo, ConnectionLimits(per_ip=1)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
             assert await answer(reader) == b"in"
@@ -317,7 +317,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
     async def test() -> None:
-        async with Server(echo, Limits(connections=1)) as server:
+        async with Server(echo, ConnectionLimits(connections=1)) as server:
             reader, first = await server.connect()
             first.write(frame(b"1"))
             assert await answer(reader) == b"1"
@@ -334,10 +334,10 @@ def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
 
 def test_raised_limits_let_in_who_waits() -> None:
     async def test() -> None:
-        async with Server(echo, Limits(connections=0)) as server:
+        async with Server(echo, ConnectionLimits(connections=0)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
-            server.admission.limits = Limits(connections=1)
+            server.admission.limits = ConnectionLimits(connections=1)
             assert await answer(reader) == b"in"
             writer.close()
 
@@ -530,8 +530,8 @@ def test_a_large_file_range_is_taken_in_thousands_of_pieces(tmp_path: Path) -> N
     piece = Slice(tmp_path / "log", 10, 90)
     rest: FileRange = piece
     for _ in range(5000):
-        rest = Rest(rest, 0)
-    rest = Rest(rest, 7)
+        rest = UnsentBytes(rest, 0)
+    rest = UnsentBytes(rest, 7)
     assert (rest.fileno(), rest.position, rest.nbytes) == (piece.fileno(), 17, 83)
     rest.release()
     assert piece.released == 1

@@ -82,7 +82,7 @@ def shake_hands(
         channel = Channel(asyncio.get_running_loop(), host, port, client_id="test", options=tls)
         try:
             await channel.connect()
-            await channel.ask(HeartbeatRequest(), 0, 10)
+            await channel.send(HeartbeatRequest(), 0, 10)
             found = channel._socket
             assert isinstance(found, ssl.SSLSocket)
             return str(found.version()), (found.cipher() or ("",))[0]

@@ -21,7 +21,7 @@ pytest.importorskip("cryptography")
 from ottla.config.principal_rules import principal_rules
 from ottla.config.tls import TlsConfig
 from ottla.net.server.connection import USER, Connection, Reply
-from ottla.net.server.tls_connection import RECORD_BYTES, Security, TlsConnection
+from ottla.net.server.tls_connection import RECORD_BYTES, TlsConnection, TlsSettings
 from ottla.security.tls.contexts import server_context
 
 from .certificates import Certified, authority, signed
@@ -45,7 +45,7 @@ class SecureServer(Server):
     def __init__(
         self, handle: Handle, context: ssl.SSLContext | None = None, rules: str = "DEFAULT", **more: Any
     ) -> None:
-        security = Security(context or serving(), principal_rules(rules))
+        security = TlsSettings(context or serving(), principal_rules(rules))
         super().__init__(handle, connection=partial(TlsConnection, security=security), **more)
 
     async def connect(

@@ -87,7 +87,7 @@ def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot):
     assert decoder.add_batch(data, 0, header)
     assert decoder.add_batch(data, 0, header)
     assert not decoder.add_batch(data, 0, header)
-    assert decoder.take().rows == 2
+    assert decoder.drain().rows == 2
     assert decoder.row_count == 0
     assert decoder.add_batch(data, 0, header)
 
@@ -112,7 +112,7 @@ def test_damaged_batch_loses_nothing_before_it(hot):
         decoder.add_batch(bad, 0, read_header(bad)._replace(count=3))
     decoder.add_batch(good, 0, read_header(good))
     assert (
-        as_rows(decoder.take())
+        as_rows(decoder.drain())
         == [
             (0, NOW, b"a", None, [("h", b"v")]),
             (1, NOW, None, b"b", []),
@@ -173,7 +173,7 @@ def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(both, data, count):
 def _columns(hot, batch, header):
     decoder = hot.columns.ColumnDecoder(headers=True)
     decoder.add_batch(batch, 0, header)
-    return decoder.take()
+    return decoder.drain()
 
 
 def test_crc_is_checked_unless_told_otherwise(hot):

@@ -306,8 +306,8 @@ def test_append_without_a_descriptor_left_is_refused_and_fails_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        partition.log.rest()
-        partition.log.rest()
+        partition.log.close_idle()
+        partition.log.close_idle()
         with monkeypatch.context() as patched:
             patched.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(code, os.strerror(code))))
             for _ in range(2):

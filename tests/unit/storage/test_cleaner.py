@@ -176,7 +176,7 @@ def test_last_batch_of_a_producer_keeps_its_sequence(make_log):
     put(log, (b"a", b"2"))
     clean(log)
     assert [r.value for r in contents(log)] == [b"2"]
-    log.abandon()
+    log.close_without_flush()
     for path in log.dir.glob("*.snapshot"):
         path.unlink()
     again = make_log(**SMALL)
@@ -210,7 +210,7 @@ def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log):
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
-    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, now), now)
+    cleaning = cleaner.CleanerPass(cleanable.measure(log, 0, now), now)
     cleaning.copy()
     log.delete_records_before(15)
     before = contents(log)
@@ -277,7 +277,7 @@ def test_pass_ends_when_the_throttle_is_stopped(log):
     before = contents(log)
     now = log.clock.now_ms()
     throttle = Throttle()
-    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, now), now, throttle=throttle)
+    cleaning = cleaner.CleanerPass(cleanable.measure(log, 0, now), now, throttle=throttle)
     throttle.stop()
     with pytest.raises(StoppedError):
         cleaning.copy()

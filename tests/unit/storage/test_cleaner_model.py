@@ -99,7 +99,7 @@ class Model:
             self.log.close()
             self.log = self.make_log(clean=True, **CONFIG)
         else:
-            self.log.abandon()
+            self.log.close_without_flush()
             for path in self.log.dir.glob("*.snapshot"):
                 path.unlink()  # the batches must tell everything
             self.log = self.make_log(**CONFIG)

@@ -66,7 +66,7 @@ def test_end_of_the_active_segment_cut_or_garbled(make_log, seed):
     fill(log, rng, 60)
     log.flush(rng.randrange(log.segments[-1].base_offset + 1))
     before = contents(log)
-    log.abandon()
+    log.close_without_flush()
     path = log.active.path(".log")
     damage = rng.randint(1, 100)
     data = bytearray(path.read_bytes())
@@ -115,7 +115,7 @@ def test_index_missing_or_senseless(make_log, suffix, damage, which):
     fill(log, random.Random(1), 60)
     log.flush(log.active.base_offset)
     before = contents(log)
-    log.abandon()
+    log.close_without_flush()
     path = log.segments[which].path(suffix)
     data = path.read_bytes()
     if damage == "missing":
@@ -144,7 +144,7 @@ def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log, seed
     before = contents(log)
     flushed = log.segments[1].base_offset
     log.flush(flushed)
-    log.abandon()
+    log.close_without_flush()
     path = rng.choice(log.segments[1:]).path(".log")
     data = bytearray(path.read_bytes())
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
@@ -173,7 +173,7 @@ def test_leftovers_are_removed(make_log, name):
     log = make_log(**CONFIG)
     fill(log, random.Random(1), 30)
     before = contents(log)
-    log.abandon()
+    log.close_without_flush()
     (log.dir / name).write_bytes(b"left over")
     after_crash(make_log, log, before, 0)
     assert not (log.dir / name).exists()
@@ -203,7 +203,7 @@ def compacted(make_log):
     fill(log, random.Random(3), 60)
     log.flush()
     now = log.clock.now_ms()
-    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, now), now)
+    cleaning = cleaner.CleanerPass(cleanable.measure(log, 0, now), now)
     before = {r.key: r for r in contents(log)}
     cleaning.copy()
     return log, cleaning, before
@@ -237,7 +237,7 @@ def test_crash_at_any_rename_or_removal_of_a_compaction(compacted, make_log, mon
     except Crash:
         pass
     monkeypatch.undo()
-    log.abandon()
+    log.close_without_flush()
     again = make_log(recovery_point=log.recovery_point, cleanup_policy=("compact",), **CONFIG)
     found = contents(again)
     assert {r.key: r for r in found} == before

@@ -498,9 +498,9 @@ def test_log_that_is_not_used_has_no_open_files(make_log):
     for offset in range(0, 60, 5):
         log.read(offset, 100, max_offset=60).release()
         log.offset_for_time(NOW)
-    log.rest()
+    log.close_idle()
     assert open_files(log), "it was in use"
-    log.rest()
+    log.close_idle()
     assert not open_files(log)
     for segment in log.segments:
         segment.latest()
@@ -509,7 +509,7 @@ def test_log_that_is_not_used_has_no_open_files(make_log):
     assert index.path.stat().st_size == 8 * index.entries > 0
     fill(log, 2)
     assert len(contents(log)) == 62
-    log.abandon()
+    log.close_without_flush()
     assert not open_files(make_log(segment_bytes=1000)), "after a crash they were all looked at"
 
 
@@ -522,7 +522,7 @@ def test_reserved_bytes_are_there_while_a_segment_is_written(make_log):
     log.roll()
     assert path.stat().st_size == log.segments[0].size
     fill(log, 3)
-    log.abandon()
+    log.close_without_flush()
     again = make_log(preallocate=True, segment_bytes=50_000)
     assert len(contents(again)) == 6
     fill(again, 1)
@@ -554,7 +554,7 @@ def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(make_log, monkey
 
     def deleted_by_then(fd):
         if not log.closed:
-            log.abandon()
+            log.close_without_flush()
             log.dir.rename(log.dir.with_name("orders-0.delete"))
         real(fd)
 

@@ -91,7 +91,7 @@ class Model:
     def kill(self):
         """The process ends; the disk may lose what was not flushed, from the end of the active segment."""
         end = self.end
-        self.log.abandon()
+        self.log.close_without_flush()
         active = self.log.active
         if active.base_offset >= self.log.recovery_point and self.rng.random() < 0.5:
             with active.path(".log").open("r+b") as file:

@@ -133,7 +133,7 @@ def test_aborted_transactions_are_listed_where_they_overlap(make_log):
 def test_transaction_survives_a_restart(make_log):
     log = make_log()
     send(log, 0, transactional=True)
-    log.abandon()
+    log.close_without_flush()
     for clean in (False, True):
         again = make_log(clean=clean)
         again.high_watermark = 1
@@ -203,7 +203,7 @@ def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log):
     log = make_log(segment_bytes=300)
     for i in range(20):
         send(log, i)
-    log.abandon()
+    log.close_without_flush()
     again = make_log(segment_bytes=300, recovery_point=log.segments[-1].base_offset)
     assert again.producers.producers[1].last_sequence == 19
     assert send(again, 19).duplicate

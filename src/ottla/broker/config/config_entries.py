@@ -19,7 +19,7 @@ DYNAMIC_BROKER_LOGGER_CONFIG = 6
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
-class Place(NamedTuple):
+class ConfigSource(NamedTuple):
     """Where an option has a value, and the name that it has there."""
 
     source: int
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
     """All options of a topic: what is set on it, what the broker sets under its own names, and Kafka's defaults."""
     for name, option in TopicConfig.options.items():
-        places = [Place(TOPIC_CONFIG, name, options[name])] if name in options else []
+        places = [ConfigSource(TOPIC_CONFIG, name, options[name])] if name in options else []
         for synonym in BROKER_SYNONYMS.get(name, ()):
             places += _set_on_broker(live, synonym)
         places += _broker_default(name)
@@ -55,7 +55,7 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
     """All options of a broker: what was set on it while it runs, on all brokers, in its file, and Kafka's defaults."""
     for name, option in type(live.static).options.items():
-        places = [*_set_on_broker(live, name), Place(DEFAULT_CONFIG, name, option.default)]
+        places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]
         entry = _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
         yield entry._replace(type=LONG) if name in _longs() else entry
 
@@ -64,7 +64,7 @@ def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
     """What is set on all brokers while they run."""
     for name in for_all.keys() & BrokerConfig.options.keys():
         value = for_all[name]
-        yield _entry(BrokerConfig.options[name], [Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
+        yield _entry(BrokerConfig.options[name], [ConfigSource(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
     yield from unknown_entries({}, for_all)
 
 
@@ -81,11 +81,14 @@ def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Itera
 
 
 def class_entries(
-    config: type[Config], options: Mapping[str, str], source: int, defaults: Mapping[str, Place] = MappingProxyType({})
+    config: type[Config],
+    options: Mapping[str, str],
+    source: int,
+    defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
     """All options of a resource that has nothing but what is set on it and defaults: those given here, or Kafka's."""
     for name, option in config.options.items():
-        places = [Place(source, name, options[name])] if name in options else []
+        places = [ConfigSource(source, name, options[name])] if name in options else []
         if name in defaults:
             places.append(defaults[name])
         yield _entry(option, places, places[0].value if places else option.default)
@@ -104,22 +107,22 @@ def text_of(value: Any) -> str | None:
     return str(value)
 
 
-def _set_on_broker(live: DynamicBrokerConfig, name: str) -> Iterator[Place]:
+def _set_on_broker(live: DynamicBrokerConfig, name: str) -> Iterator[ConfigSource]:
     if name in live.own:
-        yield Place(DYNAMIC_BROKER_CONFIG, name, live.own[name])
+        yield ConfigSource(DYNAMIC_BROKER_CONFIG, name, live.own[name])
     if name in live.for_all:
-        yield Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, live.for_all[name])
-    if name in live.static.given:
-        yield Place(STATIC_BROKER_CONFIG, name, live.static.values[name])
+        yield ConfigSource(DYNAMIC_DEFAULT_BROKER_CONFIG, name, live.for_all[name])
+    if name in live.static.originals:
+        yield ConfigSource(STATIC_BROKER_CONFIG, name, live.static.values[name])
 
 
-def _broker_default(name: str) -> Iterator[Place]:
+def _broker_default(name: str) -> Iterator[ConfigSource]:
     """The default of the broker's option that a topic's option follows first."""
     for synonym in BROKER_SYNONYMS.get(name, ())[:1]:
-        yield Place(DEFAULT_CONFIG, synonym, BrokerConfig.options[synonym].default)
+        yield ConfigSource(DEFAULT_CONFIG, synonym, BrokerConfig.options[synonym].default)
 
 
-def _of_topic(option: Option[Any], places: list[Place]) -> Any:
+def _of_topic(option: Option[Any], places: list[ConfigSource]) -> Any:
     """A topic's value; a broker may set hours where a topic has milliseconds, and by default it sets neither."""
     if not places or places[0].value is None:
         return option.default
@@ -142,17 +145,17 @@ def _longs() -> frozenset[str]:
     return frozenset(name for names in long for name in names if not name.endswith((".hours", ".minutes")))
 
 
-def _entry(option: Option[Any], places: list[Place], value: Any) -> Entry:
+def _entry(option: Option[Any], places: list[ConfigSource], value: Any) -> Entry:
     kinds: tuple[tuple[type, int], ...] = ((bool, BOOLEAN), (int, INT), (float, DOUBLE), (tuple, LIST))
     kind = next((number for cls, number in kinds if isinstance(option.default, cls)), STRING)
     sensitive = is_secret(option.key)
-    known = [place for place in places if text_of(place.value) is not None]
+    places_set = [place for place in places if text_of(place.value) is not None]
     return Entry(
         option.key,
         None if sensitive else text_of(value),
-        known[0].source if known else DEFAULT_CONFIG,
+        places_set[0].source if places_set else DEFAULT_CONFIG,
         kind,
         option.doc,
         sensitive,
-        synonyms=tuple((name, None if sensitive else text_of(v), source) for source, name, v in known),
+        synonyms=tuple((name, None if sensitive else text_of(v), source) for source, name, v in places_set),
     )

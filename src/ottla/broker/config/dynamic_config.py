@@ -10,7 +10,7 @@ from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.store import config_entities
 from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.errors import ConfigurationError
-from ottla.net.server.connection_quotas import Limits
+from ottla.net.server.connection_quotas import ConnectionLimits
 
 CONNECTION_RATE = "connection_creation_rate"
 """The quota of an address: new connections per second."""
@@ -31,7 +31,7 @@ class DynamicBrokerConfig:
         self._own_path = config_entities.entity(config_entities.BROKERS, str(broker_id))
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
-    def follow(self, image: ClusterImage) -> bool:
+    def update(self, image: ClusterImage) -> bool:
         """Take over what is set on all brokers and on this one; tells whether anything is different now."""
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
@@ -42,12 +42,12 @@ class DynamicBrokerConfig:
             # checked when it was set; another broker's file may not go with it
             log.error("options set on brokers are left out: %s", error.message)
             return False
-        changed = now.given != self.current.given
+        changed = now.originals != self.current.originals
         self.current = now
         return changed
 
 
-def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
+def connection_limits(config: BrokerConfig, image: ClusterImage) -> ConnectionLimits:
     """What the broker's options and the quotas of addresses (KIP-612) say about connections."""
     names = [endpoint.name for endpoint in config.listeners]
     counts = {name: config.of_listener(name, "max.connections") for name in names}
@@ -57,7 +57,7 @@ def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
         for address, options in config_entities.of_type(image.configs, config_entities.IPS).items()
         if CONNECTION_RATE in options
     }
-    return Limits(
+    return ConnectionLimits(
         connections=config.max_connections,
         per_listener={name: int(value) for name, value in counts.items() if value is not None},
         per_ip=config.max_connections_per_ip,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.transaction_verification import in_known_terms
+from ottla.broker.transaction_verification import known_errors_only
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.errors import (
@@ -49,19 +49,19 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, context)))
     # all at once: each waits for its replicas
-    results = await asyncio.gather(*(_transaction(wanted, context) for wanted in request.transactions))
+    results = await asyncio.gather(*(_transaction(transaction, context) for transaction in request.transactions))
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
-            AddPartitionsToTxnResult(transactional_id=wanted.transactional_id, topic_results=_by_topic(codes))
-            for wanted, codes in zip(request.transactions, results, strict=True)
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=_by_topic(codes))
+            for transaction, codes in zip(request.transactions, results, strict=True)
         ]
     )
 
 
-async def _transaction(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Codes:
-    partitions = [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+async def _transaction(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> Codes:
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     try:
-        unauthorized = _unauthorized_topics(wanted, context)
+        unauthorized = _unauthorized_topics(transaction, context)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error))
     errors = {
@@ -71,26 +71,30 @@ async def _transaction(wanted: AddPartitionsToTxnTransaction, context: RequestCo
     }
     if errors:
         return {tp: errors.get(tp, code_of(OperationNotAttemptedError())) for tp in partitions}
-    producer = Producer(wanted.producer_id, wanted.producer_epoch)
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
     runtime = context.broker.transactions
     try:
-        if wanted.verify_only:
-            missing = runtime.missing(wanted.transactional_id, producer, partitions)
+        if transaction.verify_only:
+            missing = runtime.missing(transaction.transactional_id, producer, partitions)
             return {tp: code_of(TransactionAbortableError()) if tp in missing else 0 for tp in partitions}
         version = EPOCH_PER_TRANSACTION if context.version >= SEVERAL_SINCE else CLASSIC
-        with in_known_terms(context.version):
-            await runtime.add_partitions(wanted.transactional_id, producer, partitions, version)
+        with known_errors_only(context.version):
+            await runtime.add_partitions(transaction.transactional_id, producer, partitions, version)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error))
     return dict.fromkeys(partitions, 0)
 
 
-def _unauthorized_topics(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Mapping[str, KafkaError]:
+def _unauthorized_topics(
+    transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> Mapping[str, KafkaError]:
     """The errors of topics that a producer may not write to; raises that of the transactional id."""
     if context.version >= SEVERAL_SINCE:
         return {}
-    context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
-    return context.unauthorized_errors(ACLOperation.WRITE, ResourceType.TOPIC, (topic.name for topic in wanted.topics))
+    context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+    return context.unauthorized_errors(
+        ACLOperation.WRITE, ResourceType.TOPIC, (topic.name for topic in transaction.topics)
+    )
 
 
 def _partition_error(tp: TopicPartition, context: RequestContext) -> KafkaError | None:
@@ -104,4 +108,4 @@ def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
     for tp, code in codes.items():
         result = AddPartitionsToTxnPartitionResult(partition_index=tp.partition, partition_error_code=code)
         topics.setdefault(tp.topic, []).append(result)
-    return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=found) for name, found in topics.items()]
+    return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=results) for name, results in topics.items()]

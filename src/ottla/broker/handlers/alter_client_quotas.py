@@ -57,6 +57,6 @@ def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> Non
         options.pop(op.key, None)
         return
     if not op.value > 0 or op.value == float("inf") or (kind is int and not float(op.value).is_integer()):
-        wanted = "a whole number above 0" if kind is int else "a number above 0"
-        raise InvalidRequestError(f"{op.key}: {op.value} is not allowed: {wanted} is wanted")
+        expected = "a whole number above 0" if kind is int else "a number above 0"
+        raise InvalidRequestError(f"{op.key}: {op.value} is not allowed: {expected} is wanted")
     options[op.key] = str(kind(op.value))

@@ -54,9 +54,9 @@ def _topic(
 ) -> AlterPartitionTopicResult:
     name = _name(topic, context)
     unknown = UnknownTopicIdError() if name is None else UnknownTopicOrPartitionError()
-    found = [(p, states.get(TopicPartition(name or "", p.partition_index), unknown)) for p in topic.partitions]
+    with_states = [(p, states.get(TopicPartition(name or "", p.partition_index), unknown)) for p in topic.partitions]
     return AlterPartitionTopicResult(
-        topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=[_result(p, state) for p, state in found]
+        topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=[_result(p, state) for p, state in with_states]
     )
 
 

@@ -43,14 +43,14 @@ async def handle(
 
 
 async def _move(
-    topic: str, wish: ReassignablePartition, context: RequestContext, *, resizes: bool
+    topic: str, reassignment: ReassignablePartition, context: RequestContext, *, resizes: bool
 ) -> ReassignablePartitionResponse:
-    result = ReassignablePartitionResponse(partition_index=wish.partition_index, error_message=None)
-    tp = TopicPartition(topic, wish.partition_index)
+    result = ReassignablePartitionResponse(partition_index=reassignment.partition_index, error_message=None)
+    tp = TopicPartition(topic, reassignment.partition_index)
     try:
-        if not resizes and wish.replicas is not None:
-            _check_size(context.broker.image.partition(tp), len(wish.replicas))
-        await context.broker.controller.reassignments.reassign(tp, wish.replicas)
+        if not resizes and reassignment.replicas is not None:
+            _check_size(context.broker.image.partition(tp), len(reassignment.replicas))
+        await context.broker.controller.reassignments.reassign(tp, reassignment.replicas)
     except NotControllerError:
         raise
     except KafkaError as error:
@@ -58,7 +58,7 @@ async def _move(
     return result
 
 
-def _check_size(p: PartitionImage | None, wanted: int) -> None:
+def _check_size(p: PartitionImage | None, size: int) -> None:
     """Raise where the partition would get another number of replicas than it has, or is to have after its move."""
-    if p is not None and wanted != (now := len(target_of(p))):
-        raise InvalidReplicationFactorError(f"The replication factor is changed from {now} to {wanted}")
+    if p is not None and size != (now := len(target_of(p))):
+        raise InvalidReplicationFactorError(f"The replication factor is changed from {now} to {size}")

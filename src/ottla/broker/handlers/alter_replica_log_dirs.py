@@ -24,15 +24,18 @@ async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -
     """Begin each move; one that fails does not stop the others."""
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
-    for wish in request.dirs:
-        for topic in wish.topics:
+    for directory in request.dirs:
+        for topic in directory.topics:
             for index in topic.partitions:
                 result = AlterReplicaLogDirPartitionResult(partition_index=index)
                 with errors_in(result):
                     if authorization_error is not None:
                         raise authorization_error
-                    await context.broker.partitions.move_replica(TopicPartition(topic.name, index), wish.path)
+                    await context.broker.partitions.move_replica(TopicPartition(topic.name, index), directory.path)
                 by_topic[topic.name].append(result)
     return AlterReplicaLogDirsResponse(
-        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in by_topic.items()]
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            for name, partitions in by_topic.items()
+        ]
     )

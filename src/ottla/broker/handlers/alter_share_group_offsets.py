@@ -53,17 +53,20 @@ def _failed(topic: m.AlterShareGroupOffsetsRequestTopic, error: KafkaError) -> m
 
 
 async def _alter_topic(
-    group_id: str, wanted: m.AlterShareGroupOffsetsRequestTopic, context: RequestContext
+    group_id: str, requested: m.AlterShareGroupOffsetsRequestTopic, context: RequestContext
 ) -> m.AlterShareGroupOffsetsResponseTopic:
-    answer = m.AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
-    topic = context.broker.image.topics.get(wanted.topic_name)
+    answer = m.AlterShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
+    topic = context.broker.image.topics.get(requested.topic_name)
     if topic is not None:
         answer.topic_id = topic.id
-    for asked in wanted.partitions:
-        result = m.AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
+    for partition in requested.partitions:
+        result = m.AlterShareGroupOffsetsResponsePartition(partition_index=partition.partition_index)
         with errors_in(result):
             safe = _reset(
-                group_id, TopicPartition(wanted.topic_name, asked.partition_index), asked.start_offset, context
+                group_id,
+                TopicPartition(requested.topic_name, partition.partition_index),
+                partition.start_offset,
+                context,
             )
             if safe is not None:
                 await safe

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.scram_credentials import MECHANISMS, Mechanism, credential
+from ottla.broker.security.scram_credentials import MECHANISMS, ScramMechanism, credential
 from ottla.cluster.store import config_entities
 from ottla.errors import (
     DuplicateResourceError,
@@ -41,12 +41,12 @@ async def handle(
         by_user.setdefault(change.name, []).append(change)
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     results = []
-    for user, wanted in by_user.items():
+    for user, user_changes in by_user.items():
         result = AlterUserScramCredentialsResult(user=user, error_message=None)
         with errors_in(result):
             if authorization_error is not None:
                 raise authorization_error
-            await _alter(user, wanted, context)
+            await _alter(user, user_changes, context)
         results.append(result)
     return AlterUserScramCredentialsResponse(results=results)
 
@@ -74,14 +74,14 @@ def _apply(change: Change, options: dict[str, str]) -> None:
         raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
 
 
-def _mechanism(number: int) -> Mechanism:
-    found = MECHANISMS.get(number)
-    if found is None:
+def _mechanism(number: int) -> ScramMechanism:
+    mechanism = MECHANISMS.get(number)
+    if mechanism is None:
         raise UnsupportedSaslMechanismError("Unknown SCRAM mechanism")
-    return found
+    return mechanism
 
 
-def _check(change: ScramCredentialUpsertion, mechanism: Mechanism) -> None:
+def _check(change: ScramCredentialUpsertion, mechanism: ScramMechanism) -> None:
     if change.iterations < mechanism.min_iterations:
         raise UnacceptableCredentialError(f"Too few iterations: at least {mechanism.min_iterations} are wanted")
     if change.iterations > MAX_ITERATIONS:

@@ -17,13 +17,13 @@ CLASSIC, CONSUMER = 0, 1
 
 def handle(request: m.ConsumerGroupDescribeRequest, context: RequestContext) -> m.ConsumerGroupDescribeResponse:
     """Describe each group."""
-    asked = request.include_authorized_operations
+    with_operations = request.include_authorized_operations
     return m.ConsumerGroupDescribeResponse(
-        groups=[_describe(group_id, asked, context) for group_id in request.group_ids]
+        groups=[_describe(group_id, with_operations, context) for group_id in request.group_ids]
     )
 
 
-def _describe(group_id: str, asked: bool, context: RequestContext) -> m.DescribedGroup:
+def _describe(group_id: str, with_operations: bool, context: RequestContext) -> m.DescribedGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
         context.broker.groups.check(group_id)
@@ -38,7 +38,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> m.Describe
     return m.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
-        authorized_operations=on_group(context, group_id) if asked else UNASKED,
+        authorized_operations=on_group(context, group_id) if with_operations else UNASKED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=context.broker.groups.groups.consumer.assignor(group)[0],
@@ -66,8 +66,8 @@ def _assignment(partitions: Assignment, context: RequestContext) -> m.Assignment
     names = context.broker.image.names
     return m.Assignment(
         topic_partitions=[
-            m.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=found)
-            for topic_id, found in by_topic(partitions)
+            m.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=indexes)
+            for topic_id, indexes in by_topic(partitions)
             if topic_id in names
         ]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.acl_requests import authorization_error, rule
+from ottla.broker.security.acl_requests import acl_of, authorization_error
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages.create_acls import (
@@ -32,13 +32,13 @@ def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsRes
 async def _add(rules: list[ACL | KafkaError], store: AclStore) -> CreateAclsResponse:
     outcomes = iter(await store.add([acl for acl in rules if isinstance(acl, ACL)]))
     return CreateAclsResponse(
-        results=[_result(found if isinstance(found, KafkaError) else next(outcomes)) for found in rules]
+        results=[_result(entry if isinstance(entry, KafkaError) else next(outcomes)) for entry in rules]
     )
 
 
 def _read(creation: AclCreation) -> ACL | KafkaError:
     try:
-        return rule(creation)
+        return acl_of(creation)
     except KafkaError as error:
         return error
 

@@ -53,26 +53,28 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     return CreatePartitionsResponse(results=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
 
-def _plan(wish: CreatePartitionsTopic, context: RequestContext) -> list[tuple[int, ...]]:
+def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tuple[int, ...]]:
     image = context.broker.image
-    topic = image.topics.get(wish.name)
+    topic = image.topics.get(requested.name)
     if topic is None:
-        raise UnknownTopicOrPartitionError(f"Topic '{wish.name}' does not exist.")
+        raise UnknownTopicOrPartitionError(f"Topic '{requested.name}' does not exist.")
     old = len(topic.partitions)
-    if wish.count <= old:
+    if requested.count <= old:
         raise InvalidPartitionsError(
-            f"Topic {wish.name} has {old} partition(s) already; {wish.count} is not more than that."
+            f"Topic {requested.name} has {old} partition(s) already; {requested.count} is not more than that."
         )
     if any(reassignment_rules.is_reassigning(p) for p in topic.partitions):
         # on the way a partition has more replicas than its topic is to have
-        raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{wish.name}'.")
-    if wish.assignments is None:
-        return replica_placement.assign_more_partitions([p.replicas for p in topic.partitions], wish.count, image.racks)
-    if len(wish.assignments) != wish.count - old:
-        raise InvalidReplicaAssignmentError(
-            f"{wish.count - old} partition(s) are to be added, {len(wish.assignments)} are assigned"
+        raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{requested.name}'.")
+    if requested.assignments is None:
+        return replica_placement.assign_more_partitions(
+            [p.replicas for p in topic.partitions], requested.count, image.racks
         )
-    chosen = {old + i: a.broker_ids for i, a in enumerate(wish.assignments)}
+    if len(requested.assignments) != requested.count - old:
+        raise InvalidReplicaAssignmentError(
+            f"{requested.count - old} partition(s) are to be added, {len(requested.assignments)} are assigned"
+        )
+    chosen = {old + i: a.broker_ids for i, a in enumerate(requested.assignments)}
     replicas = len(topic.partitions[0].replicas)
     if any(len(brokers) != replicas for brokers in chosen.values()):
         raise InvalidReplicaAssignmentError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.acl_requests import authorization_error, rules_wanted, told, told_resources
+from ottla.broker.security.acl_requests import acl_fields, acl_filter, authorization_error, resource_fields
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages import delete_acls as m
@@ -23,28 +23,28 @@ def handle(
     error, store = authorization_error(context, len(request.filters)), context.broker.acl_store
     if error is not None or store is None:
         return m.DeleteAclsResponse(filter_results=[_failed(error)] * len(request.filters))
-    return _remove([_read(wanted) for wanted in request.filters], store)
+    return _remove([_read(filter_) for filter_ in request.filters], store)
 
 
 async def _remove(filters: list[ACLFilter | KafkaError], store: AclStore) -> m.DeleteAclsResponse:
-    usable = [wanted for wanted in filters if isinstance(wanted, ACLFilter)]
+    usable = [filter_ for filter_ in filters if isinstance(filter_, ACLFilter)]
     try:
         outcomes = iter(await store.remove(usable))
     except KafkaError as error:
         filters, outcomes = [w if isinstance(w, KafkaError) else error for w in filters], iter(())
     return m.DeleteAclsResponse(
         filter_results=[
-            _failed(found)
-            if isinstance(found, KafkaError)
+            _failed(entry)
+            if isinstance(entry, KafkaError)
             else m.DeleteAclsFilterResult(error_message=None, matching_acls=[_met(*met) for met in next(outcomes)])
-            for found in filters
+            for entry in filters
         ]
     )
 
 
-def _read(wanted: m.DeleteAclsFilter) -> ACLFilter | KafkaError:
+def _read(requested: m.DeleteAclsFilter) -> ACLFilter | KafkaError:
     try:
-        return rules_wanted(wanted)
+        return acl_filter(requested)
     except KafkaError as error:
         return error
 
@@ -52,7 +52,7 @@ def _read(wanted: m.DeleteAclsFilter) -> ACLFilter | KafkaError:
 def _met(acl: ACL, error: KafkaError | None) -> m.DeleteAclsMatchingAcl:
     code, message = (0, None) if error is None else (code_of(error), error.message)
     return m.DeleteAclsMatchingAcl(
-        error_code=code, error_message=message, **told_resources(acl.resource_pattern), **told(acl)
+        error_code=code, error_message=message, **resource_fields(acl.resource_pattern), **acl_fields(acl)
     )
 
 

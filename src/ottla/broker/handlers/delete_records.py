@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
     """A partition whose followers have not followed yet."""
 
     partition: Partition
-    gone: asyncio.Future[None]
+    deleted: asyncio.Future[None]
     result: DeleteRecordsPartitionResult
 
 
@@ -65,10 +65,12 @@ def handle(
 async def _when_gone(
     response: DeleteRecordsResponse, waiting: list[Waiting], timeout_ms: int, context: RequestContext
 ) -> DeleteRecordsResponse:
-    await wait_all([w.gone for w in waiting], timeout_ms)
-    for partition, gone, result in waiting:
-        error = (gone.exception() if gone.done() else None) or (None if gone.done() else RequestTimedOutError())
-        gone.cancel()
+    await wait_all([w.deleted for w in waiting], timeout_ms)
+    for partition, deleted, result in waiting:
+        error = (deleted.exception() if deleted.done() else None) or (
+            None if deleted.done() else RequestTimedOutError()
+        )
+        deleted.cancel()
         result.low_watermark = partition.leader_replica.low_watermark(_alive(context))
         result.error_code = code_of(error) if isinstance(error, KafkaError) else 0
     return response
@@ -80,7 +82,7 @@ def _alive(context: RequestContext) -> Collection[int]:
 
 def _answer(
     topic: str,
-    want: DeleteRecordsPartition,
+    requested: DeleteRecordsPartition,
     context: RequestContext,
     unauthorized: Collection[str],
     waiting: list[Waiting],
@@ -89,20 +91,20 @@ def _answer(
     try:
         if topic in unauthorized:
             raise TopicAuthorizationFailedError
-        partition = broker.partitions.leader(broker.image, TopicPartition(topic, want.partition_index))
+        partition = broker.partitions.leader(broker.image, TopicPartition(topic, requested.partition_index))
         log = partition.log
         if "delete" not in log.config.cleanup_policy:
             raise PolicyViolationError(f"topic {topic} is compacted only; its records cannot be deleted")
-        offset = log.high_watermark if want.offset == HIGH_WATERMARK else want.offset
+        offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= log.high_watermark:
             raise OffsetOutOfRangeError
         log.delete_records_before(offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
-            partition_index=want.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code_of(error)
+            partition_index=requested.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code_of(error)
         )
-    result = DeleteRecordsPartitionResult(partition_index=want.partition_index, low_watermark=log.log_start_offset)
-    gone = partition.leader_replica.when_deleted(offset, lambda: _alive(context))
-    if gone is not None:
-        waiting.append(Waiting(partition, gone, result))
+    result = DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=log.log_start_offset)
+    deleted = partition.leader_replica.when_deleted(offset, lambda: _alive(context))
+    if deleted is not None:
+        waiting.append(Waiting(partition, deleted, result))
     return result

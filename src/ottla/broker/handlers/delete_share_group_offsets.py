@@ -20,13 +20,13 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     _check_empty(request.group_id, context)
     responses = []
-    for wanted in request.topics:
-        answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
+    for requested in request.topics:
+        answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
         with errors_in(answer):
-            context.require(ACLOperation.READ, ResourceType.TOPIC, wanted.topic_name)
-            topic = context.broker.image.topics.get(wanted.topic_name)
+            context.require(ACLOperation.READ, ResourceType.TOPIC, requested.topic_name)
+            topic = context.broker.image.topics.get(requested.topic_name)
             if topic is None:
-                raise UnknownTopicOrPartitionError(f"Topic {wanted.topic_name} does not exist.")
+                raise UnknownTopicOrPartitionError(f"Topic {requested.topic_name} does not exist.")
             answer.topic_id = topic.id
             context.broker.share_states.delete_topic(request.group_id, topic.id)
         responses.append(answer)

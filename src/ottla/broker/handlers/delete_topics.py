@@ -31,8 +31,8 @@ STRICT_QUOTA_SINCE = 5
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete each topic; one that fails does not stop the others."""
-    wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
-    wanted += [(t.name, t.topic_id) for t in request.topics]
+    topics: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
+    topics += [(t.name, t.topic_id) for t in request.topics]
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )
@@ -42,17 +42,17 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         with errors_in(result):
             if not context.broker.controller.is_active:
                 raise NotControllerError
-            found = _name(name, topic_id, context)
-            if _may(ACLOperation.DESCRIBE, found, context):
-                result.name = found
-            _check_allowed(found, context, by_id=topic_id != ZERO_UUID)
-            topic = context.broker.image.topics.get(found)
-            await _delete(found, quota, context)
+            topic_name = _name(name, topic_id, context)
+            if _may(ACLOperation.DESCRIBE, topic_name, context):
+                result.name = topic_name
+            _check_allowed(topic_name, context, by_id=topic_id != ZERO_UUID)
+            topic = context.broker.image.topics.get(topic_name)
+            await _delete(topic_name, quota, context)
             result.topic_id = topic.id if topic else topic_id
         return result
 
     # together, so that brokers which do not answer are waited for once, not once for each topic
-    results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in wanted))
+    results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in topics))
     return DeleteTopicsResponse(responses=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
 
@@ -61,10 +61,10 @@ def _name(name: str | None, topic_id: UUID, context: RequestContext) -> str:
         if topic_id != ZERO_UUID:
             raise InvalidRequestError("a topic is named by its name or its id, not by both")
         return name
-    found = context.broker.image.names.get(topic_id)
-    if found is None:
+    topic_name = context.broker.image.names.get(topic_id)
+    if topic_name is None:
         raise UnknownTopicIdError
-    return found
+    return topic_name
 
 
 def _may(operation: ACLOperation, name: str, context: RequestContext) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.acl_requests import NO_AUTHORIZER, rules_wanted, told, told_resources
+from ottla.broker.security.acl_requests import NO_AUTHORIZER, acl_fields, acl_filter, resource_fields
 from ottla.errors import SecurityDisabledError
 from ottla.protocol.messages.describe_acls import (
     AclDescription,
@@ -24,12 +24,12 @@ async def handle(request: DescribeAclsRequest, context: RequestContext) -> Descr
     store = context.broker.acl_store
     if store is None:
         raise SecurityDisabledError(NO_AUTHORIZER)
-    wanted = rules_wanted(request)
+    pattern_filter = acl_filter(request)
     await store.refresh()
     return DescribeAclsResponse(
         resources=[
-            DescribeAclsResource(**told_resources(pattern), acls=[AclDescription(**told(acl)) for acl in acls])
-            for pattern, acls in groupby(store.matching(wanted), _resources)
+            DescribeAclsResource(**resource_fields(pattern), acls=[AclDescription(**acl_fields(acl)) for acl in acls])
+            for pattern, acls in groupby(store.matching(pattern_filter), _resources)
         ]
     )
 

@@ -22,28 +22,28 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
     """All entities with quotas that every component of the filter matches."""
-    wanted = {component.entity_type: component for component in request.components}
-    _check(request, wanted)
+    components = {component.entity_type: component for component in request.components}
+    _check(request, components)
     entries = [
         EntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in parts.items()],
             values=[ValueData(key=key, value=value) for key, value in values.items()],
         )
         for parts, values in _quotas(context)
-        if _matches(parts, wanted, request.strict)
+        if _matches(parts, components, request.strict)
     ]
     return DescribeClientQuotasResponse(error_message=None, entries=entries)
 
 
-def _check(request: DescribeClientQuotasRequest, wanted: Mapping[str, ComponentData]) -> None:
-    if len(wanted) < len(request.components):
+def _check(request: DescribeClientQuotasRequest, components: Mapping[str, ComponentData]) -> None:
+    if len(components) < len(request.components):
         raise InvalidRequestError("a type of entity stands twice in the filter")
-    unknown = wanted.keys() - {USER, CLIENT_ID, IP}
+    unknown = components.keys() - {USER, CLIENT_ID, IP}
     if unknown:
         raise InvalidRequestError(f"Custom entity type {min(unknown)!r} is not supported")
-    if IP in wanted and len(wanted) > 1:
+    if IP in components and len(components) > 1:
         raise InvalidRequestError("Invalid entity filter component combination: ip stands alone")
-    for component in wanted.values():
+    for component in components.values():
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise InvalidRequestError(f"Unexpected match type {component.match_type}")
         if component.match_type == EXACT and component.match is None:
@@ -60,12 +60,12 @@ def _quotas(context: RequestContext) -> Iterator[tuple[Parts, dict[str, float]]]
                 yield parts, values
 
 
-def _matches(parts: Parts, wanted: Mapping[str, ComponentData], strict: bool) -> bool:
-    if strict and parts.keys() != wanted.keys():
+def _matches(parts: Parts, components: Mapping[str, ComponentData], strict: bool) -> bool:
+    if strict and parts.keys() != components.keys():
         return False
-    if not parts.keys() >= wanted.keys():
+    if not parts.keys() >= components.keys():
         return False
-    return all(_matches_one(parts[kind], component) for kind, component in wanted.items())
+    return all(_matches_one(parts[kind], component) for kind, component in components.items())
 
 
 def _matches_one(name: str | None, component: ComponentData) -> bool:

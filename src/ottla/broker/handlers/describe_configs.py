@@ -36,55 +36,57 @@ def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
     """Describe each resource; one that fails does not stop the others."""
-    found = [(asked, _find(asked, context)) for asked in request.resources]
+    resources = [(requested, _find(requested, context)) for requested in request.resources]
     if context.broker.config.zookeeper_connect is None:
-        return _answer(request, found, context)  # nobody else sets any
-    return _read_and_answer(request, found, context)
+        return _answer(request, resources, context)  # nobody else sets any
+    return _read_and_answer(request, resources, context)
 
 
-def _find(asked: DescribeConfigsResource, context: RequestContext) -> Found:
+def _find(requested: DescribeConfigsResource, context: RequestContext) -> Found:
     try:
-        return permitted(asked.resource_type, asked.resource_name, ACLOperation.DESCRIBE_CONFIGS, context)
+        return permitted(requested.resource_type, requested.resource_name, ACLOperation.DESCRIBE_CONFIGS, context)
     except KafkaError as error:
         return error
 
 
 async def _read_and_answer(
-    request: DescribeConfigsRequest, found: AllFound, context: RequestContext
+    request: DescribeConfigsRequest, resources: AllFound, context: RequestContext
 ) -> DescribeConfigsResponse:
-    await context.broker.config_store.refresh(list(_paths(found, context)))
-    return _answer(request, found, context)
+    await context.broker.config_store.refresh(list(_paths(resources, context)))
+    return _answer(request, resources, context)
 
 
-def _paths(found: AllFound, context: RequestContext) -> Iterator[str]:
+def _paths(resources: AllFound, context: RequestContext) -> Iterator[str]:
     """Where the options are kept of those that are there; of the others the answer tells what is wrong."""
-    for asked, resource in found:
+    for requested, resource in resources:
         if isinstance(resource, KafkaError):
             continue
         try:
-            resource.options(asked.resource_name, context)
+            resource.options(requested.resource_name, context)
         except KafkaError:
             continue
-        path = resource.path(asked.resource_name)
+        path = resource.path(requested.resource_name)
         if path is not None:
             yield path
 
 
-def _answer(request: DescribeConfigsRequest, found: AllFound, context: RequestContext) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(asked, resource, request, context) for asked, resource in found])
+def _answer(request: DescribeConfigsRequest, resources: AllFound, context: RequestContext) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(requested, resource, request, context) for requested, resource in resources]
+    )
 
 
 def _describe(
-    asked: DescribeConfigsResource, resource: Found, request: DescribeConfigsRequest, context: RequestContext
+    requested: DescribeConfigsResource, resource: Found, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
+    result = DescribeConfigsResult(resource_type=requested.resource_type, resource_name=requested.resource_name)
     result.error_message = None
-    wanted = asked.configuration_keys
+    keys = requested.configuration_keys
     with errors_in(result):
         if isinstance(resource, KafkaError):
             raise resource
-        entries = resource.entries(asked.resource_name, context)
-        result.configs = [_option(entry, request) for entry in entries if not wanted or entry.name in wanted]
+        entries = resource.entries(requested.resource_name, context)
+        result.configs = [_option(entry, request) for entry in entries if not keys or entry.name in keys]
     return result
 
 

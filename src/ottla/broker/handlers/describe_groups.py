@@ -25,11 +25,11 @@ NOT_CLASSIC = "Group %s is not a classic group."
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group."""
-    asked = request.include_authorized_operations
-    return DescribeGroupsResponse(groups=[_describe(group_id, asked, context) for group_id in request.groups])
+    with_operations = request.include_authorized_operations
+    return DescribeGroupsResponse(groups=[_describe(group_id, with_operations, context) for group_id in request.groups])
 
 
-def _describe(group_id: str, asked: bool, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, with_operations: bool, context: RequestContext) -> DescribedGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
         context.broker.groups.check(group_id)
@@ -37,7 +37,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> DescribedG
         return DescribedGroup(error_code=code_of(error), group_id=group_id)
     group = context.broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ClassicGroup):
-        return _known(group, on_group(context, group_id) if asked else UNASKED)
+        return _described(group, on_group(context, group_id) if with_operations else UNASKED)
     described = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD)
     if context.version >= NOT_FOUND_SINCE:
         missing = GroupIdNotFoundError(f"Group {group_id} not found." if group is None else NOT_CLASSIC % group_id)
@@ -45,7 +45,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> DescribedG
     return described
 
 
-def _known(group: ClassicGroup, operations: int) -> DescribedGroup:
+def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
     # During a rebalance nothing is settled that could be told
     stable = group.state is ClassicGroupState.STABLE
     protocol = group.protocol if stable else None

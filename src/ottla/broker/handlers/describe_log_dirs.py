@@ -30,34 +30,34 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
     authorization_error = context.authorization_error(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
     if authorization_error is not None:
         return DescribeLogDirsResponse(error_code=code_of(authorization_error))
-    wanted = None
+    partitions = None
     if request.topics is not None:
-        wanted = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)
+        partitions = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)
     return DescribeLogDirsResponse(
-        results=[_describe(directory, wanted, context) for directory in context.broker.partitions.log_dirs]
+        results=[_describe(directory, partitions, context) for directory in context.broker.partitions.log_dirs]
     )
 
 
-def _describe(directory: LogDir, wanted: Wanted, context: RequestContext) -> DescribeLogDirsResult:
+def _describe(directory: LogDir, partitions: Wanted, context: RequestContext) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(directory.path))
     if directory.offline:
         result.error_code = KafkaStorageError.code or 0
         return result
     by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for tp, log in sorted(directory.logs.items()):
-        if wanted is None or tp in wanted:
+        if partitions is None or tp in partitions:
             lag = max(0, log.high_watermark - log.log_end_offset)
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(partition_index=tp.partition, partition_size=log.size, offset_lag=lag)
             )
     for tp, moving in context.broker.partitions.log_dir_moves.items():
-        if moving.target is directory and (wanted is None or tp in wanted):
+        if moving.target is directory and (partitions is None or tp in partitions):
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(
                     partition_index=tp.partition, partition_size=moving.size, offset_lag=moving.lag, is_future_key=True
                 )
             )
-    result.topics = [DescribeLogDirsTopic(name=name, partitions=found) for name, found in by_topic.items()]
+    result.topics = [DescribeLogDirsTopic(name=name, partitions=described) for name, described in by_topic.items()]
     volume = shutil.disk_usage(directory.path)
     result.total_bytes, result.usable_bytes = volume.total, volume.free
     return result

@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from ottla.security.acl import ResourceType
-from ottla.storage.producer_state import Producer
+from ottla.storage.producer_state import ProducerState as StoredProducer
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
@@ -52,7 +52,7 @@ def _partition(name: str, index: int, context: RequestContext, unauthorized: Col
     return PartitionResponse(partition_index=index, active_producers=[_state(producer) for producer in producers])
 
 
-def _state(producer: Producer) -> ProducerState:
+def _state(producer: StoredProducer) -> ProducerState:
     return ProducerState(
         producer_id=producer.id,
         producer_epoch=producer.epoch,

@@ -26,30 +26,33 @@ def handle(request: m.DescribeShareGroupOffsetsRequest, context: RequestContext)
 
 
 def _group(
-    wanted: m.DescribeShareGroupOffsetsRequestGroup, context: RequestContext
+    requested: m.DescribeShareGroupOffsetsRequestGroup, context: RequestContext
 ) -> m.DescribeShareGroupOffsetsResponseGroup:
     try:
-        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
-        context.broker.groups.check(wanted.group_id)
-        group = context.broker.groups.groups.by_id.get(wanted.group_id)
+        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, requested.group_id)
+        context.broker.groups.check(requested.group_id)
+        group = context.broker.groups.groups.by_id.get(requested.group_id)
         if not isinstance(group, ShareGroup):
-            raise GroupIdNotFoundError(f"Group {wanted.group_id} is not a share group.")
+            raise GroupIdNotFoundError(f"Group {requested.group_id} is not a share group.")
     except KafkaError as error:
         return m.DescribeShareGroupOffsetsResponseGroup(
-            group_id=wanted.group_id, error_code=code_of(error), error_message=error.message
+            group_id=requested.group_id, error_code=code_of(error), error_message=error.message
         )
-    topics = [_topic(wanted.group_id, name, partitions, context) for name, partitions in _wanted(wanted, context)]
-    return m.DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics)
+    topics = [
+        _topic(requested.group_id, name, partitions, context)
+        for name, partitions in _requested_topics(requested, context)
+    ]
+    return m.DescribeShareGroupOffsetsResponseGroup(group_id=requested.group_id, topics=topics)
 
 
-def _wanted(
-    wanted: m.DescribeShareGroupOffsetsRequestGroup, context: RequestContext
+def _requested_topics(
+    group: m.DescribeShareGroupOffsetsRequestGroup, context: RequestContext
 ) -> Iterator[tuple[str, list[int]]]:
-    if wanted.topics is not None:
-        yield from ((t.topic_name, t.partitions) for t in wanted.topics)
+    if group.topics is not None:
+        yield from ((t.topic_name, t.partitions) for t in group.topics)
         return
     begun: dict[str, list[int]] = {}
-    for key in context.broker.share_states.keys_of_group(wanted.group_id):
+    for key in context.broker.share_states.keys_of_group(group.group_id):
         name = context.broker.image.names.get(key.topic_id)
         if name is not None:
             begun.setdefault(name, []).append(key.partition)

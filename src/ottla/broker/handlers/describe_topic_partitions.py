@@ -27,10 +27,11 @@ MAX_PARTITIONS = 2000
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, from the cursor on, until the limit."""
     image = context.broker.image
-    asked = {t.name for t in request.topics}
-    unauthorized = context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, asked)
+    requested_names = {t.name for t in request.topics}
+    unauthorized = context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, requested_names)
     names = sorted(
-        asked or image.topics.keys() - context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, image.topics)
+        requested_names
+        or image.topics.keys() - context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, image.topics)
     )
     first_partition = 0
     if request.cursor is not None:

@@ -27,18 +27,18 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
         context.require(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise InvalidRequestError
-        known = context.broker.transactions.get(transactional_id)
-        if known is None:
+        transaction = context.broker.transactions.get(transactional_id)
+        if transaction is None:
             raise TransactionalIdNotFoundError
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=code_of(error))
-    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, known.topics)
+    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, transaction.topics)
     return TransactionState(
         transactional_id=transactional_id,
-        transaction_state=known.state,
-        transaction_timeout_ms=known.timeout_ms,
-        transaction_start_time_ms=known.start_ms,
-        producer_id=known.producer_id,
-        producer_epoch=known.producer_epoch,
-        topics=[TopicData(topic=t, partitions=p) for t, p in known.topics.items() if t not in hidden],
+        transaction_state=transaction.state,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=t, partitions=p) for t, p in transaction.topics.items() if t not in hidden],
     )

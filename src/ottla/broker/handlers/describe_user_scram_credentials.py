@@ -21,12 +21,12 @@ def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Describe each user asked for; without any, all that have credentials."""
-    asked = Counter(user.name for user in request.users or ())
+    users = Counter(user.name for user in request.users or ())
     results = []
-    for user in asked or _all_users(context):
+    for user in users or _all_users(context):
         result = DescribeUserScramCredentialsResult(user=user, error_message=None)
         with errors_in(result):
-            if asked[user] > 1:
+            if users[user] > 1:
                 raise DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice: {user}")
             result.credential_infos = _credentials(user, context)
         results.append(result)
@@ -35,14 +35,14 @@ def handle(
 
 def _credentials(user: str, context: RequestContext) -> list[CredentialInfo]:
     options = context.broker.image.configs.get(config_entities.entity(config_entities.USERS, user), {})
-    found = [
+    credentials = [
         CredentialInfo(mechanism=number, iterations=iterations_of(options[mechanism.name]))
         for number, mechanism in MECHANISMS.items()
         if mechanism.name in options
     ]
-    if not found:
+    if not credentials:
         raise ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {user}")
-    return found
+    return credentials
 
 
 def _all_users(context: RequestContext) -> list[str]:

@@ -45,41 +45,43 @@ def handle(
 
 def _failed(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
     results = [
-        ReplicaElectionResult(topic=asked.topic, partition_result=[_result(index, error) for index in asked.partitions])
-        for asked in request.topic_partitions or ()
+        ReplicaElectionResult(topic=topic.topic, partition_result=[_result(index, error) for index in topic.partitions])
+        for topic in request.topic_partitions or ()
     ]
     return ElectLeadersResponse(error_code=code_of(error), replica_election_results=results)
 
 
 async def _elect(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    asked = [(topic, list(partitions)) for topic, partitions in _asked(request, context)]
-    needed = {tp: _why_not_needed(tp, request.election_type, context) for tp in _named(asked)}
+    requested = [(topic, list(partitions)) for topic, partitions in _requested(request, context)]
+    needed = {tp: _why_not_needed(tp, request.election_type, context) for tp in _named(requested)}
     reason = Reason.PREFERRED if request.election_type == PREFERRED else Reason.UNCLEAN
     elected = await context.broker.controller.elect(reason, [tp for tp, error in needed.items() if error is None])
     results = []
-    for topic, partitions in asked:
-        found = []
+    for topic, partitions in requested:
+        partition_results = []
         for index in partitions:
             tp = TopicPartition(topic, index)
             error = needed[tp] if tp not in elected else None
             if error is None and (tp not in elected or elected[tp].leader == NO_LEADER):
                 error = _why_not_elected(tp, reason, context)
-            found.append(_result(index, error))
+            partition_results.append(_result(index, error))
         if request.topic_partitions is None:
-            found = [result for result in found if result.error_code != ElectionNotNeededError.code]
-        if found:
-            results.append(ReplicaElectionResult(topic=topic, partition_result=found))
+            partition_results = [
+                result for result in partition_results if result.error_code != ElectionNotNeededError.code
+            ]
+        if partition_results:
+            results.append(ReplicaElectionResult(topic=topic, partition_result=partition_results))
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _named(asked: Iterable[tuple[str, Iterable[int]]]) -> list[TopicPartition]:
-    return [TopicPartition(topic, index) for topic, partitions in asked for index in partitions]
+def _named(topics: Iterable[tuple[str, Iterable[int]]]) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic, partitions in topics for index in partitions]
 
 
-def _asked(request: ElectLeadersRequest, context: RequestContext) -> Iterable[tuple[str, Iterable[int]]]:
+def _requested(request: ElectLeadersRequest, context: RequestContext) -> Iterable[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         return [(name, range(len(topic.partitions))) for name, topic in context.broker.image.topics.items()]
-    return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
+    return [(entry.topic, entry.partitions) for entry in request.topic_partitions]
 
 
 def _result(index: int, error: KafkaError | None) -> PartitionResult:

@@ -7,7 +7,7 @@ producer is told CONCURRENT_TRANSACTIONS. From version 5 on the next transaction
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.transaction_verification import in_known_terms
+from ottla.broker.transaction_verification import known_errors_only
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.model import ACLOperation
@@ -22,7 +22,7 @@ async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnRespo
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     producer = Producer(request.producer_id, request.producer_epoch)
     version = EPOCH_PER_TRANSACTION if context.version >= BUMPS_SINCE else CLASSIC
-    with in_known_terms(context.version):
+    with known_errors_only(context.version):
         following = await context.broker.transactions.end(
             request.transactional_id, producer, request.committed, version
         )

@@ -19,10 +19,10 @@ from itertools import groupby
 from typing import Any
 
 from ottla.broker import leader_discovery
-from ottla.broker.replica_selector import preferred
+from ottla.broker.replica_selector import preferred_read_replica
 from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import Merged
-from ottla.broker.sessions.fetch_sessions import FetchContext, PartitionKey, Wanted
+from ottla.broker.sessions.fetch_sessions import CachedPartition, FetchContext, PartitionKey
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     KafkaError,
@@ -72,7 +72,7 @@ READ_AT_ONCE = 256
 SHORTEST_PAUSE_SECONDS = 0.002
 IDLE_FACTOR = 9
 """After a wake-up that brought too little, a fetch rests this many times as long as its reading took."""
-Result = tuple[PartitionKey, Wanted, PartitionData]
+Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
 class Budget:
@@ -130,19 +130,19 @@ class Fetch:
         )
         self._unauthorized = context.unauthorized_errors(ACLOperation.READ, ResourceType.TOPIC, topics)
 
-    def read(self, partitions: Sequence[tuple[PartitionKey, Wanted]], budget: Budget) -> list[Result]:
+    def read(self, partitions: Sequence[tuple[PartitionKey, CachedPartition]], budget: Budget) -> list[Result]:
         """What there is now in some of the partitions, within the limits."""
         results: list[Result] = []
         skips = self._is_follower and self._fetch_context.incremental and self._may_follow
         now = self._broker.clock.monotonic()
-        for key, wanted in partitions:
-            if skips and wanted.is_quiet(now, self._broker_epoch):
+        for key, cached in partitions:
+            if skips and cached.is_quiet(now, self._broker_epoch):
                 continue
-            data = self._read_one(key, wanted, budget.left, budget.is_empty)
+            data = self._read_one(key, cached, budget.left, budget.is_empty)
             if data.records is not None and data.records.nbytes:
                 budget.is_empty = False
                 budget.left = max(0, budget.left - data.records.nbytes)
-            results.append((key, wanted, data))
+            results.append((key, cached, data))
         return results
 
     async def _read_all(self) -> list[Result]:
@@ -253,8 +253,8 @@ class Fetch:
         if self._fetch_context.incremental and session is not None:
             results = [r for r in results if r[1].news(r[2])]
         elif session is not None:
-            for _, wanted, data in results:
-                wanted.news(data)
+            for _, cached, data in results:
+                cached.news(data)
         if session is not None:
             for key, _, data in results:
                 if data.records is not None and data.records.nbytes:
@@ -275,7 +275,7 @@ class Fetch:
             for data in topic.partitions
             if data.error_code
         )
-        leaders = leader_discovery.tell(
+        leaders = leader_discovery.add_current_leaders(
             self._context, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
         )
         if self._version >= ADDRESSES_SINCE:
@@ -291,7 +291,7 @@ class Fetch:
         if (self._missing <= 0 or gained == 0 or committed or self._is_reading) and self._enough is not None:
             self._enough.set()
 
-    def _partition(self, item: tuple[PartitionKey, Wanted]) -> Partition | None:
+    def _partition(self, item: tuple[PartitionKey, CachedPartition]) -> Partition | None:
         if item[1].partition is not None:
             return item[1].partition
         try:
@@ -318,29 +318,29 @@ class Fetch:
             return broker.partitions.leader(broker.image, tp)
         return broker.partitions.readable(broker.image, tp)
 
-    def _read_one(self, key: PartitionKey, wanted: Wanted, left: int, first: bool) -> PartitionData:
-        want = wanted.want
+    def _read_one(self, key: PartitionKey, cached: CachedPartition, left: int, first: bool) -> PartitionData:
+        request = cached.want
         try:
             partition = self._find(key)
-            partition.check_epoch(want.current_leader_epoch)
+            partition.check_epoch(request.current_leader_epoch)
             log = partition.log
-            diverging = self._diverging(partition, want)
+            diverging = self._diverging(partition, request)
             if diverging is not None:
                 return _of(log, key, diverging_epoch=diverging)
-            size = min(left, want.partition_max_bytes)
+            size = min(left, request.partition_max_bytes)
             if self._is_follower:
-                return self._read_for_follower(partition, key, wanted, size, first)
-            elsewhere = preferred(self._broker, partition, self._request.rack_id, want.fetch_offset)
+                return self._read_for_follower(partition, key, cached, size, first)
+            elsewhere = preferred_read_replica(self._broker, partition, self._request.rack_id, request.fetch_offset)
             if elsewhere >= 0:
                 return _of(log, key, preferred_read_replica=elsewhere)
             committed = self._request.isolation_level == READ_COMMITTED
             self._check_known(log.config)
-            data: RecordData = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
+            data: RecordData = partition.read(request.fetch_offset, size, committed_only=committed, at_least_one=first)
             # a read ends with its segment: with a younger one there is more to be had, and nothing to wait for
-            self._more = self._more or bool(data.nbytes and want.fetch_offset < log.active.base_offset)
-            aborted = _aborted(log, want.fetch_offset, data.nbytes) if committed else None
+            self._more = self._more or bool(data.nbytes and request.fetch_offset < log.active.base_offset)
+            aborted = _aborted(log, request.fetch_offset, data.nbytes) if committed else None
             if self._version < BATCHES_SINCE:
-                data = self._in_old_format(partition, data, want.fetch_offset, size, committed=committed)
+                data = self._in_old_format(partition, data, request.fetch_offset, size, committed=committed)
         except KafkaError as error:
             return PartitionData(
                 partition_index=key.partition, error_code=code_of(error), high_watermark=-1, records=memoryview(b"")
@@ -348,28 +348,28 @@ class Fetch:
         return _of(log, key, data, aborted_transactions=aborted)
 
     def _read_for_follower(
-        self, partition: Partition, key: PartitionKey, wanted: Wanted, size: int, first: bool
+        self, partition: Partition, key: PartitionKey, cached: CachedPartition, size: int, first: bool
     ) -> PartitionData:
-        log, want = partition.log, wanted.want
+        log, request = partition.log, cached.want
         if self._is_held_back(partition):
             size, first = 0, False
-        data = partition.read_to_end(want.fetch_offset, size, at_least_one=first)
+        data = partition.read_to_end(request.fetch_offset, size, at_least_one=first)
         if not self.is_progress_recorded:
             try:
-                wanted.follower = partition.leader_replica.on_fetch(
+                cached.follower = partition.leader_replica.on_fetch(
                     FollowerFetch(
                         self._replica_id,
                         self._broker_epoch,
-                        want.current_leader_epoch,
-                        want.fetch_offset,
-                        want.log_start_offset,
+                        request.current_leader_epoch,
+                        request.fetch_offset,
+                        request.log_start_offset,
                         self._followed_at,
                     )
                 )
             except KafkaError:
                 data.release()
                 raise
-        wanted.partition = partition
+        cached.partition = partition
         if (
             partition.leader_replica.needs_confirmation
             and self._fetch_context.session
@@ -387,8 +387,8 @@ class Fetch:
     def _count(self, results: list[Result]) -> None:
         """What is sent of throttled replicas."""
         now, quota = self._broker.clock.monotonic(), self._broker.partitions.leader_quota
-        for _, wanted, data in results:
-            read = wanted.partition
+        for _, cached, data in results:
+            read = cached.partition
             if read is None or data.records is None or not read.throttled_leader:
                 continue
             if self._replica_id not in read.image.isr:
@@ -421,15 +421,15 @@ class Fetch:
             data = partition.read(offset, size, committed_only=committed, at_least_one=True)
         return memoryview(b"")
 
-    def _diverging(self, partition: Partition, want: FetchPartition) -> EpochEndOffset | None:
+    def _diverging(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
         """Where the reader's log parts from ours (KIP-595), if it asked for the check and it does."""
-        if want.last_fetched_epoch < 0:
+        if request.last_fetched_epoch < 0:
             return None
         log = partition.log
-        if want.last_fetched_epoch > log.leader_epochs.latest:
+        if request.last_fetched_epoch > log.leader_epochs.latest:
             return None  # nothing was written in that epoch, so nothing of it can be missing
-        epoch, end = log.end_offset_for_epoch(want.last_fetched_epoch)
-        if epoch < 0 or (epoch == want.last_fetched_epoch and end >= want.fetch_offset):
+        epoch, end = log.end_offset_for_epoch(request.last_fetched_epoch)
+        if epoch < 0 or (epoch == request.last_fetched_epoch and end >= request.fetch_offset):
             return None
         return EpochEndOffset(epoch=epoch, end_offset=end)
 

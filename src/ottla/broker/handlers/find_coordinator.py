@@ -31,13 +31,13 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
         return FindCoordinatorResponse(
             coordinators=[await _find(key, request.key_type, context) for key in request.coordinator_keys]
         )
-    found = await _find(request.key, request.key_type, context)
+    coordinator = await _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

@@ -6,7 +6,7 @@ import uuid
 
 from ottla.broker.config.resources.client_metrics import subscriptions
 from ottla.broker.request_context import RequestContext
-from ottla.broker.telemetry import Client
+from ottla.broker.telemetry import TelemetryClient
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -24,20 +24,20 @@ def handle(request: GetTelemetrySubscriptionsRequest, context: RequestContext) -
     telemetry.check_has_receivers()
     own_id = request.client_instance_id
     client = client_of(uuid.uuid4() if own_id == ZERO_UUID else own_id, context)
-    wish = telemetry.subscribe(client, subscriptions(context))
+    subscription = telemetry.subscribe(client, subscriptions(context))
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=client.client_instance_id,
-        subscription_id=wish.subscription_id,
+        subscription_id=subscription.subscription_id,
         accepted_compression_types=ACCEPTED,
-        push_interval_ms=wish.push_interval_ms,
+        push_interval_ms=subscription.push_interval_ms,
         telemetry_max_bytes=telemetry.max_bytes,
         delta_temporality=True,
-        requested_metrics=list(wish.metrics),
+        requested_metrics=list(subscription.metrics),
     )
 
 
-def client_of(instance_id: uuid.UUID, context: RequestContext) -> Client:
+def client_of(instance_id: uuid.UUID, context: RequestContext) -> TelemetryClient:
     """Who asks."""
     name, _, version = str(context.connection.state.get("software", "unknown unknown")).partition(" ")
     host, _, port = context.connection.peer.rpartition(":")
-    return Client(instance_id, context.client_id, name, version, host, port)
+    return TelemetryClient(instance_id, context.client_id, name, version, host, port)

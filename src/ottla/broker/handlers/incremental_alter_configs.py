@@ -82,11 +82,11 @@ def _apply(one: AlterableConfig, options: dict[str, str | None], words_in: Words
         options[one.name] = one.value
     elif one.config_operation in (APPEND, SUBTRACT):
         have = list(words_in(one.name))
-        given = words()(one.value or "")
+        operand = words()(one.value or "")
         if one.config_operation == APPEND:
-            have += [w for w in given if w not in have]
+            have += [w for w in operand if w not in have]
         else:
-            have = [w for w in have if w not in given]
+            have = [w for w in have if w not in operand]
         options[one.name] = ",".join(have)
     else:
         raise InvalidRequestError(f"operation {one.config_operation} on {one.name} is not known")

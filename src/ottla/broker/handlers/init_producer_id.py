@@ -10,7 +10,7 @@ Left out on purpose: keeping prepared transactions (version 6, KIP-939), which A
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.transaction_verification import in_known_terms
+from ottla.broker.transaction_verification import known_errors_only
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
@@ -28,7 +28,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     expected = _expected(request)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)
-    with in_known_terms(context.version, FENCED_SINCE):
+    with known_errors_only(context.version, FENCED_SINCE):
         producer = await context.broker.transactions.init_producer(
             request.transactional_id,
             request.transaction_timeout_ms,

@@ -43,7 +43,7 @@ def _outcomes(topic: LeaderAndIsrTopicState, context: RequestContext) -> list[Le
 def _outcome(tp: TopicPartition, context: RequestContext) -> LeaderAndIsrPartitionError:
     """Whether the replica can do its work: one whose disk has failed cannot, and the controller has others lead."""
     broker = context.broker
-    partition, known = broker.partitions.get(tp), broker.image.partition(tp)
-    has_none = partition is None and known is not None and broker.broker_id in known.replicas
+    partition, image = broker.partitions.get(tp), broker.image.partition(tp)
+    has_none = partition is None and image is not None and broker.broker_id in image.replicas
     code = KafkaStorageError.code if has_none or (partition is not None and partition.failed) else 0
     return LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code or 0)

@@ -14,13 +14,13 @@ from ottla.protocol.messages.list_config_resources import (
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     """Those of the types asked for; of all types when none is named."""
-    wanted = request.resource_types or list(RESOURCES) if context.version >= 1 else [CLIENT_METRICS]
-    if not RESOURCES.keys() >= set(wanted):
-        raise UnsupportedVersionError(f"resource types {sorted(set(wanted) - RESOURCES.keys())} are not known")
+    types = request.resource_types or list(RESOURCES) if context.version >= 1 else [CLIENT_METRICS]
+    if not RESOURCES.keys() >= set(types):
+        raise UnsupportedVersionError(f"resource types {sorted(set(types) - RESOURCES.keys())} are not known")
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
-            for kind in sorted(set(wanted))
+            for kind in sorted(set(types))
             for name in RESOURCES[kind].names(context)
         ]
     )

@@ -90,7 +90,7 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
 
 def _answer(
     topic: str,
-    want: ListOffsetsPartition,
+    requested: ListOffsetsPartition,
     request: ListOffsetsRequest,
     context: RequestContext,
     unauthorized: Collection[str],
@@ -101,30 +101,32 @@ def _answer(
         if topic in unauthorized:
             raise TopicAuthorizationFailedError
         if twice and context.version > 0:
-            raise InvalidRequestError(f"{topic}-{want.partition_index} is in the request twice")
-        if want.timestamp < 0 and context.version < KNOWN_SINCE.get(want.timestamp, context.version + 1):
-            raise UnsupportedVersionError(f"version {context.version} does not know the time {want.timestamp}")
-        partition = context.broker.partitions.leader(context.broker.image, TopicPartition(topic, want.partition_index))
+            raise InvalidRequestError(f"{topic}-{requested.partition_index} is in the request twice")
+        if requested.timestamp < 0 and context.version < KNOWN_SINCE.get(requested.timestamp, context.version + 1):
+            raise UnsupportedVersionError(f"version {context.version} does not know the time {requested.timestamp}")
+        partition = context.broker.partitions.leader(
+            context.broker.image, TopicPartition(topic, requested.partition_index)
+        )
         if context.version == 0:
             return ListOffsetsPartitionResponse(
-                partition_index=want.partition_index,
-                old_style_offsets=_segments(partition, want, from_consumer=request.replica_id == CONSUMER),
+                partition_index=requested.partition_index,
+                old_style_offsets=_segments(partition, requested, from_consumer=request.replica_id == CONSUMER),
             )
-        partition.check_epoch(want.current_leader_epoch)
-        found = _look_up(partition, want.timestamp, _end(partition, request))
+        partition.check_epoch(requested.current_leader_epoch)
+        entry = _look_up(partition, requested.timestamp, _end(partition, request))
         if (
             request.replica_id == CONSUMER
             and partition.leader_replica.is_hw_behind_epoch_start
-            and _is_late(want.timestamp, found)
+            and _is_late(requested.timestamp, entry)
         ):
             raise OffsetNotAvailableError if context.version >= NOT_AVAILABLE_SINCE else LeaderNotAvailableError
     except KafkaError as error:
-        return ListOffsetsPartitionResponse(partition_index=want.partition_index, error_code=code_of(error))
+        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code_of(error))
     return ListOffsetsPartitionResponse(
-        partition_index=want.partition_index,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        partition_index=requested.partition_index,
+        timestamp=entry.timestamp,
+        offset=entry.offset,
+        leader_epoch=entry.leader_epoch,
     )
 
 
@@ -136,23 +138,23 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> int:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _is_late(timestamp: int, found: OffsetAndTimestamp) -> bool:
+def _is_late(timestamp: int, entry: OffsetAndTimestamp) -> bool:
     """Whether the answer would be another one if the high watermark were further on."""
     return timestamp == LATEST_TIMESTAMP or (
-        found is NOTHING and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+        entry is NOTHING and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
     )
 
 
-def _segments(partition: Partition, want: ListOffsetsPartition, *, from_consumer: bool) -> list[int]:
+def _segments(partition: Partition, requested: ListOffsetsPartition, *, from_consumer: bool) -> list[int]:
     log = partition.log
-    if want.timestamp == EARLIEST_TIMESTAMP:
-        found = log.offsets_before()[-1:]
+    if requested.timestamp == EARLIEST_TIMESTAMP:
+        offsets = log.offsets_before()[-1:]
     else:
-        found = log.offsets_before(None if want.timestamp == LATEST_TIMESTAMP else want.timestamp)
-    found = found[: max(want.max_num_offsets, 0)]
-    if from_consumer and found and found[0] > log.high_watermark:
-        found = [log.high_watermark, *(offset for offset in found if offset <= log.high_watermark)]
-    return found
+        offsets = log.offsets_before(None if requested.timestamp == LATEST_TIMESTAMP else requested.timestamp)
+    offsets = offsets[: max(requested.max_num_offsets, 0)]
+    if from_consumer and offsets and offsets[0] > log.high_watermark:
+        offsets = [log.high_watermark, *(offset for offset in offsets if offset <= log.high_watermark)]
+    return offsets
 
 
 def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAndTimestamp:
@@ -165,5 +167,5 @@ def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAndTimesta
         return OffsetAndTimestamp(start, -1, log.epoch_for_offset(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
-    return found if found is not None and found.offset < end else NOTHING
+    entry = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+    return entry if entry is not None and entry.offset < end else NOTHING

@@ -18,18 +18,18 @@ def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) 
     context.broker.controller.term  # noqa: B018 - raises on brokers that may not know
     topics = context.broker.image.topics
     if request.topics is None:
-        asked = {name: list(range(len(topic.partitions))) for name, topic in topics.items()}
+        requested = {name: list(range(len(topic.partitions))) for name, topic in topics.items()}
     else:
-        asked = {t.name: t.partition_indexes for t in request.topics if t.name in topics}
-    found = [(name, _moving(topics[name], indexes)) for name, indexes in asked.items()]
+        requested = {t.name: t.partition_indexes for t in request.topics if t.name in topics}
+    reassigned = [(name, _moving(topics[name], indexes)) for name, indexes in requested.items()]
     return ListPartitionReassignmentsResponse(
         error_message=None,
-        topics=[OngoingTopicReassignment(name=n, partitions=moving) for n, moving in found if moving],
+        topics=[OngoingTopicReassignment(name=n, partitions=moving) for n, moving in reassigned if moving],
     )
 
 
 def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReassignment]:
-    known = [(index, topic.partitions[index]) for index in indexes if 0 <= index < len(topic.partitions)]
+    states = [(index, topic.partitions[index]) for index in indexes if 0 <= index < len(topic.partitions)]
     return [
         OngoingPartitionReassignment(
             partition_index=index,
@@ -37,6 +37,6 @@ def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReass
             adding_replicas=list(p.adding),
             removing_replicas=list(p.removing),
         )
-        for index, p in known
+        for index, p in states
         if is_reassigning(p)
     ]

@@ -25,20 +25,20 @@ ANY_AGE = -1
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List what passes all filters."""
     states = {state.value for state in transaction_module.TransactionState}
-    found = [
+    transactions = [
         t for t in context.broker.transactions.by_id.values() if _passes(t, request, context.broker.clock.now_ms())
     ]
     if request.transactional_id_pattern:
-        matching = regex.matching(request.transactional_id_pattern, [t.id for t in found])
-        found = [t for t in found if t.id in matching]
-    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, [t.id for t in found])
+        matching = regex.matching(request.transactional_id_pattern, [t.id for t in transactions])
+        transactions = [t for t in transactions if t.id in matching]
+    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, [t.id for t in transactions])
     loading = context.broker.transactions.shards.are_loading
     return ListTransactionsResponse(
         error_code=code_of(CoordinatorLoadInProgressError()) if loading else 0,
-        unknown_state_filters=[wanted for wanted in request.state_filters if wanted not in states],
+        unknown_state_filters=[name for name in request.state_filters if name not in states],
         transaction_states=[
             TransactionState(transactional_id=t.id, producer_id=t.producer_id, transaction_state=t.state)
-            for t in found
+            for t in transactions
             if t.id not in hidden
         ],
     )

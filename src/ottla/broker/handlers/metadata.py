@@ -87,34 +87,34 @@ def _answer(
     # not before something was created: by then more ids may have names
     names = _names(request.topics or [], context.broker.image)
     errors = {**errors, **context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
-    return _describe(request, context, [_asked(topic, errors, context) for topic in request.topics or ()])
+    return _describe(request, context, [_requested_topic(topic, errors, context) for topic in request.topics or ()])
 
 
-def _asked(
-    asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext
+def _requested_topic(
+    requested: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext
 ) -> TopicImage | MetadataResponseTopic:
     """One topic that was asked for, or why nothing is told of it. By id, not even its name."""
     try:
-        return _find(asked, errors, context)
+        return _find(requested, errors, context)
     except KafkaError as error:
-        name = asked.name if context.version >= TOPIC_IDS_SINCE else asked.name or ""
-        return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=asked.topic_id)
+        name = requested.name if context.version >= TOPIC_IDS_SINCE else requested.name or ""
+        return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=requested.topic_id)
 
 
 def _describe(
-    request: MetadataRequest, context: RequestContext, found: Sequence[TopicImage | MetadataResponseTopic]
+    request: MetadataRequest, context: RequestContext, topics: Sequence[TopicImage | MetadataResponseTopic]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Describe topics; with many partitions other requests get their turn in between."""
-    if sum(len(topic.partitions) for topic in found) > PARTITIONS_AT_ONCE:
-        return _describe_in_turns(request, context, found)
-    return _response(request, context, [_described(topic, request, context) for topic in found])
+    if sum(len(topic.partitions) for topic in topics) > PARTITIONS_AT_ONCE:
+        return _describe_in_turns(request, context, topics)
+    return _response(request, context, [_described(topic, request, context) for topic in topics])
 
 
 async def _describe_in_turns(
-    request: MetadataRequest, context: RequestContext, found: Sequence[TopicImage | MetadataResponseTopic]
+    request: MetadataRequest, context: RequestContext, topics: Sequence[TopicImage | MetadataResponseTopic]
 ) -> MetadataResponse:
     described, partitions = [], 0
-    for topic in found:
+    for topic in topics:
         described.append(_described(topic, request, context))
         partitions += len(topic.partitions)
         if partitions >= PARTITIONS_AT_ONCE:
@@ -131,28 +131,28 @@ def _described(
     return _topic(topic, _operations(request, topic, context), context)
 
 
-def _find(asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext) -> TopicImage:
-    image, name = context.broker.image, asked.name
-    by_id = asked.topic_id != ZERO_UUID
+def _find(requested: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext) -> TopicImage:
+    image, name = context.broker.image, requested.name
+    by_id = requested.topic_id != ZERO_UUID
     if context.version < TOPIC_IDS_SINCE and (by_id or name is None):
         raise InvalidRequestError
     if by_id:
-        name = image.names.get(asked.topic_id)
+        name = image.names.get(requested.topic_id)
         if name is None:
             raise UnknownTopicIdError
     name = name or ""
     if name in errors:
         raise errors[name]
-    found = image.topics.get(name)
-    if found is None:
+    topic = image.topics.get(name)
+    if topic is None:
         check_topic_name(name)
         raise UnknownTopicOrPartitionError
-    return found
+    return topic
 
 
-def _names(asked: list[MetadataRequestTopic], image: ClusterImage) -> Iterator[str]:
+def _names(requested: list[MetadataRequestTopic], image: ClusterImage) -> Iterator[str]:
     """The names of topics that are asked for, also of those asked for by id."""
-    for topic in asked:
+    for topic in requested:
         name = topic.name if topic.topic_id == ZERO_UUID else image.names.get(topic.topic_id)
         if name is not None:
             yield name

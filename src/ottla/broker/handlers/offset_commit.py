@@ -84,12 +84,12 @@ async def _commit_in_registry(request: OffsetCommitRequest, context: RequestCont
 def _topic(
     topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, context: RequestContext, accepted: list[Record]
 ) -> OffsetCommitResponseTopic:
-    def take(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
+    def accept(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
         accepted.append(_record(tp, partition, request, context))
 
     answers = [
         OffsetCommitResponsePartition(partition_index=index, error_code=code)
-        for index, code in codes_of(topic, context, TOPIC_IDS_SINCE, take)
+        for index, code in codes_of(topic, context, TOPIC_IDS_SINCE, accept)
     ]
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 

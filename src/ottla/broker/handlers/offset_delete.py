@@ -20,19 +20,19 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     runtime = context.broker.groups
     runtime.check(request.group_id)
-    wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    partitions = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
     unauthorized = context.unauthorized_errors(
         ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
     codes: dict[TopicPartition, int] = {}
-    gone: list[Record] = []
-    for tp, record in runtime.offsets.delete(request.group_id, wanted):
+    tombstones: list[Record] = []
+    for tp, record in runtime.offsets.delete(request.group_id, partitions):
         error = unauthorized.get(tp.topic)
         codes[tp] = _code(tp, record, context) if error is None else code_of(error)
         if not codes[tp] and record is not None and runtime.offsets.has(request.group_id, tp):
-            gone.append(record)
+            tombstones.append(record)
     try:
-        await runtime.append(request.group_id, gone)
+        await runtime.append(request.group_id, tombstones)
     except KafkaError as error:
         codes = {tp: code or code_of(error) for tp, code in codes.items()}
     return OffsetDeleteResponse(

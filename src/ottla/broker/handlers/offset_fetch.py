@@ -57,11 +57,11 @@ def handle(
     topics = None
     if request.topics is not None:
         topics = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
-    found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request.require_stable, context)
-    if found.error_code and context.version < ERROR_SINCE:
-        found.topics = [_failed(topic, found.error_code) for topic in topics or ()]
+    result = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request.require_stable, context)
+    if result.error_code and context.version < ERROR_SINCE:
+        result.topics = [_failed(topic, result.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
-        error_code=found.error_code,
+        error_code=result.error_code,
         topics=[
             OffsetFetchResponseTopic(
                 name=t.name,
@@ -76,7 +76,7 @@ def handle(
                     for p in t.partitions
                 ],
             )
-            for t in found.topics
+            for t in result.topics
         ],
     )
 
@@ -96,13 +96,13 @@ async def _fetch_from_registry(request: OffsetFetchRequest, context: RequestCont
             continue
         answers = []
         for index in topic.partition_indexes:
-            found = await context.broker.zookeeper_offsets.get(request.group_id, TopicPartition(topic.name, index))
+            offset = await context.broker.zookeeper_offsets.get(request.group_id, TopicPartition(topic.name, index))
             answers.append(
                 OffsetFetchResponsePartition(
                     partition_index=index,
-                    committed_offset=NOTHING.offset if found is None else found,
+                    committed_offset=NOTHING.offset if offset is None else offset,
                     metadata="",
-                    error_code=code_of(UnknownTopicOrPartitionError()) if found is None else 0,
+                    error_code=code_of(UnknownTopicOrPartitionError()) if offset is None else 0,
                 )
             )
         topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=answers))
@@ -127,7 +127,7 @@ def _group(group: OffsetFetchRequestGroup, stable: bool, context: RequestContext
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
     committed = context.broker.groups.offsets.by_group.get(group.group_id, {})
-    topics = [_topic(wanted, committed) for wanted in _wanted(group, committed, context)]
+    topics = [_topic(topic, committed) for topic in _requested_topics(group, committed, context)]
     if stable:
         _hide_unstable(group.group_id, topics, context)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
@@ -154,7 +154,7 @@ def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTo
     return OffsetFetchResponseTopics(name=topic.name, partitions=partitions)
 
 
-class Wanted(NamedTuple):
+class RequestedTopic(NamedTuple):
     """A topic that is asked for."""
 
     name: str
@@ -164,48 +164,48 @@ class Wanted(NamedTuple):
     """Why nothing is told."""
 
 
-def _wanted(
+def _requested_topics(
     group: OffsetFetchRequestGroup, committed: dict[TopicPartition, CommittedOffset], context: RequestContext
-) -> list[Wanted]:
+) -> list[RequestedTopic]:
     if group.topics is None:
         return _all(committed, context)
     named = [_named(topic, context) for topic in group.topics]
     unauthorized = context.unauthorized_errors(
         ACLOperation.DESCRIBE, ResourceType.TOPIC, (t.name for t in named if t.error is None)
     )
-    return [wanted._replace(error=wanted.error or unauthorized.get(wanted.name)) for wanted in named]
+    return [t._replace(error=t.error or unauthorized.get(t.name)) for t in named]
 
 
-def _named(topic: OffsetFetchRequestTopics, context: RequestContext) -> Wanted:
+def _named(topic: OffsetFetchRequestTopics, context: RequestContext) -> RequestedTopic:
     if context.version < TOPIC_IDS_SINCE:
-        return Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
+        return RequestedTopic(topic.name, ZERO_UUID, topic.partition_indexes)
     name = context.broker.image.names.get(topic.topic_id)
     error = UnknownTopicIdError() if name is None else None
-    return Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
+    return RequestedTopic(name or "", topic.topic_id, topic.partition_indexes, error)
 
 
-def _all(committed: dict[TopicPartition, CommittedOffset], context: RequestContext) -> list[Wanted]:
+def _all(committed: dict[TopicPartition, CommittedOffset], context: RequestContext) -> list[RequestedTopic]:
     hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in committed))
-    found = []
+    topics = []
     for name, partitions in groupby(sorted(committed), key=lambda tp: tp.topic):
         topic = context.broker.image.topics.get(name)
         if name not in hidden:
-            found.append(Wanted(name, topic.id if topic else ZERO_UUID, [tp.partition for tp in partitions]))
-    return found
+            topics.append(RequestedTopic(name, topic.id if topic else ZERO_UUID, [tp.partition for tp in partitions]))
+    return topics
 
 
-def _topic(wanted: Wanted, committed: dict[TopicPartition, CommittedOffset]) -> OffsetFetchResponseTopics:
-    code = 0 if wanted.error is None else code_of(wanted.error)
+def _topic(topic: RequestedTopic, committed: dict[TopicPartition, CommittedOffset]) -> OffsetFetchResponseTopics:
+    code = 0 if topic.error is None else code_of(topic.error)
     answers = []
-    for index in wanted.partitions:
-        found = NOTHING if code else committed.get(TopicPartition(wanted.name, index), NOTHING)
+    for index in topic.partitions:
+        entry = NOTHING if code else committed.get(TopicPartition(topic.name, index), NOTHING)
         answers.append(
             OffsetFetchResponsePartitions(
                 partition_index=index,
-                committed_offset=found.offset,
-                committed_leader_epoch=found.leader_epoch,
-                metadata=found.metadata,
+                committed_offset=entry.offset,
+                committed_leader_epoch=entry.leader_epoch,
+                metadata=entry.metadata,
                 error_code=code,
             )
         )
-    return OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.id, partitions=answers)
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.id, partitions=answers)

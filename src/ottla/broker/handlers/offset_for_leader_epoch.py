@@ -40,19 +40,21 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Off
 
 
 def _answer(
-    topic: str, want: OffsetForLeaderPartition, context: RequestContext, unauthorized: Collection[str]
+    topic: str, requested: OffsetForLeaderPartition, context: RequestContext, unauthorized: Collection[str]
 ) -> EpochEndOffset:
     broker = context.broker
     try:
         if topic in unauthorized:
             raise TopicAuthorizationFailedError
-        partition = broker.partitions.leader(broker.image, TopicPartition(topic, want.partition))
-        partition.check_epoch(want.current_leader_epoch)
+        partition = broker.partitions.leader(broker.image, TopicPartition(topic, requested.partition))
+        partition.check_epoch(requested.current_leader_epoch)
     except KafkaError as error:
-        return EpochEndOffset(partition=want.partition, error_code=code_of(error))
+        return EpochEndOffset(partition=requested.partition, error_code=code_of(error))
     log = partition.log
-    if log.leader_epochs.latest < want.leader_epoch <= partition.image.leader_epoch:
+    if log.leader_epochs.latest < requested.leader_epoch <= partition.image.leader_epoch:
         # an epoch in which nothing was written (each start has one) ends where the log ends
-        return EpochEndOffset(partition=want.partition, leader_epoch=want.leader_epoch, end_offset=log.log_end_offset)
-    epoch, end = log.end_offset_for_epoch(want.leader_epoch)
-    return EpochEndOffset(partition=want.partition, leader_epoch=epoch, end_offset=end)
+        return EpochEndOffset(
+            partition=requested.partition, leader_epoch=requested.leader_epoch, end_offset=log.log_end_offset
+        )
+    epoch, end = log.end_offset_for_epoch(requested.leader_epoch)
+    return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ottla.broker import leader_discovery, transaction_verification
 from ottla.broker.request_context import RequestContext
-from ottla.broker.transaction_verification import Admission, Rules, Writer
+from ottla.broker.transaction_verification import ClientCapabilities, TransactionalWriter, VerificationResult
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import (
     CorruptMessageError,
@@ -83,7 +83,7 @@ OLD_FORMAT_FACTOR = 4
 """Old messages are converted one by one: so many times max.message.bytes of them at most, decompressed."""
 COMPRESSED_AT_ONCE = 4
 """Batches of a request that are decompressed before other clients have their turn."""
-NOT_ASKED = Admission()
+NOT_ASKED = VerificationResult()
 """Nobody else had to be asked."""
 CONFIRM_SECONDS = 2.0
 """How long a leader may take to prove that it still leads, before a producer is told to look for another."""
@@ -112,18 +112,18 @@ def handle(
     newest = _highest_producer_id(request)
     if newest >= context.broker.producer_ids.end:
         return _verify_and_take(newest, request, context)
-    return _take(request, context)
+    return _append_authorized(request, context)
 
 
 async def _verify_and_take(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Take the batches if their producer ids are allocated; another broker may have done that a moment ago."""
     if not await context.broker.producer_ids.is_allocated(newest):
         return _nothing_taken(request, UnknownProducerIdError(f"producer id {newest} was never allocated"))
-    answer = _take(request, context)
+    answer = _append_authorized(request, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _take(
+def _append_authorized(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to each partition; wait where an append is not safe yet."""
@@ -177,16 +177,16 @@ async def _join_and_append(request: ProduceRequest, context: RequestContext) -> 
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-async def _join(request: ProduceRequest, context: RequestContext) -> Admission:
+async def _join(request: ProduceRequest, context: RequestContext) -> VerificationResult:
     """Have the partitions of transactional batches join the transaction."""
     written: dict[Producer, dict[TopicPartition, int]] = {}
     for tp, header in _transactional(request, context):
         producer = Producer(header.producer_id, header.producer_epoch)
         written.setdefault(producer, {})[tp] = header.base_sequence
-    admission = Admission()
+    admission = VerificationResult()
     for producer, sequences in written.items():
-        writer = Writer(request.transactional_id or "", producer)
-        await transaction_verification.join(context.broker, writer, sequences, _rules(context), admission)
+        writer = TransactionalWriter(request.transactional_id or "", producer)
+        await transaction_verification.add_or_verify(context.broker, writer, sequences, _rules(context), admission)
     return admission
 
 
@@ -207,7 +207,7 @@ def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator
 
 
 def _append_all(
-    request: ProduceRequest, context: RequestContext, admission: Admission
+    request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything; transactional batches only where their partitions take part."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
@@ -231,7 +231,7 @@ def _is_compressed(records: RecordData | None) -> bool:
 
 
 async def _append_in_turns(
-    request: ProduceRequest, context: RequestContext, admission: Admission
+    request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | None:
     """Append to one partition after the other; others get their turn while batches are decompressed.
 
@@ -284,14 +284,14 @@ def _with_leaders(response: ProduceResponse, request: ProduceRequest, context: R
     if context.version < LEADERS_SINCE:
         return response
     failed = (
-        (TopicPartition(_name(asked, context) or "", answer.index), answer)
-        for asked, topic in zip(request.topic_data, response.responses, strict=True)
+        (TopicPartition(_name(data, context) or "", answer.index), answer)
+        for data, topic in zip(request.topic_data, response.responses, strict=True)
         for answer in topic.partition_responses
         if answer.error_code
     )
     response.node_endpoints = [
         NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
-        for n in leader_discovery.tell(
+        for n in leader_discovery.add_current_leaders(
             context, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
         )
     ]
@@ -303,7 +303,11 @@ def _name(topic: TopicProduceData, context: RequestContext) -> str | None:
 
 
 def _append_topic(
-    topic: TopicProduceData, request: ProduceRequest, context: RequestContext, waits: Waits, admission: Admission
+    topic: TopicProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    waits: Waits,
+    admission: VerificationResult,
 ) -> TopicProduceResponse:
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
     try:
@@ -359,7 +363,7 @@ def _append(
     request: ProduceRequest,
     context: RequestContext,
     waits: Waits,
-    admission: Admission,
+    admission: VerificationResult,
 ) -> PartitionProduceResponse:
     broker = context.broker
     partition = broker.partitions.leader(broker.image, TopicPartition(name, data.index))
@@ -413,20 +417,28 @@ def _is_transactional(records: RecordData) -> bool:
     return len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK)
 
 
-def _rules(context: RequestContext) -> Rules:
-    return Rules(context.version >= JOINS_SINCE, context.version >= ABORTABLE_SINCE, NotEnoughReplicasError)
+def _rules(context: RequestContext) -> ClientCapabilities:
+    return ClientCapabilities(
+        context.version >= JOINS_SINCE, context.version >= ABORTABLE_SINCE, NotEnoughReplicasError
+    )
 
 
 def _check_transaction(
-    request: ProduceRequest, records: RecordData, partition: Partition, context: RequestContext, admission: Admission
+    request: ProduceRequest,
+    records: RecordData,
+    partition: Partition,
+    context: RequestContext,
+    admission: VerificationResult,
 ) -> None:
     if request.transactional_id is None:
         raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
         return  # answered with where it lies already
-    writer = Writer(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
-    transaction_verification.check(context.broker, writer, partition, _rules(context), header.base_sequence, admission)
+    writer = TransactionalWriter(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
+    transaction_verification.ensure_verified(
+        context.broker, writer, partition, _rules(context), header.base_sequence, admission
+    )
 
 
 def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:

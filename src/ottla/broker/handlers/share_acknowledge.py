@@ -22,7 +22,7 @@ def handle(request: m.ShareAcknowledgeRequest, context: RequestContext) -> Await
     if request.share_session_epoch == INITIAL_EPOCH:
         raise InvalidShareSessionEpochError
     key = SessionKey(request.group_id, request.member_id)
-    context.broker.share_sessions.go_on(key, request.share_session_epoch)
+    context.broker.share_sessions.next_epoch(key, request.share_session_epoch)
     return _answer(request, SharePartitionReader(context, key), context)
 
 

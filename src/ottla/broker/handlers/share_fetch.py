@@ -59,10 +59,10 @@ class ShareFetch:
         if request.share_session_epoch == INITIAL_EPOCH:
             session = sessions.open(self._key)
         else:
-            session = sessions.go_on(self._key, request.share_session_epoch)
+            session = sessions.next_epoch(self._key, request.share_session_epoch)
         added = (TopicIdPartition(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions)
-        gone = (TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions)
-        session.update(added, gone)
+        forgotten = (TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions)
+        session.update(added, forgotten)
         return session
 
     async def _acknowledge(self) -> None:
@@ -99,29 +99,30 @@ class ShareFetch:
         request = self._request
         records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)
         strict = request.share_acquire_mode == STRICT
-        told = False
+        has_results = False
         for tip in list(session.partitions):
             if records <= 0 or size <= 0:
                 break
             try:
-                found = self._reader.acquire(tip, size, records, strict=strict)
+                acquired = self._reader.acquire(tip, size, records, strict=strict)
             except KafkaError as error:
                 self._data(tip).error_code = code_of(error)
-                told = True
+                has_results = True
                 continue
-            if found is not None:
-                self._tell(tip, found)
+            if acquired is not None:
+                self._add_records(tip, acquired)
                 session.partitions.move_to_end(tip)
-                records -= sum(run.last - run.first + 1 for run in found.runs)
-                size -= len(found.data)
-                told = True
-        return told
+                records -= sum(run.last - run.first + 1 for run in acquired.runs)
+                size -= len(acquired.data)
+                has_results = True
+        return has_results
 
-    def _tell(self, tip: TopicIdPartition, found: Acquired) -> None:
+    def _add_records(self, tip: TopicIdPartition, acquired: Acquired) -> None:
         data = self._data(tip)
-        data.records = found.data
+        data.records = acquired.data
         data.acquired_records = [
-            m.AcquiredRecords(first_offset=r.first, last_offset=r.last, delivery_count=r.delivered) for r in found.runs
+            m.AcquiredRecords(first_offset=r.first, last_offset=r.last, delivery_count=r.delivered)
+            for r in acquired.runs
         ]
 
     def _data(self, tip: TopicIdPartition) -> m.PartitionData:

@@ -16,11 +16,13 @@ from ottla.security.acl import ResourceType
 
 def handle(request: m.ShareGroupDescribeRequest, context: RequestContext) -> m.ShareGroupDescribeResponse:
     """Describe each group."""
-    asked = request.include_authorized_operations
-    return m.ShareGroupDescribeResponse(groups=[_describe(group_id, asked, context) for group_id in request.group_ids])
+    with_operations = request.include_authorized_operations
+    return m.ShareGroupDescribeResponse(
+        groups=[_describe(group_id, with_operations, context) for group_id in request.group_ids]
+    )
 
 
-def _describe(group_id: str, asked: bool, context: RequestContext) -> m.DescribedGroup:
+def _describe(group_id: str, with_operations: bool, context: RequestContext) -> m.DescribedGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
         context.broker.groups.check(group_id)
@@ -34,7 +36,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> m.Describe
     return m.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
-        authorized_operations=on_group(context, group_id) if asked else UNASKED,
+        authorized_operations=on_group(context, group_id) if with_operations else UNASKED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=share_assignor.NAME,
@@ -45,8 +47,8 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> m.Describe
 def _member(member: ShareMember, context: RequestContext) -> m.Member:
     names = context.broker.image.names
     topics = [
-        m.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=found)
-        for topic_id, found in by_topic(member.assigned)
+        m.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=indexes)
+        for topic_id, indexes in by_topic(member.assigned)
         if topic_id in names
     ]
     return m.Member(

@@ -33,9 +33,9 @@ async def handle(request: StopReplicaRequest, context: RequestContext) -> StopRe
 
 
 def _stop(tp: TopicPartition, epoch: int, delete: bool, context: RequestContext) -> int:
-    known = context.broker.image.partition(tp)
-    late = epoch == DELETED or 0 <= epoch < (known.leader_epoch if known is not None else 0)
-    if known is not None and late:  # a topic that is deleted is not known any more: this one was made since
+    image = context.broker.image.partition(tp)
+    late = epoch == DELETED or 0 <= epoch < (image.leader_epoch if image is not None else 0)
+    if image is not None and late:  # a topic that is deleted is not known any more: this one was made since
         return FencedLeaderEpochError.code or 0
     context.broker.partitions.stop(tp, delete)
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ottla.broker import transaction_verification
 from ottla.broker.offset_commit_checks import codes_of, fail
 from ottla.broker.request_context import RequestContext
-from ottla.broker.transaction_verification import Admission, Rules, Writer
+from ottla.broker.transaction_verification import ClientCapabilities, TransactionalWriter, VerificationResult
 from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.coordinator_log import Producer
@@ -54,7 +54,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
         try:
             await _commit(request, context, accepted)
         except KafkaError as error:
-            fail(response.topics, _known(error, context.version))
+            fail(response.topics, _for_version(error, context.version))
     return response
 
 
@@ -64,16 +64,16 @@ async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, acce
         raise InvalidGroupIdError
     runtime.check(request.group_id)
     offsets = runtime.partition_of(request.group_id)
-    writer = Writer(request.transactional_id, Producer(request.producer_id, request.producer_epoch))
-    rules = Rules(
+    writer = TransactionalWriter(request.transactional_id, Producer(request.producer_id, request.producer_epoch))
+    rules = ClientCapabilities(
         joins=context.version >= JOINS_SINCE,
         abortable=context.version >= ABORTABLE_SINCE,
         retriable_error=CoordinatorLoadInProgressError,
     )
-    admission = Admission()
-    await transaction_verification.join(broker, writer, {offsets: NO_SEQUENCE}, rules, admission)
+    admission = VerificationResult()
+    await transaction_verification.add_or_verify(broker, writer, {offsets: NO_SEQUENCE}, rules, admission)
     partition = broker.partitions.leader(broker.image, offsets)
-    transaction_verification.check(broker, writer, partition, rules, NO_SEQUENCE, admission)
+    transaction_verification.ensure_verified(broker, writer, partition, rules, NO_SEQUENCE, admission)
     who = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, transactional=True
     )
@@ -84,10 +84,10 @@ async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, acce
 def _topic(
     topic: TxnOffsetCommitRequestTopic, request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[Record]
 ) -> TxnOffsetCommitResponseTopic:
-    def take(tp: TopicPartition, partition: TxnOffsetCommitRequestPartition) -> None:
+    def accept(tp: TopicPartition, partition: TxnOffsetCommitRequestPartition) -> None:
         accepted.append(_record(tp, partition, request, context))
 
-    return _told(topic, codes_of(topic, context, TOPIC_IDS_SINCE, take))
+    return _response_topic(topic, codes_of(topic, context, TOPIC_IDS_SINCE, accept))
 
 
 def _record(
@@ -106,14 +106,16 @@ def _record(
     return offset_record(request.group_id, tp, committed)
 
 
-def _known(error: KafkaError, version: int) -> KafkaError:
+def _for_version(error: KafkaError, version: int) -> KafkaError:
     """The error in words that the client knows."""
     if version < LOADING_SINCE and isinstance(error, CoordinatorLoadInProgressError):
         return CoordinatorNotAvailableError()
     return error
 
 
-def _told(topic: TxnOffsetCommitRequestTopic, codes: Iterable[tuple[int, int]]) -> TxnOffsetCommitResponseTopic:
+def _response_topic(
+    topic: TxnOffsetCommitRequestTopic, codes: Iterable[tuple[int, int]]
+) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -123,7 +125,7 @@ def _told(topic: TxnOffsetCommitRequestTopic, codes: Iterable[tuple[int, int]]) 
 
 def _all_failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
     response = TxnOffsetCommitResponse(
-        topics=[_told(topic, [(p.partition_index, 0) for p in topic.partitions]) for topic in request.topics]
+        topics=[_response_topic(topic, [(p.partition_index, 0) for p in topic.partitions]) for topic in request.topics]
     )
     fail(response.topics, error)
     return response

@@ -43,23 +43,23 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
 
 
 def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
-    feature, wanted = BY_NAME.get(update.feature), update.max_version_level
+    feature, level = BY_NAME.get(update.feature), update.max_version_level
 
     def refuse(why: str) -> KafkaError:
-        return InvalidUpdateVersionError(f"Invalid update version {wanted} for feature {update.feature}. {why}")
+        return InvalidUpdateVersionError(f"Invalid update version {level} for feature {update.feature}. {why}")
 
     if feature is None:
         raise refuse("This feature is not known.")
-    if not feature.first <= wanted <= feature.last:
+    if not feature.first <= level <= feature.last:
         raise refuse(f"Levels {feature.first} to {feature.last} are supported.")
     present = context.broker.image.features.get(feature.name, 0)
     kind = update.upgrade_type
     if context.version < KINDS_SINCE:
-        kind = SAFE_DOWNGRADE if update.allow_downgrade and wanted < present else UPGRADE
-    if wanted < present and kind == UPGRADE:
+        kind = SAFE_DOWNGRADE if update.allow_downgrade and level < present else UPGRADE
+    if level < present and kind == UPGRADE:
         raise refuse(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade."
         )
-    if wanted > present and kind != UPGRADE:
+    if level > present and kind != UPGRADE:
         raise refuse("Can't downgrade to a newer version.")

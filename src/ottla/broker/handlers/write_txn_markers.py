@@ -59,9 +59,9 @@ def _why_not(ending: TransactionEnd, tp: TopicPartition, context: RequestContext
         producers = broker.partitions.leader(broker.image, tp).log.producers
     except KafkaError as error:
         return error
-    known = producers.producers.get(ending.producer.id)
-    if known is not None and ending.producer.epoch < known.epoch:
-        return InvalidProducerEpochError(f"{tp} has seen the epoch {known.epoch} of producer {ending.producer}")
+    producer = producers.producers.get(ending.producer.id)
+    if producer is not None and ending.producer.epoch < producer.epoch:
+        return InvalidProducerEpochError(f"{tp} has seen the epoch {producer.epoch} of producer {ending.producer}")
     if ending.commit or not producers.has_open_transaction(*ending.producer):
         return InvalidTxnStateError(f"{tp} has no open transaction of producer {ending.producer} to abort")
     return None
@@ -73,4 +73,4 @@ def _by_topic(results: Results) -> list[WritableTxnMarkerTopicResult]:
         code = 0 if error is None else code_of(error)
         result = WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=code)
         topics.setdefault(tp.topic, []).append(result)
-    return [WritableTxnMarkerTopicResult(name=name, partitions=found) for name, found in topics.items()]
+    return [WritableTxnMarkerTopicResult(name=name, partitions=partitions) for name, partitions in topics.items()]

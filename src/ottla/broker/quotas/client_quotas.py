@@ -15,7 +15,7 @@ from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.store import config_entities
 from ottla.errors import ThrottlingQuotaExceededError
-from ottla.net.sampled_rate import Rate
+from ottla.net.sampled_rate import SampledRate
 
 PRODUCER_BYTES: Final = "producer_byte_rate"
 CONSUMER_BYTES: Final = "consumer_byte_rate"
@@ -33,7 +33,7 @@ MAX_SHARES = 10_000
 class _Share(NamedTuple):
     """One client's (or user's) quota: what it has used, and how much that may be per second."""
 
-    rate: Rate
+    rate: SampledRate
     bound: float
 
 
@@ -45,12 +45,12 @@ class Quotas:
         self._monotonic = monotonic
         self._image = ClusterImage("")
         self._shares: dict[tuple[str, str, str], _Share | None] = {}
-        self._rates: dict[tuple[str, str, str], Rate] = {}
+        self._rates: dict[tuple[str, str, str], SampledRate] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.active = False
         """Whether there is any quota at all; without one nothing is measured."""
 
-    def follow(self, image: ClusterImage) -> None:
+    def update(self, image: ClusterImage) -> None:
         """Take over changed quotas. What was used so far counts on."""
         self._image = image
         self._shares.clear()
@@ -72,10 +72,10 @@ class Quotas:
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """What one request may change; `strict`: refuse where the client understands it (KIP-599)."""
-        found = self._find(MUTATIONS, user, client_id) if self.active else None
-        if found is None:
+        limit = self._find(MUTATIONS, user, client_id) if self.active else None
+        if limit is None:
             return MutationQuota(None, 0.0, strict)
-        owner, rate = found
+        owner, rate = limit
         config = self._live.current
         burst = rate * config.controller_quota_window_num * config.controller_quota_window_size_seconds
         bucket = self._buckets.get(owner)
@@ -86,20 +86,20 @@ class Quotas:
         return MutationQuota(bucket, self._monotonic(), strict)
 
     def _share(self, key: str, user: str, client_id: str) -> _Share | None:
-        asked = (key, user, _short(client_id))
-        if asked in self._shares:
-            return self._shares[asked]
+        share_key = (key, user, _short(client_id))
+        if share_key in self._shares:
+            return self._shares[share_key]
         if len(self._shares) >= MAX_SHARES:
             self._shares.clear()
             now = self._monotonic()
             self._rates = {owner: rate for owner, rate in self._rates.items() if rate.per_second(now)}
-        found = self._find(key, user, client_id)
+        limit = self._find(key, user, client_id)
         share = None
-        if found is not None:
+        if limit is not None:
             config = self._live.current
-            new = Rate(config.quota_window_num, config.quota_window_size_seconds)
-            share = _Share(self._rates.setdefault((key, *found[0]), new), found[1])
-        self._shares[asked] = share
+            new = SampledRate(config.quota_window_num, config.quota_window_size_seconds)
+            share = _Share(self._rates.setdefault((key, *limit[0]), new), limit[1])
+        self._shares[share_key] = share
         return share
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
@@ -144,7 +144,7 @@ class TokenBucket:
         self._tokens = burst
         self._filled = now
 
-    def take(self, tokens: float, now: float) -> None:
+    def spend(self, tokens: float, now: float) -> None:
         """Take tokens, even those that are not there yet."""
         self._tokens = self.tokens(now) - tokens
         self._filled = now
@@ -172,7 +172,7 @@ class MutationQuota:
             return
         if self._strict and self._bucket.tokens(self._now) < 0:
             raise ThrottlingQuotaExceededError
-        self._bucket.take(partitions, self._now)
+        self._bucket.spend(partitions, self._now)
 
     @property
     def wait_seconds(self) -> float:

@@ -29,7 +29,7 @@ MAX_AT_ONCE: Final = 10_000
 E = TypeVar("E", bound=IntEnum)
 
 
-class Wanted(Protocol):
+class AclFilterFields(Protocol):
     """What the filters of two APIs have in common."""
 
     resource_type_filter: int
@@ -52,15 +52,15 @@ def authorization_error(context: RequestContext, items: int) -> KafkaError | Non
     return None
 
 
-def rule(creation: AclCreation) -> ACL:
+def acl_of(creation: AclCreation) -> ACL:
     """The rule to add. InvalidRequestError for what cannot be one."""
-    kind = _known(ResourceType, creation.resource_type)
-    how = _known(ACLResourcePatternType, creation.resource_pattern_type)
-    operation = _known(ACLOperation, creation.operation)
-    permission = _known(ACLPermissionType, creation.permission_type)
-    for told in (kind, operation, permission):
-        if told.name in ("UNKNOWN", "ANY"):
-            raise InvalidRequestError(f"{type(told).__name__} {told.name} is not for rules")
+    kind = _enum_member(ResourceType, creation.resource_type)
+    how = _enum_member(ACLResourcePatternType, creation.resource_pattern_type)
+    operation = _enum_member(ACLOperation, creation.operation)
+    permission = _enum_member(ACLPermissionType, creation.permission_type)
+    for value in (kind, operation, permission):
+        if value.name in ("UNKNOWN", "ANY"):
+            raise InvalidRequestError(f"{type(value).__name__} {value.name} is not for rules")
     if how not in (ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED):
         raise InvalidRequestError(f"a rule names its resources literally or by a prefix, not by {how.name}")
     _check_name(kind, creation.resource_name)
@@ -88,20 +88,20 @@ def _check_who(principal: str, host: str) -> None:
         raise InvalidRequestError("a rule needs a host, or * for all of them")
 
 
-def rules_wanted(filter_: Wanted) -> ACLFilter:
+def acl_filter(filter_: AclFilterFields) -> ACLFilter:
     """The filter. InvalidRequestError for one with a value that is not known here: it might mean anything."""
-    kind = _known(ResourceType, filter_.resource_type_filter)
-    how = _known(ACLResourcePatternType, filter_.pattern_type_filter)
-    operation = _known(ACLOperation, filter_.operation)
-    permission = _known(ACLPermissionType, filter_.permission_type)
-    for told in (kind, how, operation, permission):
-        if told.name == "UNKNOWN":
-            raise InvalidRequestError(f"the filter's {type(told).__name__} is not known")
+    kind = _enum_member(ResourceType, filter_.resource_type_filter)
+    how = _enum_member(ACLResourcePatternType, filter_.pattern_type_filter)
+    operation = _enum_member(ACLOperation, filter_.operation)
+    permission = _enum_member(ACLPermissionType, filter_.permission_type)
+    for value in (kind, how, operation, permission):
+        if value.name == "UNKNOWN":
+            raise InvalidRequestError(f"the filter's {type(value).__name__} is not known")
     resources = ResourcePatternFilter(kind, filter_.resource_name_filter, how)
     return ACLFilter(filter_.principal_filter, filter_.host_filter, operation, permission, resources)
 
 
-def told(acl: ACL) -> dict[str, Any]:
+def acl_fields(acl: ACL) -> dict[str, Any]:
     """What an answer tells of a rule besides its resources."""
     return {
         "principal": acl.principal,
@@ -111,13 +111,13 @@ def told(acl: ACL) -> dict[str, Any]:
     }
 
 
-def told_resources(pattern: ResourcePattern) -> dict[str, Any]:
+def resource_fields(pattern: ResourcePattern) -> dict[str, Any]:
     """What an answer tells of a rule's resources."""
     kind, name, how = pattern
     return {"resource_type": int(kind), "resource_name": name, "pattern_type": int(how)}
 
 
-def _known(kind: type[E], number: int) -> E:
+def _enum_member(kind: type[E], number: int) -> E:
     """What a number means; a newer client may know more than this broker does."""
     try:
         return kind(number)

@@ -38,11 +38,11 @@ def check_certificates(config: BrokerConfig, listeners: Collection[str]) -> None
 
 def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
     """Whether any listener's certificates are told otherwise."""
-    told = (
-        {key: value for key, value in config.given.items() if renewed_listener(key) is not None}
+    names = (
+        {key: value for key, value in config.originals.items() if renewed_listener(key) is not None}
         for config in (before, after)
     )
-    return next(told) != next(told)
+    return next(names) != next(names)
 
 
 def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBrokerClient | None) -> None:
@@ -59,9 +59,9 @@ def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBroke
                 and between is not None
                 and between.name == listener.name
             ):
-                from ottla.net.server.listener_ssl import dialling  # as above
+                from ottla.net.server.listener_ssl import client_options  # as above
 
-                peers.options = dialling(config, listener.name)
+                peers.options = client_options(config, listener.name)
         except ConfigurationError as error:
             log.error("%s; the certificates of before stay in use", error.message)
         else:

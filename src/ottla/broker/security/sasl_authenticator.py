@@ -37,7 +37,7 @@ REAUTHENTICATION_PAUSE_SECONDS: Final = 1.0
 """A client may say again who it is once in this time, as in Kafka."""
 
 
-class Mechanism(Protocol):
+class SaslMechanism(Protocol):
     """The broker's side of one exchange."""
 
     user: str | None
@@ -50,14 +50,14 @@ class Mechanism(Protocol):
         ...
 
 
-class Offer(NamedTuple):
+class MechanismFactory(NamedTuple):
     """A mechanism that clients may choose, and for how many milliseconds they are known then (0: for ever)."""
 
-    begin: Callable[[], Mechanism]
+    begin: Callable[[], SaslMechanism]
     lifetime_ms: int = 0
 
 
-class Stage(enum.Enum):
+class SaslState(enum.Enum):
     """How far a connection has come."""
 
     OPEN = enum.auto()
@@ -65,15 +65,15 @@ class Stage(enum.Enum):
     KNOWN = enum.auto()
 
 
-class Session:
+class SaslSession:
     """What is known of one connection."""
 
     __slots__ = ("expires", "lifetime_ms", "mechanism", "name", "raw", "renewed", "stage", "user")
 
     def __init__(self) -> None:
-        self.stage = Stage.OPEN
+        self.stage = SaslState.OPEN
         self.name = ""  # of the mechanism
-        self.mechanism: Mechanism | None = None
+        self.mechanism: SaslMechanism | None = None
         self.raw = False
         self.user: str | None = None
         self.expires: float | None = None
@@ -85,7 +85,7 @@ class SaslAuthenticator:
     """The service of a SASL listener, before that of the broker."""
 
     def __init__(
-        self, service: Service, offers: Mapping[str, Offer], *, failure_delay_ms: int, max_frame_bytes: int
+        self, service: Service, offers: Mapping[str, MechanismFactory], *, failure_delay_ms: int, max_frame_bytes: int
     ) -> None:
         """`max_frame_bytes`: what a request may have, once it is known whose it is."""
         self._service = service
@@ -96,15 +96,15 @@ class SaslAuthenticator:
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
         """Let a request in, or have its sender say who he is."""
         session = connection.state.get(SESSION)
-        if not isinstance(session, Session):
-            session = connection.state[SESSION] = Session()
-        if session.stage is Stage.KNOWN and (session.expires is None or not self._must_renew(session, frame)):
+        if not isinstance(session, SaslSession):
+            session = connection.state[SESSION] = SaslSession()
+        if session.stage is SaslState.KNOWN and (session.expires is None or not self._must_renew(session, frame)):
             return self._service(frame, connection)
-        if session.stage is Stage.TOKENS:
+        if session.stage is SaslState.TOKENS:
             return self._token(frame, session, connection)
-        return self._first_words(frame, session, connection)
+        return self._handshake(frame, session, connection)
 
-    def _must_renew(self, session: Session, frame: memoryview) -> bool:
+    def _must_renew(self, session: SaslSession, frame: memoryview) -> bool:
         """Whether the client begins to say again who it is. CloseConnectionError where it has not done so in time."""
         assert session.expires is not None
         now = time.monotonic()
@@ -116,29 +116,29 @@ class SaslAuthenticator:
             raise CloseConnectionError(f"{session.user} has not authenticated again in time")
         return False
 
-    def _first_words(self, frame: memoryview, session: Session, connection: Connection) -> Reply | Awaitable[Reply]:
+    def _handshake(self, frame: memoryview, session: SaslSession, connection: Connection) -> Reply | Awaitable[Reply]:
         header, pos = _header(frame)
-        if header.api_key == API_VERSIONS and session.stage is Stage.OPEN:
+        if header.api_key == API_VERSIONS and session.stage is SaslState.OPEN:
             return self._service(frame, connection)
         if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
             raise CloseConnectionError(
                 f"{_name(header)} where SaslHandshake is due; has the client a SASL security.protocol?"
             )
-        wanted = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
+        handshake = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
         answer = SaslHandshakeResponse(mechanisms=list(self._offers))
-        if wanted == MECHANISM and session.user is not None:
+        if handshake == MECHANISM and session.user is not None:
             return self._service(frame, connection)  # another broker; who it is, it has said already
-        offer = self._offers.get(wanted)
+        offer = self._offers.get(handshake)
         if offer is None:
             answer.error_code = UnsupportedSaslMechanismError.code or 0
-            return self._fail(framed(answer, header), connection, f"mechanism {wanted!r} is not offered")
-        if session.user is not None and wanted != session.name:
-            return self._fail(None, connection, f"mechanism {wanted} where it was {session.name}")
-        session.stage, session.name, session.raw = Stage.TOKENS, wanted, header.api_version == 0
+            return self._fail(framed(answer, header), connection, f"mechanism {handshake!r} is not offered")
+        if session.user is not None and handshake != session.name:
+            return self._fail(None, connection, f"mechanism {handshake} where it was {session.name}")
+        session.stage, session.name, session.raw = SaslState.TOKENS, handshake, header.api_version == 0
         session.mechanism = offer.begin()
         return framed(answer, header)
 
-    def _token(self, frame: memoryview, session: Session, connection: Connection) -> Reply | Awaitable[Reply]:
+    def _token(self, frame: memoryview, session: SaslSession, connection: Connection) -> Reply | Awaitable[Reply]:
         assert session.mechanism is not None
         if session.raw:
             try:
@@ -153,13 +153,15 @@ class SaslAuthenticator:
         try:
             said = self._step(bytes(token), session, connection)
         except SaslAuthenticationFailedError as error:
-            told = SaslAuthenticateResponse(error_code=error.code or 0, error_message=_told(error, session))
+            response = SaslAuthenticateResponse(
+                error_code=error.code or 0, error_message=_error_message(error, session)
+            )
             why = error.message if error.__cause__ is None else f"{error.message}: {error.__cause__}"
-            return self._fail(framed(told, header), connection, why)
-        lifetime_ms = session.lifetime_ms if session.stage is Stage.KNOWN else 0
+            return self._fail(framed(response, header), connection, why)
+        lifetime_ms = session.lifetime_ms if session.stage is SaslState.KNOWN else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
 
-    def _step(self, token: bytes, session: Session, connection: Connection) -> bytes:
+    def _step(self, token: bytes, session: SaslSession, connection: Connection) -> bytes:
         mechanism = session.mechanism
         assert mechanism is not None
         said = mechanism.step(token)
@@ -171,7 +173,7 @@ class SaslAuthenticator:
             )
         lifetime_ms = session.lifetime_ms = _lifetime_ms(self._offers[session.name], mechanism)
         session.expires = time.monotonic() + lifetime_ms / 1000 if lifetime_ms else None
-        session.stage, session.user, session.mechanism = Stage.KNOWN, mechanism.user, None
+        session.stage, session.user, session.mechanism = SaslState.KNOWN, mechanism.user, None
         connection.state[USER] = mechanism.user
         connection.max_frame = self._max_frame
         return said
@@ -182,7 +184,7 @@ class SaslAuthenticator:
         raise CloseConnectionError(why, answer)
 
 
-def _lifetime_ms(offer: Offer, mechanism: Mechanism) -> int:
+def _lifetime_ms(offer: MechanismFactory, mechanism: SaslMechanism) -> int:
     """For how long a client is known: what the listener allows, and no longer than its token holds; 0: for ever."""
     if mechanism.expires is None:
         return offer.lifetime_ms
@@ -190,7 +192,7 @@ def _lifetime_ms(offer: Offer, mechanism: Mechanism) -> int:
     return min(left, offer.lifetime_ms) if offer.lifetime_ms else left
 
 
-def _told(error: KafkaError, session: Session) -> str:
+def _error_message(error: KafkaError, session: SaslSession) -> str:
     """What the client hears: of SCRAM nothing that tells which users there are."""
     if session.name.startswith("SCRAM"):
         during = "authentication" if session.user is None else "re-authentication"

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from ottla.broker.security.sasl_authenticator import Mechanism, Offer
+from ottla.broker.security.sasl_authenticator import MechanismFactory, SaslMechanism
 from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
-from ottla.security.sasl.oauthbearer import MECHANISM, OAuthBearerServer, Proven
+from ottla.security.sasl.oauthbearer import MECHANISM, AuthenticatedUser, OAuthBearerServer
 from ottla.security.sasl.plain import PlainServer
 from ottla.security.sasl.scram import Credential, ScramServer, invented
 
@@ -25,17 +25,21 @@ Options = Callable[[], Mapping[str, Mapping[str, str]]]
 """What is set on users and others now, by their paths."""
 
 
-def offers(config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]) -> dict[str, Offer]:
+def offers(
+    config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
+) -> dict[str, MechanismFactory]:
     """Return the mechanisms of a listener by name, in their order; `secret` is known when the first client comes."""
     return {
-        name: Offer(_mechanism(name, config, listener, options, secret), config.max_reauth_ms(listener, name))
+        name: MechanismFactory(
+            _mechanism(name, config, listener, options, secret), config.max_reauth_ms(listener, name)
+        )
         for name in config.mechanisms(listener)
     }
 
 
 def _mechanism(
     name: str, config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
-) -> Callable[[], Mechanism]:
+) -> Callable[[], SaslMechanism]:
     if name == "PLAIN":
         return partial(PlainServer, config.passwords(listener))
     if name == MECHANISM:
@@ -47,16 +51,16 @@ def _mechanism(
     return partial(ScramServer, name, partial(_credential, name, options), invent)
 
 
-def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Proven]:
+def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], AuthenticatedUser]:
     """What says whose a token is."""
     from ottla.security.sasl.jwt_validator import (  # what it loads costs others their start-up
         JwtValidator,
         UnsecuredJwtValidator,
     )
 
-    wanted = config.oauth_of(listener)
-    if wanted.sasl_oauthbearer_jwks_endpoint_url is not None:
-        return JwtValidator(wanted).check
+    oauth = config.oauth_of(listener)
+    if oauth.sasl_oauthbearer_jwks_endpoint_url is not None:
+        return JwtValidator(oauth).check
     log.warning(
         "listener %s takes tokens that nobody has signed; for anything but tests set "
         "sasl.oauthbearer.jwks.endpoint.url",
@@ -67,11 +71,11 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Proven]:
 
 def _credential(mechanism: str, options: Options, user: str) -> Credential | None:
     """What is kept of a user's password now; None for those who have none."""
-    kept = options().get(config_entities.entity(config_entities.USERS, user), {}).get(mechanism)
-    if kept is None:
+    stored = options().get(config_entities.entity(config_entities.USERS, user), {}).get(mechanism)
+    if stored is None:
         return None
     try:
-        return Credential.parse(kept)
+        return Credential.parse(stored)
     except ValueError as error:
         log.error("the %s credential of user %s cannot be read: %s", mechanism, user, error)
         return None
@@ -79,10 +83,10 @@ def _credential(mechanism: str, options: Options, user: str) -> Credential | Non
 
 def _example(mechanism: str, options: Options) -> Credential | None:
     """Return the credential of some user; None if there is none among the first of what is configured."""
-    for path, found in islice(options().items(), LOOKED_AT):
-        if path.startswith(f"{config_entities.USERS}/") and mechanism in found:
+    for path, configs in islice(options().items(), LOOKED_AT):
+        if path.startswith(f"{config_entities.USERS}/") and mechanism in configs:
             try:
-                return Credential.parse(found[mechanism])
+                return Credential.parse(configs[mechanism])
             except ValueError:
                 continue
     return None

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ottla.cluster.store.config_entities import scram_value
 
 
-class Mechanism(NamedTuple):
+class ScramMechanism(NamedTuple):
     """One SCRAM mechanism: Kafka's name, its hash, and how often a password is hashed at the least."""
 
     name: str
@@ -17,13 +17,13 @@ class Mechanism(NamedTuple):
 
 
 MECHANISMS: Final = {
-    1: Mechanism("SCRAM-SHA-256", "sha256", 4096),
-    2: Mechanism("SCRAM-SHA-512", "sha512", 4096),
+    1: ScramMechanism("SCRAM-SHA-256", "sha256", 4096),
+    2: ScramMechanism("SCRAM-SHA-512", "sha512", 4096),
 }
 """By their numbers in the protocol."""
 
 
-def credential(mechanism: Mechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
+def credential(mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
     """What is kept of a password: enough to check it, not to log in with it."""
     import hashlib
 
@@ -33,6 +33,6 @@ def credential(mechanism: Mechanism, salt: bytes, salted_password: bytes, iterat
     return scram_value(salt, stored_key, server_key, iterations)
 
 
-def iterations_of(kept: str) -> int:
+def iterations_of(stored: str) -> int:
     """How often the password of a credential was hashed."""
-    return int(dict(part.split("=", 1) for part in kept.split(","))["iterations"])
+    return int(dict(part.split("=", 1) for part in stored.split(","))["iterations"])

@@ -40,22 +40,22 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-class Wanted:
+class CachedPartition:
     """One partition of a session: what the client wants, and what it was last told."""
 
     __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "want")
 
-    def __init__(self, want: FetchPartition) -> None:
-        self.want = want
+    def __init__(self, request: FetchPartition) -> None:
+        self.want = request
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
         """Of a follower's fetch: what was read and found to be in order, and who reads it."""
         self.follower: Replica | None = None
 
-    def change(self, want: FetchPartition) -> None:
+    def change(self, request: FetchPartition) -> None:
         """The client wants something else of it."""
-        self.want = want
+        self.want = request
         self.partition = None
 
     def is_quiet(self, now: float, broker_epoch: int) -> bool:
@@ -69,10 +69,10 @@ class Wanted:
             return False
         if partition.leader_replica.needs_confirmation:
             return False
-        log, want = partition.log, self.want
+        log, request = partition.log, self.want
         if (
-            want.fetch_offset != log.log_end_offset
-            or want.current_leader_epoch != partition.image.leader_epoch
+            request.fetch_offset != log.log_end_offset
+            or request.current_leader_epoch != partition.image.leader_epoch
             or follower.broker_epoch < broker_epoch
             or self.high_watermark != log.high_watermark
             or self.log_start_offset != log.log_start_offset
@@ -83,7 +83,7 @@ class Wanted:
 
     def news(self, data: PartitionData) -> bool:
         """Whether an incremental answer has to name this partition; remembers what it tells."""
-        told = bool(
+        has_news = bool(
             data.error_code
             or (data.records is not None and data.records.nbytes)
             or data.high_watermark != self.high_watermark
@@ -93,10 +93,10 @@ class Wanted:
         # after an error the client is told everything anew
         self.high_watermark = -1 if data.error_code else data.high_watermark
         self.log_start_offset = data.log_start_offset
-        return told
+        return has_news
 
 
-class Session:
+class FetchSession:
     """The partitions of one client, in the order in which they are served."""
 
     __slots__ = ("answered_at", "epoch", "id", "partitions", "used", "uses_ids")
@@ -108,16 +108,16 @@ class Session:
         self.uses_ids = uses_ids
         self.answered_at = float("-inf")
         """When the last response was made; a client sends its next request only after it."""
-        self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
+        self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:
         """Take over what the request adds, changes and forgets."""
-        for key, want in wants(request):
-            known = self.partitions.get(key)
-            if known is None:
-                self.partitions[key] = Wanted(want)
+        for key, request_partition in requested_partitions(request):
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = CachedPartition(request_partition)
             else:
-                known.change(want)
+                cached.change(request_partition)
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 self.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)
@@ -130,8 +130,8 @@ class Session:
 class FetchContext(NamedTuple):
     """What one request is to be answered with: the partitions, and the session they belong to, if any."""
 
-    partitions: list[tuple[PartitionKey, Wanted]]
-    session: Session | None
+    partitions: list[tuple[PartitionKey, CachedPartition]]
+    session: FetchSession | None
     incremental: bool
 
     @property
@@ -146,7 +146,7 @@ class FetchSessions:
     def __init__(self, slots: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
         self._monotonic = monotonic
-        self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -155,7 +155,9 @@ class FetchSessions:
         """Find or open the session of a request. Raises the errors that make a client begin anew."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            partitions = [(key, Wanted(want)) for key, want in wants(request)]
+            partitions = [
+                (key, CachedPartition(request_partition)) for key, request_partition in requested_partitions(request)
+            ]
             if len(partitions) > 1:
                 partitions = list(dict(partitions).items())  # as in Kafka the last counts of what is named twice
             session = None
@@ -164,7 +166,7 @@ class FetchSessions:
             return FetchContext(partitions, session, incremental=False)
         return self._continue(request, version)
 
-    def _open(self, partitions: list[tuple[PartitionKey, Wanted]], version: int) -> Session | None:
+    def _open(self, partitions: list[tuple[PartitionKey, CachedPartition]], version: int) -> FetchSession | None:
         if len(partitions) > MAX_PARTITIONS:
             return None  # the client names them each time, and nothing is left behind
         now = self._monotonic()
@@ -173,7 +175,7 @@ class FetchSessions:
         session_id = random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = random.randrange(1, 2**31)
-        session = self._sessions[session_id] = Session(session_id, version >= 13, now)
+        session = self._sessions[session_id] = FetchSession(session_id, version >= 13, now)
         session.partitions.update(partitions)
         return session
 
@@ -203,7 +205,7 @@ class FetchSessions:
         return FetchContext(list(session.partitions.items()), session, incremental=True)
 
 
-def wants(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
+def requested_partitions(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
     """Every partition that a request names."""
     for topic in request.topics:
         for partition in topic.partitions:

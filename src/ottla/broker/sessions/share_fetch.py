@@ -57,14 +57,14 @@ class SharePartitionReader:
         """The partition as the group sees it; the first look decides where the group begins."""
         key, states = self._key(tip), self._broker.share_states
         log = self.partition(tip).log
-        found = states.get(key)
-        if found is None:
+        share_partition = states.get(key)
+        if share_partition is None:
             earliest = self._options().share_auto_offset_reset == EARLIEST
-            found = states.initialize(key, log.log_start_offset if earliest else log.high_watermark)
-        if found.start < log.log_start_offset:
-            found.archive_before(log.log_start_offset)
+            share_partition = states.initialize(key, log.log_start_offset if earliest else log.high_watermark)
+        if share_partition.start < log.log_start_offset:
+            share_partition.archive_before(log.log_start_offset)
             states.write(key)
-        return found
+        return share_partition
 
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
         """Records that nobody has; the last batch may exceed `max_records` unless `strict`. None if there are none."""
@@ -72,8 +72,8 @@ class SharePartitionReader:
         offset = shared.next_offset
         if offset >= partition.high_watermark or shared.is_full:
             return None
-        with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as found:
-            data = found.read()
+        with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as file_slice:
+            data = file_slice.read()
         now = self._broker.clock.monotonic()
         runs: list[RecordRange] = []
         first, last, count = -1, 0, 0
@@ -154,10 +154,10 @@ class SharePartitionReader:
 
 def _joined(runs: list[RecordRange]) -> list[RecordRange]:
     """Runs that go on in the next batch are one."""
-    found: list[RecordRange] = []
+    merged: list[RecordRange] = []
     for run in runs:
-        if found and found[-1].last + 1 == run.first and found[-1].delivered == run.delivered:
-            found[-1] = found[-1]._replace(last=run.last)
+        if merged and merged[-1].last + 1 == run.first and merged[-1].delivered == run.delivered:
+            merged[-1] = merged[-1]._replace(last=run.last)
         else:
-            found.append(run)
-    return found
+            merged.append(run)
+    return merged

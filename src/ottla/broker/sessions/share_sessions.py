@@ -65,7 +65,7 @@ class ShareSessions:
         session.used = self._clock.monotonic()
         return session
 
-    def go_on(self, key: SessionKey, epoch: int) -> ShareSession:
+    def next_epoch(self, key: SessionKey, epoch: int) -> ShareSession:
         """The session of a request that follows another; the final one ends it."""
         session = self._sessions.get(key)
         if session is None:

@@ -15,7 +15,7 @@ from ottla.records.batch import HEADER_BYTES, BatchHeader, verify
 from ottla.records.decoder import Record, decode_records
 from ottla.storage.files import LogFile
 from ottla.storage.index import CorruptIndexError, Index, OffsetIndex, TimeIndex
-from ottla.storage.producer_state import COMMIT, Producer, ProducerStates, read_marker
+from ottla.storage.producer_state import COMMIT, ProducerState, ProducerStates, read_marker
 from ottla.storage.scan import headers
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.storage.txn_index import VERSION, TransactionIndex
@@ -169,7 +169,7 @@ def _show_old(
     return position
 
 
-def _old_time(m: legacy_message_set.Message) -> str:
+def _old_time(m: legacy_message_set.LegacyMessage) -> str:
     name = "NoTimestampType" if m.timestamp_type < 0 else TIME_NAMES[m.timestamp_type]
     return f"{name}: {m.timestamp}"
 
@@ -280,7 +280,7 @@ def _show_snapshot(path: Path, args: argparse.Namespace) -> None:
         print(_producer_text(producer))
 
 
-def _producer_text(p: Producer) -> str:
+def _producer_text(p: ProducerState) -> str:
     first = "OptionalLong.empty" if p.first_txn_offset < 0 else f"OptionalLong[{p.first_txn_offset}]"
     text = (
         f"producerId: {p.id} producerEpoch: {p.epoch} coordinatorEpoch: {p.coordinator_epoch} "

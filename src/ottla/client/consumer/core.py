@@ -67,7 +67,7 @@ class ConsumerCore:
         self.wakeups = WakeupTrigger()
         self.iteration = RecordIterator(self.subscription)
         self._seen_version = 0
-        configs = {**config.given, "client.id": self.client_id}
+        configs = {**config.originals, "client.id": self.client_id}
         self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
         self.value_deserializer = find(config.value_deserializer, "value_deserializer", configs)
         self.interceptors = ConsumerInterceptors(config.interceptor_classes, configs)

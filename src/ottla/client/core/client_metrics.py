@@ -45,5 +45,5 @@ def _create(reporter: Any, config: ClientConfig, client_id: str) -> Any:
     made = reporter() if isinstance(reporter, type) else reporter
     configure = getattr(made, "configure", None)
     if configure is not None:
-        configure({**config.given, "client.id": client_id})
+        configure({**config.originals, "client.id": client_id})
     return made

@@ -139,7 +139,7 @@ class Connections:
         version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
         made = request if isinstance(request, Request) else request(version)
         limit = self.request_timeout if timeout is None else timeout
-        return await connection.channel.ask(made, version, limit)
+        return await connection.channel.send(made, version, limit)
 
     async def send_any(self, request: Request[R]) -> R:
         """Send a request to any broker, preferably one with an idle connection; return the response."""

@@ -59,17 +59,17 @@ def sasl_login(config: ClientConfig) -> Login | None:
     mechanism = config.sasl_mechanism
     if mechanism != "OAUTHBEARER":
         return Login(mechanism, *config.credentials)
-    from ottla.security.sasl.token_provider import provided, tokens_of
+    from ottla.security.sasl.token_provider import from_callable, token_provider
 
     if config.sasl_oauth_token_provider is not None:
-        return Login(mechanism, tokens=provided(config.sasl_oauth_token_provider))
+        return Login(mechanism, tokens=from_callable(config.sasl_oauth_token_provider))
     jaas = config.sasl_jaas_config
-    return Login(mechanism, tokens=tokens_of(config, {} if jaas is None else jaas.options, _endpoint_tls(config)))
+    return Login(mechanism, tokens=token_provider(config, {} if jaas is None else jaas.options, _endpoint_tls(config)))
 
 
 def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
     """Return the TLS context for the token endpoint: the configs for brokers, if they name a trust store."""
-    if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.given):
+    if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.originals):
         return None
     from ottla.security.tls.contexts import client_context
 
@@ -81,10 +81,10 @@ async def negotiate(channel: Channel, config: ClientConfig, login: Login | None)
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
     # A broker that does not support version 4 responds in version 0 with the versions it supports.
-    response = await channel.ask(request, 4, timeout)
+    response = await channel.send(request, 4, timeout)
     if response.error_code == UnsupportedVersionError.code:
         offered = next((api.max_version for api in response.api_keys if api.api_key == request.API_KEY), 0)
-        response = await channel.ask(request, min(offered, 4), timeout)
+        response = await channel.send(request, min(offered, 4), timeout)
     if response.error_code:
         raise errors.for_code(response.error_code)
     features = {feature.name: feature.max_version_level for feature in response.finalized_features}

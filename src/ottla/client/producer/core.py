@@ -75,7 +75,7 @@ class ProducerCore:
     def _create_parts(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock, registry: Metrics) -> None:
         self.metrics = ProducerMetrics(registry)
         self.max_block = config.longest_block_ms / 1000
-        configs = {**config.given, "client.id": self.client_id}
+        configs = {**config.originals, "client.id": self.client_id}
         self.interceptors = ProducerInterceptors(config.interceptor_classes, configs)
         self.key_serializer = find(config.key_serializer, "key_serializer", configs)
         self.value_serializer = find(config.value_serializer, "value_serializer", configs)

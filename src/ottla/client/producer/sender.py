@@ -248,10 +248,10 @@ class Sender:
             self._handle_disconnect(node, batches, error)
             return
         if self.config.acks == 0:
-            sent = connection.channel.tell(request, version)
+            sent = connection.channel.send_without_response(request, version)
             sent.add_done_callback(lambda done: self._sent_without_acks(node, batches, done))
             return
-        answered = connection.channel.ask(request, version, self._request_timeout)
+        answered = connection.channel.send(request, version, self._request_timeout)
         answered.add_done_callback(lambda done: self._handle_response(node, batches, now, done))
 
     def _sent_without_acks(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:

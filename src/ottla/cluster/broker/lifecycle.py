@@ -238,9 +238,8 @@ def _socket_options(config: BrokerConfig) -> SocketOptions | None:
     listener = config.inter_broker_listener
     if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
         return None
-    from ottla.net.server.listener_ssl import dialling  # importing TLS would slow down the start of other brokers
 
-    return dialling(config, listener.name)
+    return client_options(config, listener.name)
 
 
 def _proves_membership(config: BrokerConfig) -> bool:
@@ -257,9 +256,9 @@ def _login(config: BrokerConfig) -> Login | None:
     mechanism, credentials = config.broker_login()
     if mechanism != "OAUTHBEARER":
         return Login(mechanism, credentials["username"], credentials["password"])
-    from ottla.security.sasl.token_provider import tokens_of
+    from ottla.security.sasl.token_provider import token_provider
 
-    return Login(mechanism, tokens=tokens_of(config, credentials))
+    return Login(mechanism, tokens=token_provider(config, credentials))
 
 
 async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:

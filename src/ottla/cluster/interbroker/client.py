@@ -114,7 +114,7 @@ class InterBrokerClient:
                 channel = await self._channel(broker_id, purpose)
         except TimeoutError:
             raise BrokerConnectionError(f"broker {broker_id} was not reached within {timeout:g} s") from None
-        return await channel.ask(request, version, deadline - loop.time())
+        return await channel.send(request, version, deadline - loop.time())
 
     async def on_image_changed(self, _before: ClusterImage, _after: ClusterImage) -> None:
         """Close the connections to brokers that have left or moved, so that their requests fail at once."""

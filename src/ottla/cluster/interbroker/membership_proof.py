@@ -82,14 +82,14 @@ async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
     from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
-    begun = await channel.ask(SaslHandshakeRequest(mechanism=MECHANISM), HANDSHAKE_VERSION, timeout)
+    begun = await channel.send(SaslHandshakeRequest(mechanism=MECHANISM), HANDSHAKE_VERSION, timeout)
     if begun.error_code == IllegalSaslStateError.code:
         return False
     if begun.error_code:
         raise for_code(begun.error_code)
 
     async def step(message: bytes) -> bytes:
-        answer = await channel.ask(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION, timeout)
+        answer = await channel.send(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION, timeout)
         if answer.error_code:
             raise for_code(answer.error_code)(answer.error_message)
         return bytes(answer.auth_bytes)

@@ -24,7 +24,7 @@ from ottla.errors import (
     RequestTimedOutError,
 )
 from ottla.net.client.channel_metrics import NodeMetrics
-from ottla.net.client.connect import SocketOptions, dial, pending_tls_error, reason, refusal
+from ottla.net.client.connect import SocketOptions, connection_error, open_connection, pending_tls_error, reason
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
@@ -102,7 +102,7 @@ class Channel:
         limit = self.options.connect_timeout
         try:
             async with asyncio.timeout(limit):
-                self._socket = await dial(self.loop, self.host, self.port, self.options)
+                self._socket = await open_connection(self.loop, self.host, self.port, self.options)
         except TimeoutError:
             self.close(
                 BrokerConnectionError(
@@ -110,7 +110,7 @@ class Channel:
                 )
             )
         except OSError as error:
-            self.close(refusal(error, self._peer) or BrokerConnectionError(self._told(error)))
+            self.close(connection_error(error, self._peer) or BrokerConnectionError(self._describe(error)))
         except asyncio.CancelledError:
             self.close(BrokerConnectionError(f"{self._peer}: connecting was given up"))
             raise
@@ -125,7 +125,7 @@ class Channel:
     def _peer(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def _told(self, error: OSError) -> str:
+    def _describe(self, error: OSError) -> str:
         return f"{self._peer}: {reason(error)}"
 
     @property
@@ -135,7 +135,7 @@ class Channel:
 
     # Asking
 
-    def ask(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
+    def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Send a request now; the future is its response.
 
         It fails with RequestTimedOutError after `timeout` seconds (and the connection with it, since the answer may
@@ -153,7 +153,7 @@ class Channel:
         self._watch(deadline)
         return answered
 
-    def tell(self, request: Request[Any], version: int) -> asyncio.Future[None]:
+    def send_without_response(self, request: Request[Any], version: int) -> asyncio.Future[None]:
         """Send a request that gets no response (acks=0); the future is done when the socket has taken it."""
         if self.is_open:
             self._send(request_frame(request, version, self._next_id(), self.client_id))
@@ -192,8 +192,8 @@ class Channel:
                 self.loop.add_writer(self._socket, self._write)
             return
         except OSError as error:
-            why = refusal(error, self._peer) or pending_tls_error(self._socket, self._peer)
-            self.close(why or NetworkError(self._told(error)))
+            why = connection_error(error, self._peer) or pending_tls_error(self._socket, self._peer)
+            self.close(why or NetworkError(self._describe(error)))
             return
         if self._writing:
             self._writing = False
@@ -248,7 +248,7 @@ class Channel:
         except MalformedMessageError as error:
             self.close(error)
         except OSError as error:
-            self.close(refusal(error, self._peer) or NetworkError(self._told(error)))
+            self.close(connection_error(error, self._peer) or NetworkError(self._describe(error)))
 
     def _answered(self, frame: memoryview) -> None:
         """Match a response with the oldest request."""
@@ -256,22 +256,22 @@ class Channel:
             self.metrics.responses.record(frame.nbytes + 4)
         if not self.in_flight:
             raise MalformedMessageError(f"{self._peer}: a response that nobody asked for")
-        asked = self.in_flight.popleft()
-        key = asked.request.API_KEY
+        sent = self.in_flight.popleft()
+        key = sent.request.API_KEY
         try:
-            correlation_id, pos = decode_response_header(frame, key, asked.version)
-            if correlation_id != asked.correlation_id:
+            correlation_id, pos = decode_response_header(frame, key, sent.version)
+            if correlation_id != sent.correlation_id:
                 raise MalformedMessageError(
-                    f"{self._peer}: response {correlation_id} where {asked.correlation_id} is due"
+                    f"{self._peer}: response {correlation_id} where {sent.correlation_id} is due"
                 )
-            version = _version_of_answer(asked, frame, pos)
-            response = decode(asked.request.RESPONSE, frame, version, pos)
+            version = _version_of_answer(sent, frame, pos)
+            response = decode(sent.request.RESPONSE, frame, version, pos)
         except MalformedMessageError as error:
-            _fail(asked.answered, error)
+            _fail(sent.answered, error)
             raise
         self._was_answered = True
         self.last_used = self.loop.time()
-        _settle(asked.answered, response)
+        _settle(sent.answered, response)
 
     # Deadlines and the end
 
@@ -286,12 +286,12 @@ class Channel:
     def _check_deadlines(self) -> None:
         self._timer = None
         now = self.loop.time()
-        late = [asked for asked in self.in_flight if asked.deadline <= now]
+        late = [sent for sent in self.in_flight if sent.deadline <= now]
         if late:
             what = late[0].request.NAME
             self.close(RequestTimedOutError(f"{self._peer} did not answer {what} in time"))
         elif self.in_flight:
-            self._watch(min(asked.deadline for asked in self.in_flight))
+            self._watch(min(request.deadline for request in self.in_flight))
 
     def close(self, error: KafkaError | None = None) -> None:
         """End the connection; requests that wait fail with `error`. Once is enough."""
@@ -313,11 +313,11 @@ class Channel:
             self.on_close(self)
 
 
-def _version_of_answer(asked: InFlight, frame: memoryview, pos: int) -> int:
+def _version_of_answer(sent: InFlight, frame: memoryview, pos: int) -> int:
     """A broker that does not know the version of an ApiVersions request answers with an error in version 0."""
-    if asked.request.API_KEY == 18 and bytes(frame[pos : pos + 2]) == b"\x00\x23":
+    if sent.request.API_KEY == 18 and bytes(frame[pos : pos + 2]) == b"\x00\x23":
         return 0
-    return asked.version
+    return sent.version
 
 
 def _settle(future: asyncio.Future[Any], value: Any) -> None:

@@ -63,10 +63,10 @@ class ChannelMetrics:
 
     def of(self, node_id: int) -> NodeMetrics:
         """What the connections to one broker measure."""
-        found = self._nodes.get(node_id)
-        if found is None:
-            found = self._nodes[node_id] = self._of_new(node_id)
-        return found
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = self._of_new(node_id)
+        return node
 
     def _of_new(self, node_id: int) -> NodeMetrics:
         node = f"node-{node_id}"

@@ -25,7 +25,9 @@ class SocketOptions(NamedTuple):
     ssl_check_hostname: bool = True
 
 
-async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions) -> socket.socket:
+async def open_connection(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions
+) -> socket.socket:
     """A connected, non-blocking socket. OSError (ssl.SSLError is one) where there is no connection; no time limit."""
     sock = await _connect_any(loop, host, port, options)
     if options.ssl_context is None:
@@ -115,7 +117,7 @@ def reason(error: OSError) -> str:
     return str(error.strerror or error)
 
 
-def refusal(error: OSError, peer: str) -> KafkaError | None:
+def connection_error(error: OSError, peer: str) -> KafkaError | None:
     """What failed for good in TLS, with the option to look at; None for anything that may be better the next time."""
     if isinstance(error, ssl.SSLCertVerificationError):
         name = "hostname" in error.verify_message.lower() or "ip address" in error.verify_message.lower()
@@ -134,5 +136,5 @@ def pending_tls_error(sock: socket.socket | None, peer: str) -> KafkaError | Non
     try:
         sock.recv(1)
     except OSError as error:
-        return refusal(error, peer)
+        return connection_error(error, peer)
     return None

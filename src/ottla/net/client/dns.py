@@ -21,8 +21,8 @@ async def addresses_of(loop: asyncio.AbstractEventLoop, host: str, port: int) ->
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [(family, address) for family, _, _, _, address in found]
+        results = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(family, address) for family, _, _, _, address in results]
     # No look-up, and so no thread, for what is an address already.
     return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (host, port))]
 

@@ -10,7 +10,7 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.security.sasl.oauthbearer import SEPARATOR, first_message
 from ottla.security.sasl.scram import HASHES, ScramClient
-from ottla.security.sasl.token_provider import Tokens
+from ottla.security.sasl.token_provider import TokenProvider
 
 
 class Login(NamedTuple):
@@ -19,7 +19,7 @@ class Login(NamedTuple):
     mechanism: str
     user: str = ""
     password: str = ""
-    tokens: Tokens | None = None
+    tokens: TokenProvider | None = None
     """What OAUTHBEARER has instead of user and password."""
 
 
@@ -28,12 +28,12 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
 
     Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, or an error of the channel.
     """
-    shaken = await channel.ask(SaslHandshakeRequest(mechanism=login.mechanism), handshake, timeout)
+    shaken = await channel.send(SaslHandshakeRequest(mechanism=login.mechanism), handshake, timeout)
     if shaken.error_code:
         raise for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
 
     async def step(token: bytes) -> SaslAuthenticateResponse:
-        answer = await channel.ask(SaslAuthenticateRequest(auth_bytes=token), authenticate, timeout)
+        answer = await channel.send(SaslAuthenticateRequest(auth_bytes=token), authenticate, timeout)
         if answer.error_code:
             raise for_code(answer.error_code)(answer.error_message)
         return answer

@@ -386,7 +386,7 @@ class Connection:
 
     def _take_buffer(self) -> bytearray:
         """A buffer with what came before in it."""
-        buffer = self._buffer = self._memory.take(STANDARD_BYTES)
+        buffer = self._buffer = self._memory.allocate(STANDARD_BYTES)
         self._filled = len(self._stash)
         buffer[: self._filled] = self._stash
         self._stash = b""
@@ -405,17 +405,17 @@ class Connection:
             self._stash = bytes(memoryview(buffer)[start : self._filled])
             self._let_go()
             return True
-        wanted = _rounded(size + 4) if self._proven else min(size + 4, max(STANDARD_BYTES, 2 * have))
-        if wanted > len(buffer):
+        needed = _rounded(size + 4) if self._proven else min(size + 4, max(STANDARD_BYTES, 2 * have))
+        if needed > len(buffer):
             if not self._frame_began:
                 self._frame_began = time.monotonic()
-            if not self._memory.hold(self, wanted):
+            if not self._memory.hold(self, needed):
                 self._start, self._filled = 0, self._move(buffer, start, have)
                 self._stop_reading()
                 return False
-            grown = self._memory.take(wanted)
+            grown = self._memory.allocate(needed)
             grown[:have] = memoryview(buffer)[start : self._filled]
-            self._memory.give_back(buffer)
+            self._memory.release(buffer)
             self._buffer = grown
         elif start:
             self._move(buffer, start, have)
@@ -431,7 +431,7 @@ class Connection:
     def _let_go(self) -> None:
         """Hold no buffer."""
         if self._buffer is not None:
-            self._memory.give_back(self._buffer)
+            self._memory.release(self._buffer)
             self._buffer = None
         self._start = self._filled = 0
         if self._frame_began:
@@ -497,7 +497,7 @@ class Connection:
             if sent == 0:
                 raise OSError("a log file ended before the bytes that were promised")
             if sent < piece.nbytes:
-                self._out[0] = Rest(piece, sent)
+                self._out[0] = UnsentBytes(piece, sent)
                 return
         piece.release()
         del self._out[0]
@@ -529,14 +529,14 @@ def _rounded(nbytes: int) -> int:
     return LARGE_BYTES if STANDARD_BYTES < nbytes <= LARGE_BYTES else nbytes
 
 
-class Rest:
+class UnsentBytes:
     """The unsent end of a file range."""
 
     __slots__ = ("_whole", "nbytes", "position")
 
     def __init__(self, whole: FileRange, sent: int) -> None:
         # of the range itself, not of its last rest: a slow peer takes a large one in thousands of pieces
-        self._whole: FileRange = whole._whole if isinstance(whole, Rest) else whole
+        self._whole: FileRange = whole._whole if isinstance(whole, UnsentBytes) else whole
         self.position = whole.position + sent
         self.nbytes = whole.nbytes - sent
 

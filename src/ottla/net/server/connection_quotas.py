@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.net.sampled_rate import Rate
+from ottla.net.sampled_rate import SampledRate
 
 CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
 """The parts of all descriptors that clients, and brokers, leave to logs: a quarter and an eighth."""
@@ -25,7 +25,7 @@ WINDOWS = 11
 """Kafka's quota.window.num: rates are held on average over this many seconds."""
 
 
-class Limits(NamedTuple):
+class ConnectionLimits(NamedTuple):
     """What is allowed. Rates are connections per second."""
 
     connections: int = MAX_INT
@@ -38,31 +38,31 @@ class Limits(NamedTuple):
     """By address; None for those without an own limit."""
 
 
-UNLIMITED = Limits()
+UNLIMITED = ConnectionLimits()
 
 
 class ConnectionQuotas:
     """Counts connections; `limits` may be replaced at any time."""
 
-    def __init__(self, limits: Limits = UNLIMITED, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ConnectionLimits = UNLIMITED, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
         self._by_listener: Counter[str] = Counter()
         self._by_ip: Counter[str] = Counter()
-        self._rate = Rate(WINDOWS)
-        self._listener_rates: dict[str, Rate] = {}
-        self._ip_rates: dict[str, Rate] = {}
+        self._rate = SampledRate(WINDOWS)
+        self._listener_rates: dict[str, SampledRate] = {}
+        self._ip_rates: dict[str, SampledRate] = {}
         self._waiting: dict[Callable[[], None], None] = {}
         self._protected: str | None = None
         self._make_room: Callable[[], None] = lambda: None
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ConnectionLimits:
         """What is allowed now."""
         return self._limits
 
     @limits.setter
-    def limits(self, limits: Limits) -> None:
+    def limits(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._wake()
 
@@ -97,7 +97,7 @@ class ConnectionQuotas:
         wait = 0.0 if self.is_protected(listener) else self._rate.wait_seconds(limits.rate, now)
         own = limits.rate_per_listener.get(listener)
         if own is not None:
-            wait = max(wait, self._listener_rates.setdefault(listener, Rate(WINDOWS)).wait_seconds(own, now))
+            wait = max(wait, self._listener_rates.setdefault(listener, SampledRate(WINDOWS)).wait_seconds(own, now))
         return wait
 
     def forget(self, waiter: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class ConnectionQuotas:
         if not self.is_protected(listener):
             self._rate.add(1, now)
         if listener in limits.rate_per_listener:
-            self._listener_rates.setdefault(listener, Rate(WINDOWS)).add(1, now)
+            self._listener_rates.setdefault(listener, SampledRate(WINDOWS)).add(1, now)
         if self._by_ip[ip] >= limits.per_ip_overrides.get(ip, limits.per_ip):
             return "max.connections.per.ip"
         if not self._within_ip_rate(ip, now):
@@ -135,8 +135,8 @@ class ConnectionQuotas:
         if bound is None:
             return True
         if len(self._ip_rates) > MAX_ADDRESSES:
-            self._ip_rates = {known: rate for known, rate in self._ip_rates.items() if rate.per_second(now)}
-        rate = self._ip_rates.setdefault(ip, Rate(WINDOWS))
+            self._ip_rates = {key: rate for key, rate in self._ip_rates.items() if rate.per_second(now)}
+        rate = self._ip_rates.setdefault(ip, SampledRate(WINDOWS))
         if rate.wait_seconds(bound, now) > 0:
             return False
         rate.add(1, now)

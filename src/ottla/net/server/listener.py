@@ -66,9 +66,9 @@ class Listener:
         Connections are refused until `listen`, so that an open port says that the broker is a member of its cluster.
         """
         try:
-            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            results = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             # of a name with several addresses the IPv4 one, where clients look first
-            family, kind, proto, _, address = min(found, key=lambda f: f[0] != socket.AF_INET)
+            family, kind, proto, _, address = min(results, key=lambda f: f[0] != socket.AF_INET)
             sock = socket.socket(family, kind, proto)
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -11,7 +11,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.principal_rules import principal_rules
 from ottla.errors import ConfigurationError
 from ottla.net.client.connect import SocketOptions
-from ottla.net.server.tls_connection import Security, TlsConnection
+from ottla.net.server.tls_connection import TlsConnection, TlsSettings
 from ottla.security.tls.contexts import client_context, server_context
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def accepting(config: BrokerConfig, listener: str) -> Connects:
     with _named(listener):
         context = server_context(config.tls_of(listener), config.client_auth(listener))
         rules = principal_rules(config.on_listener(listener, "ssl.principal.mapping.rules"))
-        return partial(TlsConnection, security=Security(context, rules))
+        return partial(TlsConnection, security=TlsSettings(context, rules))
 
 
-def dialling(config: BrokerConfig, listener: str) -> SocketOptions:
+def client_options(config: BrokerConfig, listener: str) -> SocketOptions:
     """How to connect to that listener of another broker, with the same stores. ConfigurationError as above."""
     with _named(listener):
         tls = config.tls_of(listener)

@@ -25,7 +25,7 @@ KEPT_LARGE = 8
 REAP_SECONDS = 1.0
 
 
-class Holder(Protocol):
+class PoolClient(Protocol):
     """A connection that receives a large request."""
 
     peer: str
@@ -50,13 +50,13 @@ class MemoryPool:
         self.limit = limit
         """The most bytes of large requests; not positive: no bound."""
         self.used = 0
-        self._held: dict[Holder, int] = {}
-        self._waiting: dict[Holder, None] = {}
+        self._held: dict[PoolClient, int] = {}
+        self._waiting: dict[PoolClient, None] = {}
         self._free: dict[int, list[bytearray]] = {STANDARD_BYTES: [], LARGE_BYTES: []}
         self._wake_handle: asyncio.Handle | None = None
         self._reap_handle: asyncio.TimerHandle | None = None
 
-    def hold(self, holder: Holder, nbytes: int) -> bool:
+    def hold(self, holder: PoolClient, nbytes: int) -> bool:
         """Whether `holder` may have `nbytes` in all; if not, it is resumed when it is worth another try."""
         if not self._has_room(holder):
             self._waiting[holder] = None
@@ -68,25 +68,25 @@ class MemoryPool:
         self._held[holder] = nbytes
         return True
 
-    def drop(self, holder: Holder) -> None:
+    def drop(self, holder: PoolClient) -> None:
         """It holds nothing any more, and does not wait."""
         self._waiting.pop(holder, None)
         self.used -= self._held.pop(holder, 0)
         self._wake_soon()
 
-    def take(self, nbytes: int) -> bytearray:
+    def allocate(self, nbytes: int) -> bytearray:
         """A buffer of that size."""
         free = self._free.get(nbytes)
         return free.pop() if free else bytearray(nbytes)
 
-    def give_back(self, buffer: bytearray) -> None:
+    def release(self, buffer: bytearray) -> None:
         """The buffer is not used any more; nobody may hold a view into it."""
         size = len(buffer)
         free = self._free.get(size)
         if free is not None and len(free) < (KEPT_STANDARD if size == STANDARD_BYTES else KEPT_LARGE):
             free.append(buffer)
 
-    def _has_room(self, holder: Holder) -> bool:
+    def _has_room(self, holder: PoolClient) -> bool:
         """Whether `holder` can have more: there is some left, or nobody but those that wait for it has any."""
         return self.limit <= 0 or self.used < self.limit or self._held.keys() <= {*self._waiting, holder}
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.config.principal_rules import Rule, mapped
-from ottla.net.server.connection import USER, Connection, Owner, Rest, Service
+from ottla.net.server.connection import USER, Connection, Owner, Service, UnsentBytes
 from ottla.net.server.memory_pool import MemoryPool
 from ottla.security.tls.distinguished_name import subject_of
 
@@ -36,7 +36,7 @@ IN_A_ROW: Final = 64
 DISCARD_BYTES: Final = 65536
 
 
-class Security(NamedTuple):
+class TlsSettings(NamedTuple):
     """How a listener speaks TLS, and what it calls clients by their certificates."""
 
     context: ssl.SSLContext
@@ -57,7 +57,7 @@ class TlsConnection(Connection):
         memory: MemoryPool,
         max_frame: int,
         *,
-        security: Security,
+        security: TlsSettings,
     ) -> None:
         super().__init__(sock, peer, listener, service, memory, max_frame)
         self._security = security
@@ -136,13 +136,13 @@ class TlsConnection(Connection):
         self._read_on()
 
     def _refuse(self, error: Exception) -> None:
-        gone = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError))
+        is_disconnected = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError))
         log.log(
-            logging.INFO if gone else logging.WARNING,
+            logging.INFO if is_disconnected else logging.WARNING,
             "%s: no handshake on listener %s: %s; the connection is closed",
             self.peer,
             self.listener.name,
-            _told(error),
+            _reason(error),
         )
         # What is still to be read would have the kernel reset the connection, and the peer not hear why.
         with contextlib.suppress(OSError):
@@ -302,14 +302,14 @@ class TlsConnection(Connection):
         if not read and head.nbytes:
             raise OSError("a log file ended before the bytes that were promised")
         if len(read) < head.nbytes:
-            self._out[0] = Rest(head, len(read))
+            self._out[0] = UnsentBytes(head, len(read))
         else:
             head.release()
             del self._out[0]
         return read
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.config.oauth import OAuthCheckConfig, file_of
 from ottla.errors import ConfigurationError, StartupError
-from ottla.security.sasl.oauthbearer import InvalidTokenError, Proven
+from ottla.security.sasl.oauthbearer import AuthenticatedUser, InvalidTokenError
 from ottla.security.sasl.token_provider import b64url_decode
 
 log = logging.getLogger("ottla.net")
@@ -59,7 +59,7 @@ class UnsecuredJwtValidator:
         self._skew = int(skew) / 1000
         self._now = now
 
-    def check(self, token: str) -> Proven:
+    def check(self, token: str) -> AuthenticatedUser:
         """Whose the token claims to be. InvalidTokenError where it cannot be read or is out of date."""
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:
@@ -79,7 +79,7 @@ class UnsecuredJwtValidator:
                 "insufficient_scope",
                 " ".join(sorted(self._required)),
             )
-        return Proven(user, expires)
+        return AuthenticatedUser(user, expires)
 
 
 class JwtValidator:
@@ -105,7 +105,7 @@ class JwtValidator:
             raise StartupError(f"sasl.oauthbearer.jwks.endpoint.url: no keys at {self._url}: {why}") from None
         self._read_at = time.monotonic()
 
-    def check(self, token: str) -> Proven:
+    def check(self, token: str) -> AuthenticatedUser:
         """Whose the token is. InvalidTokenError where it is not signed, not for us, or out of date."""
         jwt, config = self._jwt, self._config
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
@@ -126,7 +126,7 @@ class JwtValidator:
         user = claims.get(sub)
         if not isinstance(user, str) or not user:
             raise InvalidTokenError(f"the claim {sub} says nothing of whose the token is")
-        return Proven(user, float(claims["exp"]))
+        return AuthenticatedUser(user, float(claims["exp"]))
 
     def _key(self, token: str) -> _Key:
         """The key that a token names, or the only one."""
@@ -134,12 +134,12 @@ class JwtValidator:
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
             self._read_again()
         name = self._jwt.get_unverified_header(token).get("kid")
-        found = [key for key in self._keys if key.name == name] if name is not None else self._keys
-        if len(found) != 1:
+        keys = [key for key in self._keys if key.name == name] if name is not None else self._keys
+        if len(keys) != 1:
             if age > UNKNOWN_KEY_PAUSE_SECONDS:
                 self._read_again()
             raise InvalidTokenError(f"the token is signed with a key that is not known ({name})")
-        return found[0]
+        return keys[0]
 
     def _read_again(self) -> None:
         """In a thread: the loop does not wait for it, and tokens are checked with the keys of before meanwhile."""
@@ -157,14 +157,14 @@ class JwtValidator:
     def _read(self) -> list[_Key]:
         path = file_of(self._url)
         if path is not None:
-            told = path.read_bytes()
+            content = path.read_bytes()
         else:
             with urllib.request.urlopen(self._url, timeout=KEYS_TIMEOUT_SECONDS) as answer:
-                told = answer.read(MAX_KEYS_BYTES)
-        found = list(filter(None, map(self._usable, json.loads(told)["keys"])))
-        if not found:
+                content = answer.read(MAX_KEYS_BYTES)
+        keys = list(filter(None, map(self._usable, json.loads(content)["keys"])))
+        if not keys:
             raise ValueError("there is none that signatures can be checked with")
-        return found
+        return keys
 
     def _usable(self, described: dict[str, Any]) -> _Key | None:
         """Return a key of the set; None for one that is not for signatures, or of a kind that is not accepted."""
@@ -181,8 +181,8 @@ class JwtValidator:
 
 def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
     """What a token is good for: a text with blanks, or a list."""
-    found = claims.get(name, [])
-    return frozenset(found.split() if isinstance(found, str) else map(str, found if isinstance(found, list) else ()))
+    value = claims.get(name, [])
+    return frozenset(value.split() if isinstance(value, str) else map(str, value if isinstance(value, list) else ()))
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -197,9 +197,9 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
     """A time in seconds since 1970; None where there is none."""
-    found = claims.get(name)
-    if found is None:
+    value = claims.get(name)
+    if value is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidTokenError(f"the claim {name} is no time")
-    return float(found)
+    return float(value)

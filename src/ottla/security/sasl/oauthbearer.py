@@ -21,7 +21,7 @@ _KEY: Final = re.compile(r"[A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
 
 
-class Proven(NamedTuple):
+class AuthenticatedUser(NamedTuple):
     """What a token says: whose it is, and until when it holds, in seconds since 1970."""
 
     user: str
@@ -45,14 +45,14 @@ def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
                 f"sasl.jaas.config: extension {name!r} is not allowed: its name has letters only and is not auth,"
                 " its value has printable ASCII"
             )
-    told = [f"auth=Bearer {token}", *(f"{name}={value}" for name, value in extensions.items())]
-    return "".join(["n,,", *(SEPARATOR + part for part in told), SEPARATOR * 2]).encode()
+    fields = [f"auth=Bearer {token}", *(f"{name}={value}" for name, value in extensions.items())]
+    return "".join(["n,,", *(SEPARATOR + part for part in fields), SEPARATOR * 2]).encode()
 
 
 class OAuthBearerServer:
     """The broker's side of one exchange. `user` and `expires` are set when all is well."""
 
-    def __init__(self, check: Callable[[str], Proven]) -> None:
+    def __init__(self, check: Callable[[str], AuthenticatedUser]) -> None:
         """`check` says whose a token is; InvalidTokenError where it is not taken."""
         self.user: str | None = None
         self.expires: float | None = None
@@ -64,10 +64,10 @@ class OAuthBearerServer:
         if self._refusal is not None:
             # why is for the broker's log; who shows a token that is not taken is told what RFC 6750 has words for
             raise SaslAuthenticationFailedError(_reason(self._refusal)) from self._refusal
-        found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
-        if found is None:
+        match = _FIRST.fullmatch(message.decode("utf-8", "replace"))
+        if match is None:
             raise SaslAuthenticationFailedError("Invalid OAUTHBEARER client first message")
-        parts = dict(part.split("=", 1) for part in found[2].split(SEPARATOR) if part)
+        parts = dict(part.split("=", 1) for part in match[2].split(SEPARATOR) if part)
         bearer = _BEARER.fullmatch(parts.get("auth", ""))
         if bearer is None:
             raise SaslAuthenticationFailedError("Invalid OAUTHBEARER client first message: 'auth' is no bearer token")
@@ -76,7 +76,7 @@ class OAuthBearerServer:
         except InvalidTokenError as error:
             self._refusal = error
             return _reason(error).encode()
-        if found[1] not in (None, "", proven.user):
+        if match[1] not in (None, "", proven.user):
             raise SaslAuthenticationFailedError(
                 "Authentication failed: Client requested an authorization id that is different from the token's"
                 " principal name"
@@ -86,5 +86,5 @@ class OAuthBearerServer:
 
 
 def _reason(error: InvalidTokenError) -> str:
-    told = {"status": error.status, "scope": error.scope}
-    return json.dumps({name: value for name, value in told.items() if value is not None}, separators=(",", ":"))
+    status = {"status": error.status, "scope": error.scope}
+    return json.dumps({name: value for name, value in status.items() if value is not None}, separators=(",", ":"))

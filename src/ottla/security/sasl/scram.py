@@ -38,9 +38,9 @@ class Credential(NamedTuple):
     iterations: int
 
     @classmethod
-    def parse(cls, kept: str) -> Credential:
+    def parse(cls, text: str) -> Credential:
         """From Kafka's text: `salt=…,stored_key=…,server_key=…,iterations=…`. ValueError for another one."""
-        parts = dict(part.split("=", 1) for part in kept.split(","))
+        parts = dict(part.split("=", 1) for part in text.split(","))
         try:
             salt, stored, server = (b64decode(parts[n], validate=True) for n in ("salt", "stored_key", "server_key"))
             return cls(salt, stored, server, int(parts["iterations"]))
@@ -84,20 +84,20 @@ class ScramClient:
     def final(self, challenge: bytes) -> bytes:
         """The proof. SaslAuthenticationFailedError for a challenge that a server of Kafka's does not send."""
         text = challenge.decode("utf-8", "replace")
-        found = _CHALLENGE.fullmatch(text)
-        if found is None or not found[1].startswith(self._nonce) or found[1] == self._nonce:
+        match = _CHALLENGE.fullmatch(text)
+        if match is None or not match[1].startswith(self._nonce) or match[1] == self._nonce:
             raise SaslAuthenticationFailedError("the broker's SCRAM challenge cannot be read")
-        iterations = int(found[3])
+        iterations = int(match[3])
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise SaslAuthenticationFailedError(
                 f"the broker asks for {iterations} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are done"
             )
-        key = salted(self._hash, self._password, _unbased(found[2]), iterations)
+        key = salted(self._hash, self._password, _unbased(match[2]), iterations)
         client_key = hmac.digest(key, b"Client Key", self._hash)
-        without_proof = f"c=biws,r={found[1]}"
-        told = f"{self._bare},{text},{without_proof}".encode()
-        self._proves = hmac.digest(hmac.digest(key, b"Server Key", self._hash), told, self._hash)
-        signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), told, self._hash)
+        without_proof = f"c=biws,r={match[1]}"
+        auth_message = f"{self._bare},{text},{without_proof}".encode()
+        self._proves = hmac.digest(hmac.digest(key, b"Server Key", self._hash), auth_message, self._hash)
+        signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), auth_message, self._hash)
         return f"{without_proof},p={b64encode(_xor(client_key, signature)).decode()}".encode()
 
     def verify(self, last: bytes) -> None:
@@ -130,7 +130,7 @@ class ScramServer:
         self._credential: Credential | None = None
         self._claimed = ""
         self._nonce = ""
-        self._told = ""
+        self._first_messages = ""
 
     def step(self, message: bytes) -> bytes:
         """The answer. SaslAuthenticationFailedError says no more than that it failed."""
@@ -138,35 +138,35 @@ class ScramServer:
         return self._challenge(text) if self._credential is None else self._check(text, self._credential)
 
     def _challenge(self, text: str) -> bytes:
-        found = _FIRST.fullmatch(text)
-        if found is None:
+        match = _FIRST.fullmatch(text)
+        if match is None:
             raise SaslAuthenticationFailedError("a message of SCRAM cannot be read")
-        user = found[3].replace("=2C", ",").replace("=3D", "=")
-        if found[1] not in (None, "", found[3]):
+        user = match[3].replace("=2C", ",").replace("=3D", "=")
+        if match[1] not in (None, "", match[3]):
             raise SaslAuthenticationFailedError("the authorization id is not the user's name")
         credential = self._credential_of(user)
         self._is_known = credential is not None
         if credential is None:
             credential = self._invent(user)
         self._credential, self._claimed = credential, user
-        self._nonce = found[4] + secrets.token_urlsafe(24)
+        self._nonce = match[4] + secrets.token_urlsafe(24)
         challenge = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
-        self._told = f"{found[2]},{challenge}"
+        self._first_messages = f"{match[2]},{challenge}"
         return challenge.encode()
 
     def _check(self, text: str, credential: Credential) -> bytes:
-        found = _FINAL.fullmatch(text)
+        match = _FINAL.fullmatch(text)
         # librdkafka before 2.6.1 puts its own nonce before this one; Kafka looks at the end only, too
-        if found is None or not found[3].endswith(self._nonce) or not _unbased(found[2]).startswith(b"n,"):
+        if match is None or not match[3].endswith(self._nonce) or not _unbased(match[2]).startswith(b"n,"):
             raise SaslAuthenticationFailedError("a message of SCRAM cannot be read")
-        told = f"{self._told},{found[1]}".encode()
-        signature = hmac.digest(credential.stored_key, told, self._hash)
-        proof = _unbased(found[4])
+        auth_message = f"{self._first_messages},{match[1]}".encode()
+        signature = hmac.digest(credential.stored_key, auth_message, self._hash)
+        proof = _unbased(match[4])
         stored = hashlib.new(self._hash, _xor(proof, signature)).digest()
         if len(proof) != len(signature) or not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
             raise SaslAuthenticationFailedError("the password is wrong" if self._is_known else "the user is not known")
         self.user = self._claimed
-        return f"v={b64encode(hmac.digest(credential.server_key, told, self._hash)).decode()}".encode()
+        return f"v={b64encode(hmac.digest(credential.server_key, auth_message, self._hash)).decode()}".encode()
 
 
 def _xor(one: bytes, other: bytes) -> bytes:

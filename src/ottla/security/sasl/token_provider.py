@@ -54,7 +54,7 @@ class Token(NamedTuple):
         return self.expires is not None and now < self.begun + (self.expires - self.begun) * REFRESHED
 
 
-class Endpoint(NamedTuple):
+class TokenEndpoint(NamedTuple):
     """Who gives tokens for a client's id and secret, and how long it is waited for."""
 
     url: str
@@ -70,7 +70,7 @@ class Endpoint(NamedTuple):
     context: ssl.SSLContext | None
 
 
-class Tokens:
+class TokenProvider:
     """The tokens of one client. On one loop; what blocks is done in a thread."""
 
     def __init__(self, get: Callable[[], Awaitable[str]], extensions: Mapping[str, str]) -> None:
@@ -92,10 +92,10 @@ class Tokens:
 def expiry(token: str) -> float | None:
     """Until when a token says that it holds; None for one that only its maker can read."""
     try:
-        found = json.loads(b64url_decode(token.split(".")[1])).get("exp")
+        exp = json.loads(b64url_decode(token.split(".")[1])).get("exp")
     except (ValueError, IndexError, AttributeError):
         return None
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    return float(exp) if isinstance(exp, int | float) and not isinstance(exp, bool) else None
 
 
 def b64url_decode(part: str) -> bytes:
@@ -103,7 +103,7 @@ def b64url_decode(part: str) -> bytes:
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
-def based(data: bytes) -> str:
+def b64url_encode(data: bytes) -> str:
     """The reverse."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -113,7 +113,9 @@ def extensions_of(jaas: Mapping[str, str]) -> dict[str, str]:
     return {name[len(EXTENSION) :]: value for name, value in jaas.items() if name.startswith(EXTENSION)}
 
 
-def tokens_of(config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SSLContext | None = None) -> Tokens:
+def token_provider(
+    config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SSLContext | None = None
+) -> TokenProvider:
     """By the options, over what a line of JAAS says besides. ConfigurationError where they are not enough.
 
     `context`: of TLS with the endpoint; None: the system's.
@@ -135,7 +137,7 @@ def tokens_of(config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SS
             " sasl.jaas.config"
         )
     waits = [ms for ms in (config.sasl_login_connect_timeout_ms, config.sasl_login_read_timeout_ms) if ms is not None]
-    endpoint = Endpoint(
+    endpoint = TokenEndpoint(
         address,
         client_id,
         secret,
@@ -152,40 +154,40 @@ def tokens_of(config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SS
 # Sources
 
 
-def provided(provider: Any) -> Tokens:
+def from_callable(provider: Any) -> TokenProvider:
     """From a program's own: a function, or an object as kafka-python's and aiokafka's with `token()`; may be async."""
-    ask = provider if callable(provider) else getattr(provider, "token", None)
-    if ask is None:
+    get_token = provider if callable(provider) else getattr(provider, "token", None)
+    if get_token is None:
         raise ConfigurationError(
             f"sasl.oauth.token.provider: {provider!r} is not allowed: a function, or an object with token(), is wanted"
         )
 
     async def get() -> str:
         try:
-            found = await ask() if inspect.iscoroutinefunction(ask) else await asyncio.to_thread(ask)
-            if inspect.isawaitable(found):
-                found = await found
+            token = await get_token() if inspect.iscoroutinefunction(get_token) else await asyncio.to_thread(get_token)
+            if inspect.isawaitable(token):
+                token = await token
         except Exception as error:  # a program's own code: it may raise anything, and whoever waits has to hear of it
             what = f"{type(error).__name__}: {error}"
             raise SaslAuthenticationFailedError(f"sasl.oauth.token.provider: {what}") from error
-        if found == "":
+        if token == "":
             raise SaslAuthenticationFailedError("sasl.oauth.token.provider: the token is empty")
-        if not isinstance(found, str):
+        if not isinstance(token, str):
             raise SaslAuthenticationFailedError(
-                f"sasl.oauth.token.provider: a token as text is wanted, not {type(found).__name__}"
+                f"sasl.oauth.token.provider: a token as text is wanted, not {type(token).__name__}"
             )
-        return found
+        return token
 
     more = getattr(provider, "extensions", None)
-    return Tokens(get, more() if callable(more) else {})
+    return TokenProvider(get, more() if callable(more) else {})
 
 
-def from_endpoint(endpoint: Endpoint, extensions: Mapping[str, str]) -> Tokens:
+def from_endpoint(endpoint: TokenEndpoint, extensions: Mapping[str, str]) -> TokenProvider:
     """From who gives tokens (OAuth's client credentials grant)."""
-    return Tokens(lambda: asyncio.to_thread(_granted, endpoint), extensions)
+    return TokenProvider(lambda: asyncio.to_thread(_granted, endpoint), extensions)
 
 
-def from_file(path: Path, extensions: Mapping[str, str]) -> Tokens:
+def from_file(path: Path, extensions: Mapping[str, str]) -> TokenProvider:
     """From a file that something else keeps up to date."""
 
     def read() -> str:
@@ -194,16 +196,16 @@ def from_file(path: Path, extensions: Mapping[str, str]) -> Tokens:
         except (OSError, ValueError) as error:
             raise SaslAuthenticationFailedError(f"sasl.oauthbearer.token.endpoint.url: {path}: {error}") from None
 
-    return Tokens(lambda: asyncio.to_thread(read), extensions)
+    return TokenProvider(lambda: asyncio.to_thread(read), extensions)
 
 
-def unsecured(jaas: Mapping[str, str]) -> Tokens:
+def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
     """Tokens without a signature, of what a line of JAAS claims: `unsecuredLoginStringClaim_sub="alice"`."""
 
     async def get() -> str:
         return unsecured_token(jaas)
 
-    return Tokens(get, extensions_of(jaas))
+    return TokenProvider(get, extensions_of(jaas))
 
 
 def unsecured_token(jaas: Mapping[str, str]) -> str:
@@ -225,14 +227,14 @@ def unsecured_token(jaas: Mapping[str, str]) -> str:
             f'sasl.jaas.config: for OAUTHBEARER {UNSECURED}StringClaim_{principal}="…" is wanted, or'
             " sasl.oauthbearer.token.endpoint.url or sasl_oauth_token_provider"
         )
-    return ".".join((based(b'{"alg":"none"}'), based(json.dumps(claims).encode()), ""))
+    return ".".join((b64url_encode(b'{"alg":"none"}'), b64url_encode(json.dumps(claims).encode()), ""))
 
 
-def _granted(endpoint: Endpoint) -> str:
+def _granted(endpoint: TokenEndpoint) -> str:
     deadline, pause = time.monotonic() + endpoint.patience, endpoint.first_pause
     while True:
         try:
-            return _asked(endpoint)
+            return _fetch_token(endpoint)
         except urllib.error.HTTPError as error:
             why, final = f"{error.code} {error.reason}", error.code not in RETRIED
         except (OSError, ValueError) as error:
@@ -245,7 +247,7 @@ def _granted(endpoint: Endpoint) -> str:
         pause *= 2
 
 
-def _asked(endpoint: Endpoint) -> str:
+def _fetch_token(endpoint: TokenEndpoint) -> str:
     name, secret = endpoint.client_id, endpoint.client_secret
     if endpoint.urlencode:
         name, secret = urllib.parse.quote_plus(name), urllib.parse.quote_plus(secret)
@@ -260,8 +262,8 @@ def _asked(endpoint: Endpoint) -> str:
         },
     )
     with urllib.request.urlopen(request, timeout=endpoint.timeout, context=endpoint.context) as answer:
-        told = json.loads(answer.read(MAX_ANSWER_BYTES))
-    token = told.get("access_token") if isinstance(told, dict) else None
+        body = json.loads(answer.read(MAX_ANSWER_BYTES))
+    token = body.get("access_token") if isinstance(body, dict) else None
     if not isinstance(token, str) or not token:
         raise ValueError("there is no access_token in its answer")
     return token

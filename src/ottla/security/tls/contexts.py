@@ -150,13 +150,13 @@ def _trusted_of_file(config: TlsConfig, location: str) -> str:
 
 
 def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
-    found = CERTIFICATE_BLOCK.findall(pem)
-    if not found:
+    certificates = CERTIFICATE_BLOCK.findall(pem)
+    if not certificates:
         raise ConfigurationError(f"{option}: there is no certificate in it")
     # As in Java, what is in a trust store is trusted, also where it is not at the end of its chain.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        context.load_verify_locations(cadata="\n".join(found))
+        context.load_verify_locations(cadata="\n".join(certificates))
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(f"{option}: a certificate cannot be read: {error}") from None
 
@@ -233,18 +233,18 @@ def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -
             f"{store}.location: {location} is PKCS12, and that needs the package cryptography: pip install ottla[tls]"
         ) from None
     try:
-        found: Any = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+        contents: Any = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:
         wrong = "mac" in str(error).lower()
         with _named(store, location):
             raise ValueError("the password is wrong" if wrong else str(error)) from None
-    own = [] if found.cert is None else [found.cert]
+    own = [] if contents.cert is None else [contents.cert]
     certificates = "".join(
-        entry.certificate.public_bytes(Encoding.PEM).decode() for entry in [*own, *found.additional_certs]
+        entry.certificate.public_bytes(Encoding.PEM).decode() for entry in [*own, *contents.additional_certs]
     )
-    if found.key is None:
+    if contents.key is None:
         return "", certificates
-    return found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), certificates
+    return contents.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), certificates
 
 
 # Files and PEM

@@ -62,7 +62,7 @@ def _attribute(content: bytes) -> str:
 
 def _escaped(text: str) -> str:
     """As Java does it, which escapes more than RFC 2253 asks for: = and # anywhere, and every space at either end."""
-    return re.sub(r'([,=+<>#;"\\])|^ +| +$', lambda found: "".join("\\" + c for c in found[0]), text)
+    return re.sub(r'([,=+<>#;"\\])|^ +| +$', lambda match: "".join("\\" + c for c in match[0]), text)
 
 
 def _dotted(number: bytes) -> str:
@@ -78,7 +78,7 @@ def _dotted(number: bytes) -> str:
 
 def _parts(content: bytes) -> list[tuple[int, bytes]]:
     """What DER has side by side: tags and contents."""
-    found, at = [], 0
+    parts, at = [], 0
     while at < len(content):
         tag, size, at = content[at], content[at + 1], at + 2
         if size & 0x80:
@@ -86,9 +86,9 @@ def _parts(content: bytes) -> list[tuple[int, bytes]]:
             size, at = int.from_bytes(content[at : at + more], "big"), at + more
         if at + size > len(content):
             raise ValueError("it ends too early")
-        found.append((tag, content[at : at + size]))
+        parts.append((tag, content[at : at + size]))
         at += size
-    return found
+    return parts
 
 
 def _whole(tag: int, value: bytes) -> bytes:

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
-from ottla.security.sasl.oauthbearer import InvalidTokenError, OAuthBearerServer, Proven, first_message
+from ottla.security.sasl.oauthbearer import AuthenticatedUser, InvalidTokenError, OAuthBearerServer, first_message
 
 
-def check(token: str) -> Proven:
+def check(token: str) -> AuthenticatedUser:
     if token != "a.b.c":
         raise InvalidTokenError("no", "insufficient_scope", "write")
-    return Proven("alice", 99.0)
+    return AuthenticatedUser("alice", 99.0)
 
 
 def test_a_good_token_says_who_it_is_and_for_how_long() -> None:

@@ -21,18 +21,18 @@ from ottla.config.oauth import OAuthLoginConfig
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.token_provider import (
     Token,
-    Tokens,
+    TokenProvider,
     b64url_decode,
-    based,
+    b64url_encode,
     expiry,
-    provided,
-    tokens_of,
+    from_callable,
+    token_provider,
     unsecured_token,
 )
 
 
 def token(**claims: Any) -> str:
-    return f"{based(b'{}')}.{based(json.dumps(claims).encode())}.x"
+    return f"{b64url_encode(b'{}')}.{b64url_encode(json.dumps(claims).encode())}.x"
 
 
 def claims_of(made: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def claims_of(made: str) -> dict[str, Any]:
     return found
 
 
-def get(tokens: Tokens) -> Token:
+def get(tokens: TokenProvider) -> Token:
     return asyncio.run(tokens.token())
 
 
@@ -101,7 +101,7 @@ SECRET = {
 def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
     made = token(exp=time.time() + 100)
     with serving((200, {"access_token": made})) as endpoint:
-        found = get(tokens_of(config(endpoint.url, sasl_oauthbearer_scope="read", **SECRET), {"extension_a": "b"}))
+        found = get(token_provider(config(endpoint.url, sasl_oauthbearer_scope="read", **SECRET), {"extension_a": "b"}))
     assert (found.value, found.extensions) == (made, {"a": "b"})
     headers, form = endpoint.asked[0]
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")).decode() == "id:1:s ü"
@@ -112,7 +112,7 @@ def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
 def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_where_that_is_wanted() -> None:
     jaas = {"clientId": "id:1", "clientSecret": "s ü", "scope": "x y"}
     with serving((200, {"access_token": "opaque"})) as endpoint:
-        get(tokens_of(config(endpoint.url, sasl_oauthbearer_header_urlencode=True), jaas))
+        get(token_provider(config(endpoint.url, sasl_oauthbearer_header_urlencode=True), jaas))
     headers, form = endpoint.asked[0]
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"id%3A1:s+%C3%BC"
     assert form["scope"] == ["x y"]
@@ -121,14 +121,14 @@ def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_where_that_
 @pytest.mark.option("sasl.login.retry.backoff.ms")
 def test_an_endpoint_in_trouble_is_asked_again() -> None:
     with serving((503, b""), (429, b""), (200, {"access_token": "opaque"})) as endpoint:
-        assert get(tokens_of(config(endpoint.url, **SECRET), {})).value == "opaque"
+        assert get(token_provider(config(endpoint.url, **SECRET), {})).value == "opaque"
     assert len(endpoint.asked) == 3
 
 
 @pytest.mark.parametrize("answer", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
 def test_who_is_refused_hears_why_and_does_not_ask_again(answer: tuple[int, Any]) -> None:
     with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="gives no token") as error:
-        get(tokens_of(config(endpoint.url, **SECRET), {}))
+        get(token_provider(config(endpoint.url, **SECRET), {}))
     assert len(endpoint.asked) == 1
     assert "s ü" not in str(error.value)
 
@@ -139,19 +139,19 @@ def test_an_endpoint_that_says_nothing_is_not_waited_for_longer_than_allowed() -
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         waits = {"sasl_login_connect_timeout_ms": 20, "sasl_login_read_timeout_ms": 50}
         with pytest.raises(SaslAuthenticationFailedError, match="timed out"):
-            get(tokens_of(config(url, sasl_login_retry_backoff_max_ms=0, **waits, **SECRET), {}))
+            get(token_provider(config(url, sasl_login_retry_backoff_max_ms=0, **waits, **SECRET), {}))
 
 
 @pytest.mark.option("sasl.login.retry.backoff.max.ms")
 def test_trouble_does_not_last_for_ever() -> None:
     with serving((503, b""), (503, b"")) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="503"):
-        get(tokens_of(config(endpoint.url, sasl_login_retry_backoff_max_ms=0, **SECRET), {}))
+        get(token_provider(config(endpoint.url, sasl_login_retry_backoff_max_ms=0, **SECRET), {}))
 
 
 def test_a_file_is_read_anew_for_each_token(tmp_path: Path) -> None:
     path = tmp_path / "to ken"
     path.write_text("one\n")
-    tokens = tokens_of(config(path.as_uri()), {})
+    tokens = token_provider(config(path.as_uri()), {})
     assert get(tokens).value == "one"
     path.write_text("two")
     assert get(tokens).value == "two"
@@ -172,7 +172,7 @@ def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
         return token(exp=time.time() + 1000)
 
     async def several() -> None:
-        tokens = provided(provider)
+        tokens = from_callable(provider)
         await asyncio.gather(*(tokens.token() for _ in range(5)))
 
     asyncio.run(several())
@@ -192,14 +192,14 @@ def test_a_provider_is_a_function_or_has_one_and_may_be_async() -> None:
         async def token(self) -> str:
             return "aiokafka's"
 
-    assert get(provided(lambda: "own")).value == "own"
-    assert get(provided(Like()))[0] == "kafka-python's"
-    assert get(provided(Like())).extensions == {"a": "b"}
-    assert get(provided(Async())).value == "aiokafka's"
+    assert get(from_callable(lambda: "own")).value == "own"
+    assert get(from_callable(Like()))[0] == "kafka-python's"
+    assert get(from_callable(Like())).extensions == {"a": "b"}
+    assert get(from_callable(Async())).value == "aiokafka's"
     with pytest.raises(ConfigurationError, match=r"sasl\.oauth\.token\.provider"):
-        provided(object())
+        from_callable(object())
     with pytest.raises(SaslAuthenticationFailedError, match="int"):
-        get(provided(lambda: 5))
+        get(from_callable(lambda: 5))
 
 
 def test_what_a_provider_raises_is_told() -> None:
@@ -213,10 +213,10 @@ def test_what_a_provider_raises_is_told() -> None:
         with pytest.raises(
             SaslAuthenticationFailedError, match=r"token\.provider: RuntimeError: vault is down"
         ) as told:
-            get(provided(provider))
+            get(from_callable(provider))
         assert isinstance(told.value.__cause__, RuntimeError)
     with pytest.raises(SaslAuthenticationFailedError, match="the token is empty"):
-        get(provided(lambda: ""))
+        get(from_callable(lambda: ""))
 
 
 def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
@@ -249,7 +249,7 @@ def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
 def test_what_is_missing_is_told_before_anything_is_asked(jaas: dict[str, str], url: str | None, option: str) -> None:
     given = {} if url is None else {"sasl.oauthbearer.token.endpoint.url": url}
     with pytest.raises(ConfigurationError, match=option):
-        tokens_of(OAuthLoginConfig(given), jaas)
+        token_provider(OAuthLoginConfig(given), jaas)
 
 
 @pytest.mark.parametrize("value", ["ftp://h/x", "host", "https://", "file:"])
@@ -258,6 +258,6 @@ def test_an_endpoint_has_a_url(value: str) -> None:
         config(value)
 
 
-@pytest.mark.parametrize("value", ["", "opaque", "a.b.c", "a.bm8.c", f"a.{based(b'[1]')}.c", token(exp="soon")])
+@pytest.mark.parametrize("value", ["", "opaque", "a.b.c", "a.bm8.c", f"a.{b64url_encode(b'[1]')}.c", token(exp="soon")])
 def test_who_cannot_read_a_token_does_not_know_how_long_it_holds(value: str) -> None:
     assert expiry(value) is None

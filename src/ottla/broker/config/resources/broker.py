@@ -59,8 +59,8 @@ class BrokerResource:
             checked[key] = value
         listeners = {listener for key in checked if (listener := renewed_listener(key)) is not None}
         try:
-            given = {key: value for key, value in checked.items() if key in DYNAMIC or renewed_listener(key)}
-            check_certificates(context.broker.config.replace(given), listeners)
+            merged = {key: value for key, value in checked.items() if key in DYNAMIC or renewed_listener(key)}
+            check_certificates(context.broker.config.replace(merged), listeners)
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
         return checked

@@ -50,10 +50,10 @@ class BrokerLoggerResource:
         return {logger: NAMES.get(level, "INFO") for logger, level in levels.items() if level != logging.NOTSET}
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        known = set(_loggers())
+        loggers = set(_loggers())
         checked = {}
         for logger, level in options.items():
-            if logger not in known:
+            if logger not in loggers:
                 raise InvalidConfigError(f"Logger {logger} does not exist!")
             if level is None or level.upper() not in LEVELS:
                 raise InvalidConfigError(f"{level!r} is not a level of {logger}; allowed: {', '.join(LEVELS)}")
@@ -66,5 +66,5 @@ class BrokerLoggerResource:
 
 
 def _loggers() -> list[str]:
-    known = (name for name in logging.root.manager.loggerDict if name.startswith(ROOT + "."))
-    return [ROOT, *sorted(known)]
+    names = (name for name in logging.root.manager.loggerDict if name.startswith(ROOT + "."))
+    return [ROOT, *sorted(names)]

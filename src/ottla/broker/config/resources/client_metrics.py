@@ -57,8 +57,8 @@ class ClientMetricsResource:
 
 def subscriptions(context: RequestContext) -> dict[str, Mapping[str, str]]:
     """All subscriptions by name."""
-    found = config_entities.of_type(context.broker.image.configs, config_entities.CLIENT_METRICS)
-    return {name or "": options for name, options in found.items()}
+    by_name = config_entities.of_type(context.broker.image.configs, config_entities.CLIENT_METRICS)
+    return {name or "": options for name, options in by_name.items()}
 
 
 def _check_condition(condition: str) -> None:

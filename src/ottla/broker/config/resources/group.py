@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry, Place, class_entries
+from ottla.broker.config.config_entries import DEFAULT_CONFIG, ConfigSource, Entry, class_entries
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
@@ -38,7 +38,7 @@ class GroupResource:
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
         """All options; where nothing is set, with the broker's value."""
         places = {
-            key: Place(DEFAULT_CONFIG, f"group.{key}" if f"group.{key}" in BrokerConfig.options else key, value)
+            key: ConfigSource(DEFAULT_CONFIG, f"group.{key}" if f"group.{key}" in BrokerConfig.options else key, value)
             for key, value in _defaults(context.broker.config.values).items()
         }
         return class_entries(GroupConfig, self.options(name, context), GROUP_CONFIG, places)
@@ -59,9 +59,9 @@ class GroupResource:
                 raise InvalidConfigError(f"Null value not supported for group configs: {key}")
             checked[key] = value
         values = context.broker.config.values
-        given = _defaults(values) | checked
+        merged = _defaults(values) | checked
         try:
-            config = GroupConfig(given)
+            config = GroupConfig(merged)
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
         for key in checked:

@@ -26,14 +26,16 @@ RESOURCES: dict[int, Resource] = {
 
 def resource(kind: int) -> Resource:
     """The type of a number; InvalidRequestError where there is none."""
-    found = RESOURCES.get(kind)
-    if found is None:
+    resource_type = RESOURCES.get(kind)
+    if resource_type is None:
         raise InvalidRequestError(f"resource type {kind} has no options")
-    return found
+    return resource_type
 
 
 def permitted(kind: int, name: str, operation: ACLOperation, context: RequestContext) -> Resource:
     """The type of a number, where the client may do this with the options of its resource of this name."""
-    found = resource(kind)
-    context.require(operation, found.ruled_as, CLUSTER_NAME if found.ruled_as is ResourceType.CLUSTER else name)
-    return found
+    config_resource = resource(kind)
+    context.require(
+        operation, config_resource.ruled_as, CLUSTER_NAME if config_resource.ruled_as is ResourceType.CLUSTER else name
+    )
+    return config_resource

@@ -117,7 +117,7 @@ class FetchBuffer:
                 raise
             self._drop_empty(fetched, wake)
         self.completed.extendleft(reversed(skipped))
-        return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
+        return {tp: decoder.drain() for tp, decoder in decoders.items() if decoder.row_count}
 
     def _next(self, skipped: list[CompletedFetch]) -> CompletedFetch | None:
         """Return the next data to decode; that of paused partitions is put into `skipped`, stale data is dropped."""

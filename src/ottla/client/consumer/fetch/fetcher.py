@@ -26,7 +26,7 @@ from ottla.client.core.metadata import Cluster, Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import CorruptBatchError, KafkaError, MessageTooLargeError, OffsetOutOfRangeError
 from ottla.model import Node, TopicPartition
-from ottla.protocol.fetch_session import NO_ID, FetchSession, Place, Terms
+from ottla.protocol.fetch_session import NO_ID, FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 
 log = logging.getLogger("ottla.client")
@@ -36,7 +36,7 @@ FETCHES_AHEAD: Final = 2
 GOODBYE_SECONDS: Final = 0.2
 """How long close() waits for a broker to end a fetch session."""
 
-Asked = dict[TopicPartition, tuple[PartitionState, int, Place]]
+Asked = dict[TopicPartition, tuple[PartitionState, int, FetchPosition]]
 """The partitions of a request: states with their generations at the time of the request, and fetch positions."""
 
 
@@ -66,8 +66,8 @@ class Fetcher:
         """Called for partitions whose position must be validated with a new leader before a fetch."""
         self.reset: Callable[[PartitionState], bool] = lambda state: False
         """Called for a position out of range; returns False without a reset policy."""
-        self._sessions: dict[int, FetchSession] = {}
-        self._terms = Terms(
+        self._sessions: dict[int, FetchSessionHandler] = {}
+        self._terms = FetchLimits(
             max_wait_ms=config.fetch_max_wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
@@ -97,12 +97,12 @@ class Fetcher:
                 task.cancel()
             await asyncio.gather(*goodbyes, return_exceptions=True)
 
-    async def _end(self, node: int, session: FetchSession) -> None:
+    async def _end(self, node: int, session: FetchSessionHandler) -> None:
         request = session.last_request()
         connection = self.connections.ready(node, FETCH)
         # On a connection with a pending fetch, the request would wait for its response.
         if request is not None and connection is not None and not connection.channel.in_flight:
-            await connection.channel.ask(request, connection.version(type(request)), GOODBYE_SECONDS)
+            await connection.channel.send(request, connection.version(type(request)), GOODBYE_SECONDS)
 
     # Requests
 
@@ -138,13 +138,13 @@ class Fetcher:
         self.buffer.is_full = here >= self.config.fetch_max_bytes
         return self.buffer.is_full
 
-    def _fetch_position(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, Place]:
+    def _fetch_position(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, FetchPosition]:
         """Return the broker to fetch from, and the fetch position."""
         cluster = self.metadata.cluster
         info = cluster.partition(tp)
         topic = cluster.topics.get(tp.topic)
         epoch = -1 if info is None else info.leader_epoch
-        place = Place(state.fetch_from or 0, epoch, NO_ID if topic is None else topic.topic_id)
+        place = FetchPosition(state.fetch_from or 0, epoch, NO_ID if topic is None else topic.topic_id)
         if state.preferred is not None:
             node, until = state.preferred
             if now < until and node in cluster.nodes:
@@ -174,7 +174,7 @@ class Fetcher:
 
     async def _fetch(self, node: int, requested: Asked) -> None:
         """Send one request and handle the response; data of partitions that have seeked since is dropped."""
-        session = self._sessions.setdefault(node, FetchSession())
+        session = self._sessions.setdefault(node, FetchSessionHandler())
         request, version = session.request({tp: place for tp, (_, _, place) in requested.items()}, self._terms)
         began = time.monotonic()
         try:
