@@ -238,6 +238,7 @@ def _socket_options(config: BrokerConfig) -> SocketOptions | None:
     listener = config.inter_broker_listener
     if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
         return None
+    from ottla.net.server.listener_ssl import client_options  # a broker without TLS starts without it
 
     return client_options(config, listener.name)
 
