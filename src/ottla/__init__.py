@@ -5,7 +5,7 @@ Names are imported on first use, so that `import ottla` costs next to nothing.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from ottla.version import __version__ as __version__
 
 TYPE_CHECKING = (
     False  # type checkers treat it as typing.TYPE_CHECKING; importing typing would take most of the import time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import ottla
 from ottla import errors
 from ottla.config.client import ClientConfig
 from ottla.errors import UnsupportedVersionError
@@ -13,13 +12,14 @@ from ottla.protocol.message import Request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.version import __version__
 
 if TYPE_CHECKING:
     import ssl
 
     from ottla.net.client.sasl_login import Login
 
-SOFTWARE: Final = ("ottla", ottla.__version__)
+SOFTWARE: Final = ("ottla", __version__)
 """Name and version that a client sends to brokers (KIP-511)."""
 
 
