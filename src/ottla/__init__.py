@@ -5,8 +5,6 @@ Names are imported on first use, so that `import ottla` costs next to nothing.
 
 from __future__ import annotations
 
-from ottla.version import __version__ as __version__
-
 TYPE_CHECKING = (
     False  # type checkers treat it as typing.TYPE_CHECKING; importing typing would take most of the import time
 )
@@ -115,6 +113,7 @@ if TYPE_CHECKING:
     from ottla.serializers import UUIDSerializer as UUIDSerializer
     from ottla.serializers import VoidDeserializer as VoidDeserializer
     from ottla.serializers import VoidSerializer as VoidSerializer
+    from ottla.version import __version__ as __version__
 
 _HOMES = {
     "ACL": "ottla.security.acl",
@@ -228,7 +227,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
+    home = "ottla.version" if name == "__version__" else _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     import importlib
