@@ -1,1 +1,1 @@
-"""Groups and offsets: pure decisions, and the one runtime that appends, replays and then replies."""
+"""The coordinators of groups, transactions and share partitions, on one runtime."""

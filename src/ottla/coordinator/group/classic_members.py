@@ -1,7 +1,7 @@
-"""Members that still speak the classic protocol in a KIP-848 group: JoinGroup and its siblings become heartbeats.
+"""Members of consumer groups that use the classic protocol: JoinGroup etc. are handled like heartbeats (KIP-848).
 
-A join describes the member and brings it one step nearer to its target; the sync after it tells the assignment. The
-broker assigns, so nobody leads. A member is made to join again by the heartbeat's REBALANCE_IN_PROGRESS.
+A join updates the member and moves it towards its target; the sync after it returns the assignment. The broker assigns,
+so there is no leader. A heartbeat makes a member join again with REBALANCE_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ottla.protocol.versioned import decode_versioned
 
 
 class ClassicMembers:
-    """The classic protocol's requests to KIP-848 groups that somebody is in."""
+    """Requests of the classic protocol to consumer groups with members."""
 
     def __init__(
         self, groups: ConsumerGroups, migration: GroupMigration, clock: Clock, image: Callable[[], ClusterImage]
@@ -51,7 +51,7 @@ class ClassicMembers:
         self._image = image
 
     def join(self, group: ConsumerGroup, join: PendingJoin, result: CoordinatorResult) -> None:
-        """JoinGroup: answered at once, with the member's epoch as its generation."""
+        """Handle JoinGroup. The response is sent at once, with the member's epoch as the generation."""
         request = join.request
         member_id = request.member_id or join.new_id
         self._groups.check_capacity(group, member_id)
@@ -66,11 +66,11 @@ class ClassicMembers:
         result.records += update.records
         self._respond_join(group, join, member, result)
         if request.group_instance_id is not None and self._migration.can_downgrade(update.group, set()):
-            # it came back in the place of the last one that spoke the new protocol, and takes over what that one read
+            # it has replaced the last member of the consumer protocol, and takes over its assignment
             self._migration.downgrade(update.group, set(), result)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """SyncGroup: what the last join brought."""
+        """Handle SyncGroup: return the assignment of the last join."""
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None
         name, metadata = member.classic.protocols[0]
@@ -88,7 +88,7 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> None:
-        """Heartbeat: raises RebalanceInProgressError where a join would bring the member further."""
+        """Handle Heartbeat. Raises RebalanceInProgressError if the member has to join again."""
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         self._touch(group, member)
         waits = any(group.owners.get(p, member.id) != member.id for p in group.target_of(member) - member.assigned)
@@ -100,7 +100,7 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, leaving: list[MemberIdentity], result: CoordinatorResult
     ) -> list[MemberResponse]:
-        """LeaveGroup: several members at once."""
+        """Handle LeaveGroup for several members."""
         member_ids: set[str] = set()
         responses = []
         for identity in leaving:
@@ -150,7 +150,7 @@ class ClassicMembers:
 
 
 def _check_protocols(group: ConsumerGroup, join: PendingJoin) -> None:
-    """A classic member needs a protocol that all classic members have; the broker reads their metadata only."""
+    """Raise InconsistentGroupProtocolError unless a protocol is common to all classic members."""
     offers = [{name for name, _ in m.classic.protocols} for m in group.members.values() if m.classic is not None]
     common = set(join.offered).intersection(*offers)
     if join.request.protocol_type != CONSUMER or not common:

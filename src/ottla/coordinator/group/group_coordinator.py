@@ -1,7 +1,7 @@
-"""Every request about a group's members, sent to where groups of its kind are decided.
+"""Requests about the members of groups, passed to the groups of their type. Kafka's `GroupCoordinator`.
 
-`by_id` holds groups of both kinds. A request of the classic protocol goes to a KIP-848 group as long as somebody is in
-it; an empty group of either kind makes room for the other.
+`by_id` has groups of all types. Requests of the classic protocol go to a consumer group while it has members; an empty
+group of either type is replaced.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GroupCoordinator:
     def join(
         self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """JoinGroup."""
+        """Handle JoinGroup."""
         group = self.by_id.get(request.group_id)
         result = CoordinatorResult()
         if isinstance(group, ShareGroup):
@@ -82,7 +82,7 @@ class GroupCoordinator:
         return result
 
     def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         group = self.by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return self.classic.sync(request, future)
@@ -94,7 +94,7 @@ class GroupCoordinator:
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """Heartbeat: raises what the member has to do about it."""
+        """Handle Heartbeat. Raises the error that tells the member what to do."""
         group = self.by_id.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             self._classic_members.heartbeat(group, request)
@@ -102,7 +102,7 @@ class GroupCoordinator:
             self.classic.heartbeat(request)
 
     def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
-        """LeaveGroup."""
+        """Handle LeaveGroup."""
         group = self.by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return self.classic.leave(request, version, future)
@@ -117,17 +117,17 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """ConsumerGroupHeartbeat."""
+        """Handle ConsumerGroupHeartbeat."""
         return self.consumer.heartbeat(request, version, client, future)
 
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """ShareGroupHeartbeat."""
+        """Handle ShareGroupHeartbeat."""
         return self.share.heartbeat(request, client, future)
 
     def expire(self, group: Group) -> CoordinatorResult:
-        """Do what is due by now."""
+        """Handle the timeouts that have passed."""
         if isinstance(group, ConsumerGroup):
             return self.consumer.expire(group)
         if isinstance(group, ShareGroup):
@@ -136,13 +136,13 @@ class GroupCoordinator:
         return self.classic.expire(group)
 
     def unload(self, group: Group) -> CoordinatorResult:
-        """The coordinator closes, or another one takes the group: whoever waits is told that it is elsewhere."""
+        """Fail requests that wait, as another broker coordinates the group."""
         if isinstance(group, ConsumerGroup):
             self.consumer.remove_timers(group.id)
         return self.classic.unload(group) if isinstance(group, ClassicGroup) else CoordinatorResult()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
-        """Take the record of a group over. A live classic group's own describes what is in memory already."""
+        """Apply a group's record. A live record of a classic group describes what is in memory already."""
         if is_known(key):
             self.consumer.replay(key, value)
             return
@@ -164,7 +164,7 @@ class GroupCoordinator:
 
 
 def tombstones(group: Group) -> list[Record]:
-    """What takes a group out of the log."""
+    """Return the tombstones of a group."""
     if isinstance(group, ConsumerGroup):
         return consumer_records.group_tombstones(group)
     if isinstance(group, ShareGroup):

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is kept, and when it expires. Decisions only."""
+"""Committed offsets: who may commit, and when they expire. Decisions without I/O. Kafka's `OffsetMetadataManager`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9
-"""OffsetCommit version that tells an unknown group from an old generation."""
+"""OffsetCommit version with different errors for an unknown group and an old generation."""
 
 
 class Offsets:
@@ -44,7 +44,7 @@ class Offsets:
         self.pending = PendingOffsets()
 
     def check_commit(self, group_id: str, committer: Committer, version: int) -> None:
-        """Raise why these offsets cannot be committed; makes a group that only stores offsets."""
+        """Raise an error if these offsets cannot be committed. Creates a group that only stores offsets."""
         group = self._groups.by_id.get(group_id)
         if group is None:
             if committer.epoch >= 0:
@@ -55,13 +55,13 @@ class Offsets:
         group.check_commit(committer, version, self._clock.monotonic())
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise why a member may not read these offsets now."""
+        """Raise an error if a member may not read offsets now."""
         group = self._groups.by_id.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
 
     def checked_metadata(self, metadata: str | None) -> str:
-        """The metadata of a commit, if it is not too long."""
+        """Return the metadata of a commit. Raises OffsetMetadataTooLargeError."""
         if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
             raise OffsetMetadataTooLargeError
         return metadata or ""
@@ -69,18 +69,18 @@ class Offsets:
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, Record | None]]:
-        """OffsetDelete: per partition the record that takes its offset back; None where the group reads the topic."""
+        """Handle OffsetDelete: return the tombstone of each partition; None if the group reads the topic."""
         group = self._group(group_id)
         group.check_offset_delete()
         subscribed = group.subscribed()
         return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in partitions)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
-        """Whether the group has committed an offset of this partition."""
+        """Whether the group has a committed offset of this partition."""
         return tp in self.by_group.get(group_id, ())
 
     def delete_group(self, group_id: str) -> CoordinatorResult:
-        """Remove an empty group with its offsets."""
+        """Delete an empty group with its offsets."""
         group = self._group(group_id)
         if not group.is_empty:
             raise NonEmptyGroupError
@@ -91,10 +91,10 @@ class Offsets:
         return result
 
     def expire(self, group: Group) -> CoordinatorResult:
-        """Remove offsets that outlived `offsets.retention.minutes`; then the group, if nobody is in it (KIP-211)."""
+        """Remove offsets that are older than `offsets.retention.minutes`, then the group if it is empty (KIP-211)."""
         result = CoordinatorResult()
         if isinstance(group, ShareGroup):
-            return result  # its progress is kept elsewhere, and for as long as the group
+            return result  # its progress is in the share coordinator, and has no expiry
         offsets = self.by_group.get(group.id, {})
         subscribed = group.subscribed()
         pending = set(self.pending.of_group(group.id))
@@ -119,19 +119,19 @@ class Offsets:
         return group
 
     def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
-        """Per group, what takes back the offsets of deleted topics."""
+        """Return, by group, the tombstones of deleted topics' offsets."""
         for group_id, offsets in self.by_group.items():
             tombstones_ = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
             if tombstones_:
                 yield group_id, tombstones_
 
     def replay(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
-        """Take over a record that is in the log."""
+        """Apply a record of the log."""
         self.pending.supersede(OffsetKey(group_id, tp))
         self.set(group_id, tp, committed)
 
     def set(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
-        """An offset counts from now on, or no more."""
+        """Set or remove an offset."""
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed
             if group_id not in self._groups.by_id:

@@ -1,7 +1,7 @@
-"""Offsets committed in transactions that are still open: they count with the marker that commits, or not at all.
+"""Offsets committed in open transactions: they become visible with the COMMIT marker, or never.
 
-A commit that lies later in the log beats one before it, whatever order their transactions end in: so it does when
-compaction has left only the later one.
+A commit that is later in the log wins over an earlier one, in whatever order their transactions end: compaction would
+leave only the later one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class OpenTransaction(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset of what."""
+    """The group and partition of an offset."""
 
     group_id: str
     tp: TopicPartition
 
 
 class PendingOffsets:
-    """The pending offsets of one coordinator. Bounded by what is open: a transaction's timeout ends it."""
+    """The pending offsets of one coordinator. Bounded, as a timeout ends each transaction."""
 
     def __init__(self) -> None:
         self._by_transaction: dict[OpenTransaction, dict[OffsetKey, CommittedOffset | None]] = {}
@@ -38,7 +38,7 @@ class PendingOffsets:
         """Transactions with an offset for the key, in the order of the log."""
 
     def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:
-        """A transactional commit is in the log."""
+        """Add an offset of a transaction."""
         self._by_transaction.setdefault(transaction, {})[key] = committed
         waiting = self._by_key.setdefault(key, [])
         if transaction in waiting:
@@ -46,7 +46,7 @@ class PendingOffsets:
         waiting.append(transaction)
 
     def end(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
-        """A transaction has its marker: its offsets, those left out that a later commit beats. They pend no more."""
+        """End a transaction. Return its offsets, without those that a later commit has superseded."""
         ended = self._by_transaction.pop(transaction, {})
         for key in ended:
             self._by_key[key].remove(transaction)
@@ -55,7 +55,7 @@ class PendingOffsets:
         return ended
 
     def commit(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
-        """`end` for one that is committed: what lies before its offsets in the log counts no more."""
+        """End a transaction that is committed; pending offsets before it in the log are superseded."""
         for key in self._by_transaction.get(transaction, ()):
             earlier = self._by_key[key]
             for beaten in earlier[: earlier.index(transaction)]:
@@ -63,21 +63,21 @@ class PendingOffsets:
         return self.end(transaction)
 
     def supersede(self, key: OffsetKey) -> None:
-        """An offset was committed, or taken back, outside of transactions: those that pend lie before it."""
+        """Drop pending offsets of a key that was committed or deleted outside of transactions."""
         for transaction in list(self._by_key.get(key, ())):
             self._drop(transaction, key)
 
     def drop(self, partition: int) -> None:
-        """The partition is coordinated elsewhere."""
+        """Drop the transactions of a partition."""
         for transaction in [t for t in self._by_transaction if t.partition == partition]:
             self.end(transaction)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
-        """Whether an offset may still change with the end of a transaction."""
+        """Whether an offset may change when a transaction ends."""
         return OffsetKey(group_id, tp) in self._by_key
 
     def of_group(self, group_id: str) -> Iterator[TopicPartition]:
-        """The partitions that a group has pending offsets of."""
+        """Return the partitions for which a group has pending offsets."""
         return (key.tp for key in self._by_key if key.group_id == group_id)
 
     def _drop(self, transaction: OpenTransaction, key: OffsetKey) -> None:

@@ -1,1 +1,1 @@
-"""What all coordinators share: their log, its loading, and what a decision results in."""
+"""What all coordinators share: the runtime, its log, its loading, and results."""

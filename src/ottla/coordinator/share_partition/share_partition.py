@@ -1,11 +1,11 @@
-"""How far a share group is with one partition: which records are whose, and which are done with (KIP-932).
+"""The state of a share group in one partition: which records are acquired, and which are done (KIP-932).
 
     Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
         ▲                     │ └──reject, or delivered too often──▶ Archived
-        └──release, time out──┘
+        └──release, timeout───┘
 
-Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done with, so `start`
-is the first record that is not. At most `max_records` slots. Times are monotonic seconds and are given. Loop thread.
+Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. At most
+`max_records` slots. Times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 
 class RecordState(IntEnum):
-    """Kafka's numbers for what becomes of a record."""
+    """Kafka's numbers of the states of a record."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -32,7 +32,7 @@ DONE = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class AcknowledgeType(IntEnum):
-    """Kafka's numbers for what a member says of a record."""
+    """Kafka's numbers of the acknowledgement types."""
 
     GAP = 0
     ACCEPT = 1
@@ -51,7 +51,7 @@ RESULTING_STATE = {
 
 
 class ShareLimits(NamedTuple):
-    """What a group allows: records in the works, deliveries of one, and seconds that it may take."""
+    """Limits of a group: records in flight, deliveries of one record, and seconds that a member may hold it."""
 
     max_records: int
     max_deliveries: int
@@ -69,7 +69,7 @@ class RecordSlot:
 
 
 class RecordRange(NamedTuple):
-    """Records in a row that are alike."""
+    """Consecutive records with the same state."""
 
     first: int
     last: int
@@ -78,7 +78,7 @@ class RecordRange(NamedTuple):
 
 
 class AcknowledgedRange(NamedTuple):
-    """What a member says of records in a row: one type for all of them, or one for each."""
+    """Acknowledged consecutive records: with one type for all of them, or one for each."""
 
     first: int
     last: int
@@ -87,14 +87,14 @@ class AcknowledgedRange(NamedTuple):
 
 @dataclass(slots=True)
 class SharePartition:
-    """A partition as a group sees it. Methods that change slots return the offsets whose state has to be kept."""
+    """A share partition. Methods that change slots return the offsets whose state has to be written."""
 
     start: int
     end: int
     limits: ShareLimits
     slots: dict[int, RecordSlot] = field(default_factory=dict)
     waiters: set[Callable[[], None]] = field(default_factory=set)
-    """Told when records become available again."""
+    """Called when records become available again."""
 
     @property
     def next_offset(self) -> int:
@@ -103,21 +103,21 @@ class SharePartition:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing can be acquired before some of it is done with or comes back."""
+        """Whether nothing can be acquired before records are acknowledged or released."""
         return len(self.slots) >= self.limits.max_records and self.next_offset == self.end
 
     @property
     def done(self) -> int:
-        """Records after the start that are done with."""
+        """The number of records after the start that are done."""
         return sum(slot.state in DONE for slot in self.slots.values())
 
     @property
     def next_expiry(self) -> float:
-        """When the first record comes back that a member has."""
+        """When the first acquired record times out."""
         return min((slot.locked_until for slot in self.slots.values()), default=NEVER)
 
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[RecordRange]:
-        """Give a member up to `most` of the records from `first` to `last` that nobody has."""
+        """Acquire up to `most` of the available records from `first` to `last` for a member."""
         taken: list[int] = []
         for offset in range(max(first, self.start), last + 1):
             if len(taken) >= most or not self._ensure_slot(offset):
@@ -131,7 +131,7 @@ class SharePartition:
         return self.runs(taken)
 
     def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
-        """Take over what a member says of its records: all of it or, with an error, none."""
+        """Apply acknowledgements of a member: all of them or, with an error, none."""
         becomes: dict[int, AcknowledgeType] = {}
         for batch in acknowledged:
             becomes |= self._validate(member_id, batch)
@@ -143,15 +143,15 @@ class SharePartition:
         return self._advance_start([offset for offset, kind in becomes.items() if kind is not AcknowledgeType.RENEW])
 
     def release(self, member_id: str) -> list[int]:
-        """A member is gone: its records are for others."""
+        """Release the records of a member."""
         return self._release(o for o, slot in self.slots.items() if slot.member_id == member_id)
 
     def expire(self, now: float) -> list[int]:
-        """Take back what members have had for too long."""
+        """Release records whose acquisition lock has timed out."""
         return self._release(o for o, slot in self.slots.items() if slot.locked_until <= now)
 
     def archive_before(self, offset: int) -> list[int]:
-        """The log begins later than it did: what lay before is gone."""
+        """Archive records before `offset`, which the log has deleted."""
         deleted = list(range(self.start, min(offset, self.end)))
         for one in deleted:
             self._set_state(one, RecordState.ARCHIVED)
@@ -161,7 +161,7 @@ class SharePartition:
         return moved
 
     def restore(self, start: int, runs: Iterable[RecordRange]) -> None:
-        """Take over what was kept: where the group is, and records that are done with or were delivered before."""
+        """Restore the start and the states of records that are done, or were delivered before."""
         for run in runs:
             for offset in range(max(run.first, start), run.last + 1):
                 self.slots[offset] = RecordSlot(run.state, run.delivered)
@@ -174,7 +174,7 @@ class SharePartition:
         self._advance_start([])
 
     def runs(self, offsets: Iterable[int]) -> list[RecordRange]:
-        """Records by runs of the same state and number of deliveries, as they are told and kept."""
+        """Return records by ranges with the same state and number of deliveries."""
         collected: list[RecordRange] = []
         for offset in sorted(offsets):
             slot = self.slots[offset]
@@ -186,7 +186,9 @@ class SharePartition:
         return collected
 
     def stored_runs(self) -> list[RecordRange]:
-        """What is to be found after a restart: nobody has anything, and a delivery that had no end does not count."""
+        """Return the ranges to store: acquired records are stored as available, and their last delivery does not
+        count.
+        """
         free = [
             run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
             if run.state is RecordState.ACQUIRED
@@ -196,9 +198,9 @@ class SharePartition:
         return [run for run in free if run.state is not RecordState.AVAILABLE or run.delivered]
 
     def _ensure_slot(self, offset: int) -> bool:
-        """Whether the record has a slot; makes those up to it where there is room."""
+        """Return whether the record has a slot; create slots up to it within the limit."""
         if not self.slots and offset > self.end:
-            self.start = self.end = offset  # compaction left nothing between
+            self.start = self.end = offset  # compaction has removed all records between
         while self.end <= offset:
             if len(self.slots) >= self.limits.max_records:
                 return False
@@ -209,14 +211,14 @@ class SharePartition:
     def _validate(self, member_id: str, acknowledged: AcknowledgedRange) -> dict[int, AcknowledgeType]:
         size = acknowledged.last - acknowledged.first + 1
         if size < 1 or acknowledged.last >= self.end or len(acknowledged.types) not in (1, size):
-            raise InvalidRequestError("an acknowledgement does not fit the records that were acquired")
+            raise InvalidRequestError("the acknowledgement does not match the acquired records")
         types = {}
         for n, offset in enumerate(
             range(max(acknowledged.first, self.start), acknowledged.last + 1), max(0, self.start - acknowledged.first)
         ):
             slot = self.slots[offset]
             if slot.state is not RecordState.ACQUIRED or slot.member_id != member_id:
-                raise InvalidRecordStateError("the member does not have the record (any more)")
+                raise InvalidRecordStateError("the member has not acquired the record, or no longer has it")
             types[offset] = _type(acknowledged.types[0] if len(acknowledged.types) == 1 else acknowledged.types[n])
         return types
 
@@ -233,7 +235,7 @@ class SharePartition:
         return self._advance_start(held)
 
     def _advance_start(self, changed: list[int]) -> list[int]:
-        """The start moves past what is done with."""
+        """Advance the start past records that are done, and wake waiters."""
         while self.start < self.end and self.slots[self.start].state in DONE:
             del self.slots[self.start]
             self.start += 1
@@ -246,4 +248,4 @@ def _type(number: int) -> AcknowledgeType:
     try:
         return AcknowledgeType(number)
     except ValueError:
-        raise InvalidRequestError(f"acknowledgement type {number} is not known") from None
+        raise InvalidRequestError(f"unknown acknowledgement type {number}") from None

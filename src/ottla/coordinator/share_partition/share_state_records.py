@@ -1,7 +1,7 @@
-"""A share group's progress in `__share_group_state`, in Kafka's format.
+"""The records of share partitions in `__share_group_state`, in Kafka's format.
 
-Kafka writes a snapshot now and then and between them what has changed, and prunes the log behind the last snapshots. We
-write snapshots only, so that compaction is enough, and read both.
+Kafka writes snapshots with updates in between, and prunes the log before the last snapshots. Ottla writes snapshots
+only, so that compaction is enough, and reads both.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned, version
 
 
 class ShareKey(NamedTuple):
-    """A partition as one group sees it."""
+    """A share partition: a group and a partition."""
 
     group_id: str
     topic_id: UUID
     partition: int
 
     def __str__(self) -> str:
-        """What decides the partition of the state topic."""
+        """Return the key that is hashed to find the partition of the state topic."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
 
 class ShareState(NamedTuple):
-    """What a record says."""
+    """The state in a record."""
 
     snapshot_epoch: int
     start: int
@@ -38,7 +38,7 @@ class ShareState(NamedTuple):
 
 
 def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRange], now_ms: int) -> Record:
-    """The whole progress."""
+    """Return a snapshot record."""
     value = s.ShareSnapshotValue(
         snapshot_epoch=epoch,
         start_offset=start,
@@ -50,12 +50,11 @@ def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRang
 
 
 def tombstones(key: ShareKey) -> list[Record]:
-    """The group or the topic is gone."""
     return [Record(_key(key, number), None) for number in (s.SNAPSHOT_KEY, s.UPDATE_KEY)]
 
 
 def read(key: bytes, value: bytes | None) -> tuple[ShareKey, ShareState | None] | None:
-    """Key and progress of a record, None for a tombstone; None altogether for a key that is not known."""
+    """Return key and state of a record, the state None for a tombstone; None for an unknown key."""
     number = version_of(key)
     if number not in (s.SNAPSHOT_KEY, s.UPDATE_KEY):
         return None

@@ -1,7 +1,7 @@
-"""Asking the coordinators of transactions that are other brokers: to take partitions in, or whether they have them.
+"""Requests to transaction coordinators on other brokers: add partitions to a transaction, or verify them.
 
-By AddPartitionsToTxn, as a leader does before the first batch of a transaction (KIP-890). Kafka's
-`AddPartitionsToTxnManager`. Loop thread.
+A leader sends AddPartitionsToTxn before the first batch of a transaction (KIP-890). Kafka's
+`AddPartitionsToTxnManager`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 
 VERSION: Final = 5
-"""Of AddPartitionsToTxn; the newest that Kafka 3.9 knows."""
+"""Of AddPartitionsToTxn; the newest of Kafka 3.9."""
 PURPOSE: Final = "transactions"
 
 Results = dict[TopicPartition, KafkaError | None]
-"""Per partition why it has no part in the transaction; None where it has."""
+"""By partition: None if it is in the transaction, else the error."""
 
 
 class PartitionsToAdd(NamedTuple):
@@ -39,7 +39,7 @@ class PartitionsToAdd(NamedTuple):
 
 
 class AddPartitionsClient:
-    """Questions to other coordinators."""
+    """Sends AddPartitionsToTxn in batches. Not thread-safe: event loop only."""
 
     def __init__(self, sender: RequestSender, timeout: float) -> None:
         self._sender = sender
@@ -47,7 +47,7 @@ class AddPartitionsClient:
         self._batcher: RequestBatcher[PartitionsToAdd, Results] = RequestBatcher(self._send)
 
     async def add_or_verify(self, broker_id: int, item: PartitionsToAdd) -> Results:
-        """The coordinator's answer. Raises where it is not reached."""
+        """Return the coordinator's results. Raises KafkaError if it cannot be reached."""
         return await self._batcher.submit(broker_id, item)
 
     async def _send(self, broker_id: int, items: list[PartitionsToAdd]) -> list[Results]:
@@ -84,4 +84,8 @@ def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartiti
 def _error(code: int | None) -> KafkaError | None:
     if code == 0:
         return None
-    return UnknownServerError("the coordinator did not tell of the partition") if code is None else for_code(code)()
+    return (
+        UnknownServerError("the coordinator's response does not have the partition")
+        if code is None
+        else for_code(code)()
+    )

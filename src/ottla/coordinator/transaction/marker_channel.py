@@ -1,7 +1,7 @@
-"""Transaction markers wherever their partitions are led: written here, or asked of the leaders by WriteTxnMarkers.
+"""Transaction markers in all partitions of the cluster: written here, or sent to the leaders with WriteTxnMarkers.
 
-Who leads is what the cluster's image says now; a leader that does not answer, or leads no more, is an error per
-partition, and the coordinator tries again. Kafka's `TransactionMarkerChannelManager`. Loop thread.
+The cluster image decides which broker leads. If a leader does not answer, or has resigned, its partitions have errors,
+and the coordinator retries. Kafka's `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 VERSION: Final = 1
-"""Of WriteTxnMarkers; the newest that Kafka 3.9 knows."""
+"""Of WriteTxnMarkers; the newest of Kafka 3.9."""
 PURPOSE: Final = "markers"
 
 
 class MarkerBatch(NamedTuple):
-    """Markers of one transaction that one broker is to write."""
+    """Markers of one transaction for one broker."""
 
     ending: TransactionEnd
     partitions: list[TopicPartition]
 
 
 class TransactionMarkerChannel:
-    """Markers in all partitions of the cluster."""
+    """Writes markers to all partitions of the cluster. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TransactionMarkerChannel:
         self._batcher: RequestBatcher[MarkerBatch, Results] = RequestBatcher(self._send)
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition; returns when they are safe."""
+        """Write a marker to each partition; return when they are committed."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             by_leader.setdefault(self._leader(tp), []).append(tp)
@@ -67,7 +67,7 @@ class TransactionMarkerChannel:
         return results
 
     def _leader(self, tp: TopicPartition) -> int:
-        """The leader; this broker for a partition that nobody knows, as it has the error for that."""
+        """Return the leader; this broker for an unknown partition, as it has the error for that."""
         partition = self._image().partition(tp)
         return self._broker_id if partition is None else partition.leader
 
@@ -104,7 +104,7 @@ def _marker(item: MarkerBatch) -> WritableTxnMarker:
 
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
-    """Error codes by producer and partition: Kafka answers in an order of its own."""
+    """Return error codes by producer and partition: Kafka's responses have an order of their own."""
     return {
         (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): partition.error_code
         for marker in response.markers
@@ -116,4 +116,4 @@ def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition]
 def _error(code: int | None) -> KafkaError | None:
     if code == 0:
         return None
-    return UnknownServerError("the leader did not tell of the marker") if code is None else for_code(code)()
+    return UnknownServerError("the leader's response does not have the marker") if code is None else for_code(code)()

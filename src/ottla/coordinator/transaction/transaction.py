@@ -1,11 +1,11 @@
-"""One transactional id: whose it is, what its transaction has touched, and the table of its states.
+"""One transactional id: its producer, the partitions of its transaction, and the table of its states.
 
     Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
                       │                                             │
                       └──abort, timeout, a newer producer──▶ PrepareAbort ──markers──▶ CompleteAbort ──▶ Ongoing, Empty
 
-A transaction is never changed: a decision makes the next one, which counts once it is in the log. PrepareEpochFence is
-a number in Kafka's table that never reaches a log; a producer is fenced with the step to PrepareAbort.
+A transaction is immutable: a decision makes the next one, which is valid once it is in the log. PrepareEpochFence is a
+number in Kafka's table that never reaches a log; a producer is fenced with the step to PrepareAbort.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 MAX_EPOCH = 2**15 - 2
-"""The last epoch that a producer is given; the one after it is kept for fencing."""
+"""The last epoch of a producer id; the one after it is reserved for fencing."""
 NOT_STARTED = -1
-"""The start of a transaction that was not begun."""
+"""The start time of a transaction that has not started."""
 
 CLASSIC = 0
 EPOCH_PER_TRANSACTION = 2
-"""Transaction versions: with 2 each end bumps the epoch, so that markers fence stragglers (KIP-890)."""
+"""Transaction versions: with 2 each end bumps the epoch, so that markers fence delayed batches (KIP-890)."""
 
 
 class TransactionState(StrEnum):
-    """Kafka's names for what a transaction is doing."""
+    """Kafka's names of the states."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -62,22 +62,22 @@ VALID_TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.DEAD: frozenset(),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
 }
-"""Which state may come after which."""
+"""The states that may follow each state."""
 
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""How the transaction ends is decided, and its markers are being written."""
+"""The end of the transaction is decided, and its markers are being written."""
 COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
 }
-"""What comes after all markers are written."""
+"""The states after all markers are written."""
 IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""No transaction is open: a producer may take the id over, and an old one may be forgotten."""
+"""No transaction is open: a producer may take over the id, and an expired id may be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id as it stands in the log. Times are milliseconds since 1970."""
+    """The state of a transactional id in the log. Times are milliseconds since 1970."""
 
     id: str
     producer_id: int
@@ -88,18 +88,18 @@ class Transaction:
     start_ms: int = NOT_STARTED
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before this one, whose owner may ask again for what it missed."""
+    """The producer id before this one, whose producer may repeat a request whose response it has missed."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id after this transaction, where its epochs are used up."""
+    """The producer id after this transaction, if its epochs are exhausted."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The epoch before this one, likewise. It is not in the log."""
     version: int = CLASSIC
-    """The transaction version of the client that wrote last."""
+    """The transaction version of the client that has written last."""
 
     def transition_to(self, state: TransactionState, **changes: Any) -> Transaction:
-        """The next state, if the table allows it."""
+        """Return the next state. Raises IllegalStateError for a transition that is not in the table."""
         if state not in VALID_TRANSITIONS[self.state]:
-            raise IllegalStateError(f"transactional id {self.id} cannot go from {self.state} to {state}")
+            raise IllegalStateError(f"transactional_id={self.id} cannot change from {self.state} to {state}")
         return replace(self, state=state, **changes)
 
     @property
@@ -109,7 +109,7 @@ class Transaction:
 
     @property
     def topics(self) -> dict[str, list[int]]:
-        """Its partitions by topic, in order."""
+        """The partitions by topic, in order."""
         topics: dict[str, list[int]] = {}
         for tp in sorted(self.partitions):
             topics.setdefault(tp.topic, []).append(tp.partition)
@@ -117,5 +117,5 @@ class Transaction:
 
     @property
     def committing(self) -> bool:
-        """Which way a prepared transaction goes."""
+        """Whether a prepared transaction is committed, not aborted."""
         return self.state is TransactionState.PREPARE_COMMIT

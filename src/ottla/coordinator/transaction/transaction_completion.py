@@ -1,8 +1,8 @@
-"""Transactions whose end is decided: their markers are written until all are there, then they are complete.
+"""Completion of transactions whose end is decided: their markers are written, then they are complete.
 
-Each has a task. A marker that cannot be written is tried again, after pauses that grow, and as soon as its partition
-has another leader, or other replicas in sync. Who coordinates the transaction no longer stops the task; the next
-coordinator writes all markers again, and a repeated marker changes nothing. Loop thread.
+Each has a task. A marker that cannot be written is retried with backoff, and as soon as its partition has another
+leader or ISR. A broker that no longer coordinates the transaction stops the task; the next coordinator writes all
+markers again, and a repeated marker has no effect.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ BACKOFF = ExponentialBackoff(0.1, 5.0)
 """Between attempts to write markers, or the record of a completion."""
 
 States = dict[TopicPartition, PartitionImage | None]
-"""Partitions as the cluster's image has them."""
+"""Partitions in the cluster image."""
 
 
 class TransactionCompleter:
-    """The transactions of one coordinator that are on their way from prepared to complete."""
+    """The transactions of one coordinator whose markers are being written. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -50,36 +50,36 @@ class TransactionCompleter:
         self._image = image
         self._complete = complete
         self._retrying: dict[str, tuple[States, asyncio.Event]] = {}
-        """Who waits before another try, and what the partitions were at the last one."""
+        """Transactions that wait for a retry, with their partitions' states at the last attempt."""
         self.tasks: dict[str, asyncio.Task[None]] = {}
         """By transactional id."""
 
     def start(self, prepared: Transaction, partition: Partition) -> None:
-        """Finish a transaction, as soon as it is safe in the coordinator's partition how it ends."""
+        """Complete a transaction, once its decided end is committed to the coordinator's partition."""
         end = partition.log.log_end_offset
         task = asyncio.get_running_loop().create_task(self._complete_when_marked(prepared, partition, end))
         self.tasks[prepared.id] = task
         task.add_done_callback(functools.partial(self._on_done, prepared.id))
 
     def stop(self, transactional_id: str) -> None:
-        """Leave a transaction to its next coordinator."""
+        """Stop completing a transaction: its next coordinator continues."""
         task = self.tasks.pop(transactional_id, None)
         if task is not None:
             task.cancel()
 
     async def wait(self, transactional_id: str, seconds: float) -> None:
-        """Wait until the id's last transaction is complete, but no longer than that."""
+        """Wait until the id's last transaction is complete, but not longer than `seconds`."""
         task = self.tasks.get(transactional_id)
         if task is not None:
             await asyncio.wait([task], timeout=seconds)
 
     def close(self) -> None:
-        """Leave all of them."""
+        """Stop completing all transactions."""
         for transactional_id in list(self.tasks):
             self.stop(transactional_id)
 
     async def on_image_changed(self, _before: ClusterImage, _after: ClusterImage) -> None:
-        """Try again where partitions have changed."""
+        """Retry transactions whose partitions have changed."""
         for states, changed in self._retrying.values():
             if self._states(states) != states:
                 changed.set()
@@ -93,12 +93,16 @@ class TransactionCompleter:
             del self.tasks[transactional_id]
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TransactionCoordinatorFencedError):
-            log.info("transactional id %s: another broker coordinates it: %s", transactional_id, error)
+            log.info("Another broker coordinates transactional_id=%s: %s", transactional_id, error)
         elif error is not None and not isinstance(error, NotCoordinatorError):
-            log.error("transactional id %s stays unfinished until it is loaded again", transactional_id, exc_info=error)
+            log.error(
+                "Cannot complete the transaction of transactional_id=%s until it is loaded again",
+                transactional_id,
+                exc_info=error,
+            )
 
     async def _complete_when_marked(self, prepared: Transaction, partition: Partition, end: int) -> None:
-        """Write the markers until all are there, then that the transaction is complete."""
+        """Write the markers until all are written, then the completion."""
         await _until_replicated(partition, end)
         unmarked: Collection[TopicPartition] = prepared.partitions
         failures = 0
@@ -113,11 +117,11 @@ class TransactionCompleter:
                 failures += 1
 
     async def _wait_changed(self, transactional_id: str, states: States, seconds: float) -> bool:
-        """Wait before another try; whether a partition has changed, which ends the wait."""
+        """Wait before a retry. Return whether a partition has changed, which ends the wait."""
         changed = asyncio.Event()
         self._retrying[transactional_id] = states, changed
         if self._states(states) != states:
-            changed.set()  # while it was tried
+            changed.set()  # it has changed during the attempt
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), seconds)
@@ -128,7 +132,7 @@ class TransactionCompleter:
     async def _write_markers(
         self, prepared: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
     ) -> Collection[TopicPartition]:
-        """Write markers; those of the partitions that have to be tried again."""
+        """Write markers. Return the partitions that have to be retried."""
         producer = Producer(prepared.producer_id, prepared.producer_epoch)
         ending = TransactionEnd(producer, prepared.committing, coordinator_epoch, prepared.version)
         unmarked = []
@@ -136,9 +140,9 @@ class TransactionCompleter:
             if error is None:
                 continue
             if isinstance(error, TransactionCoordinatorFencedError):
-                raise error  # another broker finishes it
-            log.warning("transactional id %s: no marker in %s: %s", prepared.id, tp, error)
-            # a partition that has seen a later epoch had its marker before; one that is gone needs none
+                raise error  # another broker completes it
+            log.warning("Cannot write the marker of transactional_id=%s to %s: %s", prepared.id, tp, error)
+            # a partition with a later epoch has the marker already; a deleted one needs none
             if not isinstance(error, InvalidProducerEpochError) and self._image().partition(tp) is not None:
                 unmarked.append(tp)
         return unmarked
@@ -147,17 +151,19 @@ class TransactionCompleter:
         try:
             self._complete(prepared)
         except KafkaError as error:
-            log.warning("transactional id %s cannot be completed now: %s", prepared.id, error)
+            log.warning("Cannot complete the transaction of transactional_id=%s yet: %s", prepared.id, error)
             return False
         return True
 
 
 async def _until_replicated(partition: Partition, end: int) -> None:
-    """Wait until everything before `end` is. NotCoordinatorError where another broker leads before that."""
+    """Wait until everything before `end` is committed. Raises NotCoordinatorError if another broker leads before
+    that.
+    """
     while (committed := partition.when_committed(end)) is not None:
         if not partition.leads:
             raise NotCoordinatorError
         try:
             await wait_committed(committed)
         except CoordinatorNotAvailableError:
-            continue  # too few were in sync; it stays in the log, and counts as soon as enough are again
+            continue  # too few replicas were in sync; the record is committed when enough are again

@@ -1,8 +1,7 @@
-"""Transaction markers: the control batch in each partition that says how a transaction ended.
+"""Transaction markers: the control batch in each partition that ends a transaction.
 
-The coordinator asks for them through `Markers`. `LocalMarkers` writes to the partitions that this broker leads;
-`TransactionMarkerChannel` asks the leaders of the others by WriteTxnMarkers. Kafka's
-`TransactionMarkerChannelManager`. Loop thread.
+`LocalMarkers` writes to the partitions that this broker leads; `TransactionMarkerChannel` sends WriteTxnMarkers to the
+leaders of the others. Kafka's `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 
 Results = dict[TopicPartition, KafkaError | None]
-"""Per partition None, or why there is no marker."""
+"""By partition: None, or the error of its marker."""
 OnTransactionEnd = Callable[[TopicPartition, int, bool], None]
-"""Told that a transaction of this producer ended in this partition of `__consumer_offsets`: True: committed."""
+"""Called with partition of `__consumer_offsets`, producer id, and whether the transaction is committed."""
 
 
 class TransactionEnd(NamedTuple):
-    """How the transaction of a producer ended, and who says so."""
+    """The end of a producer's transaction, and the epoch of its coordinator."""
 
     producer: Producer
     commit: bool
@@ -37,10 +36,10 @@ class TransactionEnd(NamedTuple):
 
 
 class Markers(Protocol):
-    """Where markers are written."""
+    """Writes markers."""
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition; returns when they are safe."""
+        """Write a marker to each partition; return when they are committed."""
         ...
 
 
@@ -56,7 +55,7 @@ class LocalMarkers:
         self._offsets_decided = offsets_decided
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition; returns when they are safe."""
+        """Write a marker to each partition; return when they are committed."""
         results: Results = {}
         waits: dict[TopicPartition, asyncio.Future[None]] = {}
         for tp in partitions:

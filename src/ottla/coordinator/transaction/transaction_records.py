@@ -1,4 +1,4 @@
-"""What `__transaction_state` holds, in Kafka's format: per transactional id the transaction as it stands."""
+"""The records of transactional ids in `__transaction_state`, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned, version
 
 KEY_VERSION = 0
 OLD_VALUE_VERSION = 0
-"""What every Kafka since 0.11 reads; all there is while the cluster's transaction.version is 0."""
+"""The version that every Kafka since 0.11 reads, for clusters with transaction.version 0."""
 VALUE_VERSION = 1
 _NUMBER_OF = {state: number for number, state in STATE_NUMBERS.items()}
 
 
 def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -> Record:
-    """A transactional id as it stands."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -37,21 +36,21 @@ def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -
 
 
 def tombstone(transactional_id: str) -> Record:
-    """A transactional id is no more."""
     return Record(_key(transactional_id), None)
 
 
 def read_key(key: bytes) -> str | None:
-    """The transactional id of a key; None of a key that is not known."""
+    """Return the transactional id of a key; None for an unknown key."""
     return decode_versioned(TransactionLogKey, key).transactional_id if version_of(key) == KEY_VERSION else None
 
 
 def read_transaction(transactional_id: str, value: bytes) -> Transaction:
-    """The value of a record."""
     v = decode_versioned(TransactionLogValue, value)
     state = STATE_NUMBERS.get(v.transaction_status)
     if state is None:
-        raise MalformedMessageError(f"transactional id {transactional_id} has state number {v.transaction_status}")
+        raise MalformedMessageError(
+            f"transactional_id={transactional_id} has unknown state number {v.transaction_status}"
+        )
     return Transaction(
         transactional_id,
         v.producer_id,

@@ -1,8 +1,8 @@
-"""Transactions: what a request, or the time, makes of a transactional id. Decisions only, no I/O.
+"""Transactions: how requests and timeouts change a transactional id. Decisions without I/O.
 
-Every function takes the transaction as it stands and gives the next one, which the runtime appends before anybody is
-told; it gives the same one where nothing changes, and raises the error that the producer is answered with. Kafka's
-transaction coordinator: KIP-98, 360, 588, 890.
+Every function takes the current transaction and returns the next one, which the runtime appends before it responds; it
+returns the same one if nothing changes, and raises the error for the producer. Kafka's `TransactionCoordinator`;
+KIP-98, 360, 588, 890.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RESULTS = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABO
 
 
 class NeedsProducerId(Exception):  # noqa: N818
-    """A decision has to hand out a new producer id and was given none: come again with one."""
+    """A decision needs a new producer id: call it again with one."""
 
 
 class InitProducerIdRequestData(NamedTuple):
-    """An InitProducerId request. `expected` is what a producer has that wants to go on (KIP-360)."""
+    """An InitProducerId request. `expected`: the id and epoch of a producer that continues (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -50,10 +50,10 @@ class InitProducerIdRequestData(NamedTuple):
 def init_producer(
     current: Transaction | None, request: InitProducerIdRequestData, now_ms: int, version: int, new_id: int | None
 ) -> Transaction:
-    """InitProducerId: the next epoch, which fences all before it.
+    """Return the next epoch, which fences all earlier ones (InitProducerId).
 
-    An open transaction is aborted first, in the `version` of the cluster; the result is then PrepareAbort, and the
-    producer has to ask again.
+    An open transaction is aborted first, with the `version` of the cluster; the result is then PrepareAbort, and the
+    producer has to retry.
     """
     expected = request.expected
     if current is None:
@@ -64,7 +64,7 @@ def init_producer(
         raise ProducerFencedError
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected.epoch != current.producer_epoch:
-            raise ProducerFencedError  # it must not roll back what its successor has begun
+            raise ProducerFencedError  # it must not roll back a transaction of its successor
         return fence(current, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, current)
     last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
@@ -80,14 +80,14 @@ def init_producer(
 
 
 def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
-    """Whether a producer that comes back was given its id for this transactional id."""
+    """Whether a producer that continues has had this producer id with this transactional id."""
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected.id == current.producer_id:
         return True
     return expected.id == current.previous_producer_id and expected.epoch >= MAX_EPOCH
 
 
 def _is_repeated(expected: Producer, current: Transaction) -> bool:
-    """Whether the producer missed the answer to its last request; ProducerFencedError where it is older than that."""
+    """Whether the producer repeats its last request. Raises ProducerFencedError if it is older."""
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False
     if expected.epoch != current.last_producer_epoch:
@@ -96,7 +96,7 @@ def _is_repeated(expected: Producer, current: Transaction) -> bool:
 
 
 def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
-    """Abort an open transaction under the next epoch, so that its producer can write no more."""
+    """Abort an open transaction with the next epoch, so that its producer can write no more."""
     return current.transition_to(
         TransactionState.PREPARE_ABORT,
         producer_epoch=current.producer_epoch + 1,
@@ -110,7 +110,7 @@ def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
 def add_partitions(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition], now_ms: int, version: int
 ) -> Transaction:
-    """AddPartitionsToTxn and all that implies it: these partitions get a marker when the transaction ends."""
+    """Add partitions, which get a marker when the transaction ends (AddPartitionsToTxn)."""
     current = _owned_transaction(current, producer)
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
         return current
@@ -126,16 +126,16 @@ def add_partitions(
 def missing(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    """Those of the partitions that are not in the producer's open transaction."""
+    """Return the partitions that are not in the producer's open transaction."""
     return frozenset(partitions) - _owned_transaction(current, producer).partitions
 
 
 def _owned_transaction(current: Transaction | None, producer: Producer) -> Transaction:
-    """The transaction, if the producer owns it and it is not being completed."""
+    """Return the transaction, if the producer owns it and it is not being completed."""
     if current is None:
         raise InvalidProducerIdMappingError
     if current.state in PREPARED:
-        # first: the producer may have the id or epoch already that it gets with the completion
+        # first: the producer may already have the id or epoch that it gets with the completion
         raise ConcurrentTransactionsError
     if current.producer_id != producer.id:
         raise InvalidProducerIdMappingError
@@ -145,7 +145,7 @@ def _owned_transaction(current: Transaction | None, producer: Producer) -> Trans
 
 
 def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: int) -> Transaction:
-    """EndTxn of the classic transactions: the epoch stays. A repeated request changes nothing."""
+    """End a classic transaction, in which the epoch stays (EndTxn). A repeated request changes nothing."""
     if current is None or current.producer_id != producer.id:
         raise InvalidProducerIdMappingError
     if current.producer_epoch != producer.epoch:
@@ -162,10 +162,10 @@ def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: i
 def end_and_bump(
     current: Transaction | None, producer: Producer, commit: bool, now_ms: int, new_id: int | None
 ) -> Transaction:
-    """EndTxn of the newer transactions (KIP-890): the next one has another epoch, or another producer id.
+    """End a transaction; the next one has another epoch, or another producer id (EndTxn since KIP-890).
 
-    With the present epoch a producer ends its present transaction, with the one before it asks again for an answer that
-    it missed. An abort without a transaction is a wish for a new epoch.
+    With the current epoch a producer ends its current transaction, with the one before it repeats a request whose
+    response it has missed. An abort without a transaction requests a new epoch.
 
         state            | abort, repeated | abort        | commit, repeated | commit
         Empty            | fenced          | next epoch   | fenced           | invalid state
@@ -181,7 +181,7 @@ def end_and_bump(
     )
     if current.producer_id != producer.id and not rotated:
         raise InvalidProducerIdMappingError
-    # in a classic transaction of a successor the next epoch is not what this producer was given
+    # in a classic transaction of a successor the next epoch is not one that this producer was given
     bumped = current.version >= EPOCH_PER_TRANSACTION and current.producer_epoch == producer.epoch + 1
     repeated = rotated or bumped
     if current.state in PREPARED:
@@ -206,7 +206,7 @@ def end_and_bump(
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """Return the transaction after all markers are written."""
     changes = {"partitions": frozenset(), "update_ms": now_ms}
     if current.next_producer_id != NO_PRODUCER_ID:
         changes |= {"producer_id": current.next_producer_id, "producer_epoch": 0}
@@ -215,19 +215,19 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
 
 
 def next_producer(prepared: Transaction) -> Producer:
-    """With which id and epoch the producer goes on once the transaction is complete."""
+    """Return the producer id and epoch after the completion."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return Producer(prepared.next_producer_id, 0)
     return Producer(prepared.producer_id, prepared.producer_epoch)
 
 
 def is_timed_out(current: Transaction, now_ms: int) -> bool:
-    """Whether the transaction is open for longer than its producer wanted."""
+    """Whether the transaction has been open for longer than its timeout."""
     return current.state is TransactionState.ONGOING and current.start_ms + current.timeout_ms < now_ms
 
 
 def is_expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Whether nobody used the id for so long that it can be forgotten."""
+    """Whether the id has not been used for so long that it can be removed."""
     return current.state in IDLE and current.update_ms <= now_ms - expiration_ms
 
 

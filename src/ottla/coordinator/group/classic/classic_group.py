@@ -1,11 +1,11 @@
-"""One classic consumer group: its members, its generation, and the table of its states.
+"""One classic group: its members, its generation, and the table of its states. Kafka's `ClassicGroup`.
 
     Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
       ▲                  ▲    │                               │                                │
-      └──nobody joined───┼────┘                               │                                │
+      └──none joined─────┼────┘                               │                                │
                          └──────────join, leave, expiry───────┴────────────────────────────────┘
 
-Everything is plain data and arithmetic; times are monotonic seconds and are given.
+Plain data without I/O; times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPE = "classic"
 
 
 class ClassicGroupState(StrEnum):
-    """Kafka's names for what a group is doing."""
+    """Kafka's names of the states."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -53,16 +53,18 @@ VALID_TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING, ClassicGroupState.DEAD}),
     ClassicGroupState.DEAD: frozenset(),
 }
-"""Which state may come after which."""
+"""The states that may follow each state."""
 
 
 MAX_PENDING: Final = 10_000
-"""Ids that a group has handed out to members which have yet to join: anybody may ask for as many as he likes."""
+"""Member ids of a group that were returned to clients which have not joined with them yet: any client may request
+many.
+"""
 
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member: what it offered when it joined, what it was assigned, and which answers it waits for."""
+    """One member: its protocols, its assignment, and the responses that it waits for."""
 
     id: str
     instance_id: str | None
@@ -74,18 +76,17 @@ class ClassicMember:
     assignment: bytes = b""
     deadline: float = NEVER
     join_deadline: float = NEVER
-    """Until when a member that has never been answered is kept waiting; it knows no id yet and cannot leave."""
+    """When a new member without a response times out; it does not know its id yet and cannot leave."""
     awaiting_join: ResponseFuture | None = None
     awaiting_sync: ResponseFuture | None = None
     synced: bool = False
 
     def touch(self, now: float) -> None:
-        """The member gave a sign of life."""
         self.deadline = now + self.session_timeout
 
     @property
     def timer(self) -> float:
-        """When it is thought dead; a member that waits for an answer is alive as long as it waits, unless it is new."""
+        """When the member times out. While it waits for a response it does not, unless it is new."""
         if self.awaiting_join is not None:
             return self.join_deadline
         return NEVER if self.awaiting_sync is not None else self.deadline
@@ -93,7 +94,7 @@ class ClassicMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A group. Only `groups` changes it, through the methods below."""
+    """A group. Only `classic_groups` changes it, through the methods below."""
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -105,39 +106,36 @@ class ClassicGroup:
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     pending: dict[str, float] = field(default_factory=dict)
-    """Ids handed out to members that have yet to join with them, and until when."""
+    """Member ids that were returned but not used yet, with the times at which they expire."""
     deadline: float = NEVER
-    """When the present rebalance is ended by force."""
+    """When the current rebalance is completed without the members that have not joined."""
     initial: bool = False
-    """Whether this rebalance is the first after Empty, which waits for more members."""
+    """Whether this is the first rebalance of an empty group, which waits for more members."""
     rebalance_began: float = 0.0
     joined_since: bool = False
-    """Whether somebody joined during the present stretch of the initial delay."""
+    """Whether a member has joined during the current part of the initial delay."""
     sync_deadline: float = NEVER
     empty_since_ms: int = -1
     members_due: float = NEVER
-    """No member and no id handed out times out before this: a lower bound, so that a heartbeat need not look at all."""
+    """A lower bound of all members' and pending ids' timeouts, so that a heartbeat need not look at all members."""
     protocol_counts: Counter[str] = field(default_factory=Counter)
-    """How many members offer each protocol."""
+    """How many members support each protocol."""
 
     @property
     def type(self) -> str:
-        """Kafka's name for this kind of group."""
         return TYPE
 
     @property
     def state_name(self) -> str:
-        """Kafka's name for what it is doing."""
         return self.state
 
     def transition_to(self, state: ClassicGroupState) -> None:
-        """Take another state, if the table allows it."""
+        """Change the state. Raises IllegalStateError for a transition that is not in the table."""
         if state not in VALID_TRANSITIONS[self.state]:
-            raise IllegalStateError(f"group {self.id} cannot go from {self.state} to {state}")
+            raise IllegalStateError(f"group {self.id} cannot change from {self.state} to {state}")
         self.state = state
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in."""
         self.members[member.id] = member
         self._count_protocols(member.protocols, 1)
         self.schedule(min(member.deadline, member.join_deadline))
@@ -148,7 +146,6 @@ class ClassicGroup:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """Let a member go."""
         member = self.members.pop(member_id)
         self._count_protocols(member.protocols, -1)
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
@@ -157,7 +154,6 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def update_protocols(self, member: ClassicMember, protocols: dict[str, bytes]) -> None:
-        """A member of the group offers other protocols."""
         self._count_protocols(member.protocols, -1)
         self._count_protocols(protocols, 1)
         member.protocols = protocols
@@ -169,23 +165,25 @@ class ClassicGroup:
                 del self.protocol_counts[protocol]
 
     def touch(self, member: ClassicMember, now: float) -> None:
-        """A member of the group gave a sign of life."""
+        """Renew the session of a member."""
         member.touch(now)
         self.schedule(member.deadline)
 
     def schedule(self, deadline: float) -> None:
-        """Something may be due then."""
+        """Make sure that the group is looked at then."""
         self.members_due = min(self.members_due, deadline)
 
     def add_pending_member(self, member_id: str, until: float) -> None:
-        """Hand out an id to join with; of too many the oldest is forgotten, whose client then asks for another."""
+        """Remember an id for a member that will join with it. Above the limit the oldest id is dropped; its client gets
+        another.
+        """
         while len(self.pending) >= MAX_PENDING:
             del self.pending[next(iter(self.pending))]
         self.pending[member_id] = until
         self.schedule(until)
 
     def replace_static_member(self, old: ClassicMember, new_id: str) -> None:
-        """A static member came back under a new id; its place among the members stays."""
+        """Give a static member a new id; its place among the members stays."""
         was_leader = self.leader == old.id
         self.members = {new_id if key == old.id else key: m for key, m in self.members.items()}
         old.id = new_id
@@ -195,7 +193,7 @@ class ClassicGroup:
             self.leader = new_id
 
     def accepts(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
-        """Whether a member that offers these protocols fits in."""
+        """Whether a member with these protocols can join."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -205,18 +203,18 @@ class ClassicGroup:
         )
 
     def common_protocols(self) -> set[str]:
-        """Protocols that every member offers."""
+        """Return the protocols that every member supports."""
         return {protocol for protocol, count in self.protocol_counts.items() if count == len(self.members) > 0}
 
     def choose_protocol(self) -> str:
-        """Every member votes for the first of its protocols that all offer; the most votes win."""
+        """Return the protocol with the most votes; each member votes for its first one that all support."""
         common = self.common_protocols()
         votes = Counter(next(p for p in m.protocols if p in common) for m in self.members.values())
         return max(votes, key=lambda p: votes[p])
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it or about to join."""
+        """Whether it has neither members nor pending ids."""
         return self.state is ClassicGroupState.EMPTY and not self.pending
 
     @property
@@ -226,12 +224,12 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout(self) -> float:
-        """How long members get to join again, in seconds: as long as the slowest asks for."""
+        """How long a rebalance waits for members, in seconds: the longest of their timeouts."""
         return max((m.rebalance_timeout for m in self.members.values()), default=0.0)
 
     @property
     def awaiting_join(self) -> list[ClassicMember]:
-        """Members that have joined the present rebalance."""
+        """The members that have joined the current rebalance."""
         return [m for m in self.members.values() if m.awaiting_join is not None]
 
     @property
@@ -240,7 +238,7 @@ class ClassicGroup:
         return not self.pending and all(m.awaiting_join is not None for m in self.members.values())
 
     def member_of(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that a request speaks for."""
+        """Return the member of a request. Raises UnknownMemberIdError or FencedInstanceIdError."""
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
@@ -253,12 +251,12 @@ class ClassicGroup:
         return member
 
     def check_generation(self, generation: int) -> None:
-        """Raise IllegalGenerationError for another generation than the group's."""
+        """Raise IllegalGenerationError for another generation than the current one."""
         if generation != self.generation:
             raise IllegalGenerationError
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets now."""
+        """Raise an error if this member may not commit offsets now; any client may if the group is empty."""
         if committer.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
         if committer.is_anonymous_producer:
@@ -274,24 +272,24 @@ class ClassicGroup:
         self.touch(member, now)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may read a classic group's offsets."""
+        """Accept: any client may read the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        """Raise NonEmptyGroupError where the broker cannot know which topics the members read."""
+        """Raise NonEmptyGroupError if the broker cannot know which topics the members read."""
         if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
             raise NonEmptyGroupError
 
     def subscribed(self) -> Subscribed:
-        """Whether the group reads a topic, as far as can be told (KIP-496)."""
+        """Return whether the group reads a topic, as far as the broker can know (KIP-496)."""
         if self.protocol_type != CONSUMER or not self.members:
             return lambda _: False
         topics = topics_of(m.protocols.get(self.protocol or "") for m in self.members.values())
         return lambda topic: topics is None or topic in topics
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """From when on the retention of an offset counts; None while it must not expire (KIP-211)."""
+        """Return the time from which the retention of an offset counts; None if it must not expire (KIP-211)."""
         if self.protocol_type is None:
-            return commit_ms  # a consumer that manages by itself and only stores its offsets here
+            return commit_ms  # a consumer without a group protocol that only stores its offsets here
         if self.is_empty:
             return self.empty_since_ms if self.empty_since_ms >= 0 else commit_ms
         if self.state is ClassicGroupState.STABLE and self.protocol_type == CONSUMER:
@@ -299,10 +297,9 @@ class ClassicGroup:
         return None
 
     def next_deadline(self) -> float:
-        """When something may be due without a request."""
         return min(self.deadline, self.sync_deadline, self.members_due)
 
     def update_members_due(self) -> None:
-        """Work out when the next member, or id handed out, times out."""
+        """Compute when the next member or pending id times out."""
         timers = [m.timer for m in self.members.values()]
         self.members_due = min([*timers, *self.pending.values()], default=NEVER)

@@ -1,8 +1,8 @@
-"""Classic consumer groups: join, sync, heartbeat, leave, and what time does. Decisions only, no I/O.
+"""The classic group protocol: join, sync, heartbeat, leave and timeouts. Decisions without I/O.
 
-Every method takes a request and gives `CoordinatorResult`: records to append first, answers to give after. An answer
-may be for an earlier request, since joins and syncs wait for the others. Kafka's group coordinator, KIP-62, 134, 345,
-394, 814.
+Every method takes a request and returns a `CoordinatorResult`: records to append, then responses. A response may belong
+to an earlier request, since joins and syncs wait for the other members. Kafka's `GroupMetadataManager`; KIP-62, 134,
+345, 394, 814.
 """
 
 from __future__ import annotations
@@ -49,27 +49,28 @@ from ottla.protocol.messages.leave_group import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-"""JoinGroup version from which a new member joins twice, so that a lost answer leaves no ghost (KIP-394)."""
+"""JoinGroup version from which a new member joins twice, so that a lost response leaves no unused member (KIP-394)."""
 NAMED_MEMBERS_SINCE = 3
 """LeaveGroup version that names several members."""
 NEW_MEMBER_SECONDS = 5 * 60.0
-"""How long a new member may wait for its first answer. It has no id to send heartbeats with, and if its client gives up
-and joins anew, it would stay behind as a ghost in a rebalance that takes long."""
+"""How long a new member may wait for its first response. It has no id for heartbeats, and if its client gives up and
+joins again, the unused member would delay a long rebalance.
+"""
 SKIP_ASSIGNMENT_SINCE = 9
-"""JoinGroup version in which a static leader that comes back is told to assign nothing (KIP-814)."""
+"""JoinGroup version in which a static leader that rejoins may be asked to skip the assignment (KIP-814)."""
 
 
 class GroupClient(NamedTuple):
-    """Who sent a request."""
+    """The client of a request."""
 
     id: str
     host: str
     sees: Callable[[str], bool] | None = None
-    """Whether it may describe a topic; None where everybody may."""
+    """Whether the client may describe a topic; None if all clients may."""
 
 
 class PendingJoin(NamedTuple):
-    """A JoinGroup request while it is decided."""
+    """A JoinGroup request in progress."""
 
     request: JoinGroupRequest
     version: int
@@ -77,11 +78,11 @@ class PendingJoin(NamedTuple):
     future: ResponseFuture
     offered: dict[str, bytes]
     new_id: str
-    """The member's id if it comes without one."""
+    """The member's id if the request has none."""
 
 
 class ClassicGroups:
-    """The classic groups of one coordinator; `by_id` may hold groups of another kind, which are left alone."""
+    """The classic groups of one coordinator; `by_id` has groups of all types."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class ClassicGroups:
     def join(
         self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""
+        """Handle JoinGroup. The response is sent when the rebalance that it starts or joins is complete."""
         result = CoordinatorResult()
         try:
             self.check_join(request)
@@ -111,12 +112,12 @@ class ClassicGroups:
     def pending_join(
         self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> PendingJoin:
-        """A JoinGroup request, with an id for the member should it need one."""
+        """Return a JoinGroup request with an id for a new member."""
         new_id = f"{request.group_instance_id or client.id}-{self._new_id()}"
         return PendingJoin(request, version, client, future, {p.name: p.metadata for p in request.protocols}, new_id)
 
     def check_join(self, request: JoinGroupRequest) -> None:
-        """Raise what is wrong with a join whatever the group is."""
+        """Raise the errors of a request that do not depend on the group."""
         if not request.group_id:
             raise InvalidGroupIdError
         bounds = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
@@ -124,7 +125,7 @@ class ClassicGroups:
             raise InvalidSessionTimeoutError
 
     def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
-        """SyncGroup: the answer comes when the leader has sent the assignment."""
+        """Handle SyncGroup. The response is sent when the leader has sent the assignment."""
         result = CoordinatorResult()
         try:
             self._sync(request, future, result)
@@ -133,7 +134,7 @@ class ClassicGroups:
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """Heartbeat: raises what the member has to do about it."""
+        """Handle Heartbeat. Raises the error that tells the member what to do."""
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
         if group.state is ClassicGroupState.EMPTY:
@@ -144,7 +145,7 @@ class ClassicGroups:
             raise RebalanceInProgressError
 
     def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
-        """LeaveGroup: members go at once."""
+        """Handle LeaveGroup."""
         result = CoordinatorResult()
         if not request.group_id:
             result.respond(future, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
@@ -158,7 +159,7 @@ class ClassicGroups:
         return result
 
     def expire(self, group: ClassicGroup) -> CoordinatorResult:
-        """Do what is due by now."""
+        """Handle the timeouts that have passed."""
         result = CoordinatorResult()
         now = self._clock.monotonic()
         for member_id in [m for m, until in group.pending.items() if until <= now]:
@@ -175,13 +176,13 @@ class ClassicGroups:
         return result
 
     def unload(self, group: ClassicGroup) -> CoordinatorResult:
-        """The coordinator closes: whoever waits is told that it is elsewhere."""
+        """Fail requests that wait, with NotCoordinatorError."""
         result = CoordinatorResult()
         fail_waiting_members(group, NotCoordinatorError(), result)
         return result
 
     def rebalance(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Have everybody join again."""
+        """Start a rebalance, if the state allows it."""
         self._rebalance.prepare(group, result)
         self._rebalance.try_complete(group, result)
 
@@ -232,7 +233,7 @@ class ClassicGroups:
             self._come_back(group, join, result)
             return
         member = group.member_of(member_id, join.request.group_instance_id)
-        # the leader of a stable group joins again to have everything assigned anew
+        # the leader of a stable group joins again to get a new assignment
         settled = group.state is ClassicGroupState.COMPLETING or (
             group.state is ClassicGroupState.STABLE and group.leader != member_id
         )
@@ -252,7 +253,7 @@ class ClassicGroups:
         self._await_join(group, member, join, result)
 
     def _come_back(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
-        """A static member has restarted: it gets its old place under a new id; the one before is fenced."""
+        """Let a restarted static member replace its predecessor under a new id; the old id is fenced."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
         member = group.members[group.static[instance_id]]
@@ -266,7 +267,8 @@ class ClassicGroups:
             result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
             member.awaiting_sync = None
         group.replace_static_member(member, join.new_id)
-        # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
+        # the protocols of a restarted member differ at least in the generation; only another choice requires a
+        # rebalance
         group.update_protocols(member, join.offered)
         if group.state is not ClassicGroupState.STABLE or group.choose_protocol() != group.protocol:
             self._await_join(group, member, join, result)
@@ -275,7 +277,7 @@ class ClassicGroups:
         result.records.append(records.group_record(group, self._clock.now_ms()))
         answer = join_response(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
-            # an older client would assign anew if it were told that it leads
+            # an older client that is the leader would compute a new assignment
             answer.leader, answer.members = old_leader or "", []
         elif was_leader:
             answer.skip_assignment = True
@@ -302,7 +304,7 @@ class ClassicGroups:
         group.touch(member, self._clock.monotonic())
 
     def _check_room(self, group: ClassicGroup, member_id: str) -> None:
-        """Raise GroupMaxSizeReachedError where the group is full; a rebalance lets the first ones in that join."""
+        """Raise GroupMaxSizeReachedError if the group is full; a rebalance admits the first members that join."""
         if len(group.members) < self._config.group_max_size:
             return
         member = group.members.get(member_id)

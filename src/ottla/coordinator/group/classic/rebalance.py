@@ -1,8 +1,8 @@
-"""A classic group's rebalance: from the first member that has to join again to the assignment that everybody is told.
+"""The rebalance of a classic group: from the first member that has to join again to the assignment.
 
-    prepare ──all joined, or the time is over──▶ a new generation ──the leader's sync──▶ assign
+    prepare ──all joined, or timeout──▶ a new generation ──the leader's sync──▶ assign
 
-Part of `groups`' decisions: no I/O, answers and records go into the result.
+Without I/O: responses and records go into the result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ClassicRebalance:
         self._clock = clock
 
     def prepare(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Begin a rebalance: everybody has to join again."""
+        """Start a rebalance: all members have to join again."""
         now = self._clock.monotonic()
         for member in group.members.values():
             member.synced = False
@@ -52,7 +52,7 @@ class ClassicRebalance:
         group.transition_to(ClassicGroupState.PREPARING)
 
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Complete it if everybody has joined or the time is over."""
+        """Complete the rebalance if all members have joined, or its deadline has passed."""
         now = self._clock.monotonic()
         if group.initial:
             if now < group.deadline:
@@ -68,7 +68,7 @@ class ClassicRebalance:
         self._complete(group, result)
 
     def _extend_initial_delay(self, group: ClassicGroup, now: float) -> bool:
-        """More members came during the initial delay: wait once more, up to the rebalance timeout in all."""
+        """Wait for more members if some have joined during the initial delay, up to the rebalance timeout."""
         left = group.rebalance_began + group.rebalance_timeout - now
         if left <= 0:
             return False
@@ -77,11 +77,11 @@ class ClassicRebalance:
         return True
 
     def _complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """A new generation: everybody who joined is told, the leader of all members."""
+        """Start a new generation, and send the responses to joins; the leader's has all members."""
         now = self._clock.monotonic()
         joined = group.awaiting_join
         if group.members and not joined:
-            # only static members are left and none is back yet: wait on for them
+            # only static members remain, and none has joined again yet: wait for them
             group.deadline = now + group.rebalance_timeout
             return
         group.generation += 1
@@ -105,7 +105,7 @@ class ClassicRebalance:
             group.touch(member, now)
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], result: CoordinatorResult) -> None:
-        """The leader has decided: everybody who waits is told its part."""
+        """Apply the leader's assignment, and send the responses to syncs."""
         now = self._clock.monotonic()
         group.transition_to(ClassicGroupState.STABLE)
         for member in group.members.values():
@@ -118,9 +118,9 @@ class ClassicRebalance:
                 group.touch(member, now)
 
     def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult) -> None:
-        """A member goes, and the others have to join again."""
+        """Remove a member, and start a rebalance of the others."""
         if group.members.get(member.id) is not member:
-            return  # it went with a rebalance that another removal completed
+            return  # it was removed with a rebalance that another removal has completed
         unknown = UnknownMemberIdError()
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(unknown, member.id))
@@ -136,7 +136,7 @@ class ClassicRebalance:
 
 
 def fail_waiting_members(group: ClassicGroup, error: KafkaError, result: CoordinatorResult) -> None:
-    """Answer whoever waits with an error."""
+    """Send an error to all members that wait for a response."""
     for member in group.members.values():
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(error, member.id))
@@ -146,14 +146,14 @@ def fail_waiting_members(group: ClassicGroup, error: KafkaError, result: Coordin
 
 
 def join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
-    """The answer to a join that failed."""
+    """Return the response to a join that has failed."""
     if isinstance(error, MemberIdRequiredError):
-        member_id = error.message  # the id to come back with
+        member_id = error.message  # the id to join with
     return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
 
 
 def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """What a member is told when the rebalance is complete; its leader also learns of all members."""
+    """Return the response to a join; the leader's has all members."""
     leads = group.leader == member.id
     members = []
     if leads:
@@ -174,7 +174,7 @@ def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupRespon
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    """The part that a member was assigned."""
+    """Return the response to a sync, with the member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

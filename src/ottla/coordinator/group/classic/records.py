@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` holds, in Kafka's format: a group's metadata, and a committed offset per partition."""
+"""The records of classic groups and committed offsets in `__consumer_offsets`, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUP_VALUE_VERSION = 3
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset: the next one to read. Times are milliseconds since 1970; -1 for no expiry of its own."""
+    """A committed offset: the next one to read. Times are milliseconds since 1970; -1: no expiry time of its own."""
 
     offset: int
     leader_epoch: int
@@ -34,7 +34,7 @@ class CommittedOffset(NamedTuple):
 
 
 def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | None) -> Record:
-    """A commit; None takes it back."""
+    """Return the record of a commit; None deletes it."""
     key = encode_versioned(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), OFFSET_KEY_VERSION)
     if committed is None:
         return Record(key, None)
@@ -45,13 +45,13 @@ def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | N
         commit_timestamp=committed.commit_ms,
         expire_timestamp=committed.expire_ms,
     )
-    # Only version 1 has a place for an expiry of its own, which clients up to 2.0 could ask for
+    # only version 1 has an expiry time, which clients up to 2.0 can set
     version = OFFSET_VALUE_VERSION if committed.expire_ms < 0 else 1
     return Record(key, encode_versioned(value, version))
 
 
 def group_record(group: ClassicGroup, now_ms: int) -> Record:
-    """A group as it stands."""
+    """Return the record of a group."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -64,12 +64,11 @@ def group_record(group: ClassicGroup, now_ms: int) -> Record:
 
 
 def group_tombstone(group_id: str) -> Record:
-    """A group is no more."""
     return Record(_group_key(group_id), None)
 
 
 def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:
-    """Group and partition of an offset's key, group and None of a group's key, None of a key that is not known."""
+    """Return group and partition of an offset's key, group and None of a group's key, None of an unknown key."""
     version = version_of(key)
     if version in (0, OFFSET_KEY_VERSION):
         decoded = decode_versioned(OffsetCommitKey, key)
@@ -80,13 +79,12 @@ def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:
 
 
 def read_offset(value: bytes) -> CommittedOffset:
-    """The value of an offset's record."""
     v = decode_versioned(OffsetCommitValue, value)
     return CommittedOffset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
 
 
 def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
-    """The value of a group's record; its members have their session time from `now` to be heard of."""
+    """Return the group of a record's value; the sessions of its members begin at `now`."""
     v = decode_versioned(GroupMetadataValue, value)
     group = ClassicGroup(
         group_id,

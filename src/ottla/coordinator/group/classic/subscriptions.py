@@ -1,4 +1,4 @@
-"""What the members of a classic group told each other about the topics they read, as far as the broker can tell."""
+"""The consumer protocol in the metadata of classic groups, as far as the broker reads it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ CONSUMER = "consumer"
 
 
 def topics_of(metadata: Iterable[bytes | None]) -> frozenset[str] | None:
-    """The topics that members subscribed to; None where one of them cannot be read."""
+    """Return the topics that members subscribe to; None if one of them cannot be parsed."""
     topics: set[str] = set()
     for raw in metadata:
         try:
             topics.update(decode_versioned(ConsumerProtocolSubscription, raw or b"").topics)
         except MalformedMessageError:
-            return None  # another client's own format: only its leader understands it
+            return None  # a format of another client, which only its leader understands
     return frozenset(topics)
 
 
 def assignment_bytes(partitions: Assignment, metadata: bytes, image: ClusterImage) -> bytes:
-    """An assignment as a classic member reads it, in the version that it subscribed with."""
+    """Return an assignment in the version that the member has subscribed with."""
     topics = [
         TopicPartitions(topic=image.names[topic_id], partitions=indexes)
         for topic_id, indexes in by_topic(partitions)

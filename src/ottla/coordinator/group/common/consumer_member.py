@@ -1,10 +1,10 @@
-"""One member of a KIP-848 group: what it said about itself, and how far it is on the way to its target assignment.
+"""One member of a consumer group: its subscription, and its progress to the target assignment (KIP-848).
 
-    Stable ──newer target──▶ Unrevoked ──given up──▶ Stable
-                                 │                      ▲
-                                 └──▶ Unreleased ───────┘  as the partitions come free
+    Stable ──newer target──▶ Unrevoked ──revoked──▶ Stable
+                                 │                     ▲
+                                 └──▶ Unreleased ──────┘  as other members revoke partitions
 
-A member is a frozen value; every step makes a new one, and the log holds each (`consumer_records`).
+A member is a frozen value; every step makes a new one, and the log has each (`consumer_records`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from uuid import UUID
 JOINING = 0
 LEFT = -1
 LEFT_FOR_A_WHILE = -2
-"""Member epochs with a meaning: about to join, gone, and gone as a static member that will come back."""
+"""Special member epochs: joining, left, and left as a static member that will return."""
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition of a topic known by its id."""
+    """One partition of a topic, by topic id."""
 
     topic_id: UUID
     partition: int
@@ -34,15 +34,15 @@ NOTHING: Assignment = frozenset()
 
 
 class MemberState(IntEnum):
-    """Kafka's numbers in the log for where a member stands."""
+    """Kafka's numbers of the states in the log."""
 
     STABLE = 0
     UNREVOKED = 1
-    """It has yet to give partitions up."""
+    """The member has to revoke partitions."""
     UNRELEASED = 2
-    """It waits for partitions that others have yet to give up."""
+    """The member waits for partitions that other members have to revoke."""
     UNKNOWN = 127
-    """A newer broker's state."""
+    """A state of a newer broker."""
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
@@ -50,7 +50,7 @@ class MemberState(IntEnum):
 
 
 class Classic(NamedTuple):
-    """What a member told that speaks the classic protocol: its protocols with their metadata, preferred ones first."""
+    """The fields of a member with the classic protocol: its protocols with their metadata, preferred ones first."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -85,16 +85,16 @@ class ConsumerMember(ModernMember):
 
     @property
     def holds(self) -> Assignment:
-        """What nobody else may read now."""
+        """The partitions that no other member may read now."""
         return self.assigned | self.revoking
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it, and no more."""
+        """Whether it has exactly the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     @property
     def description(self) -> tuple[object, ...]:
-        """All that the member said about itself."""
+        """The fields of a ConsumerGroupMemberMetadata record."""
         return (
             *(self.instance_id, self.rack_id, self.client_id, self.client_host, self.topics, self.regex),
             *(self.rebalance_timeout_ms, self.assignor, self.classic),
@@ -102,11 +102,11 @@ class ConsumerMember(ModernMember):
 
 
 def by_topic(partitions: Assignment) -> Iterable[tuple[UUID, list[int]]]:
-    """Partitions by their topic's id, both in order."""
+    """Return partitions by topic id, both in order."""
     ordered = sorted(partitions, key=lambda p: (p.topic_id.int, p.partition))
     return ((topic_id, [p.partition for p in some]) for topic_id, some in groupby(ordered, lambda p: p.topic_id))
 
 
 def flatten(topics: Iterable[Any]) -> Assignment:
-    """The reverse of `by_topic`, from any message's list of topics with their partitions."""
+    """Return the partitions of a message's list of topics: the reverse of `by_topic`."""
     return frozenset(TopicIdPartition(t.topic_id, p) for t in topics for p in t.partitions)

@@ -1,4 +1,4 @@
-"""What KIP-848 groups see of the cluster's topics: ids and sizes by name, and a hash that tells when to assign anew."""
+"""The cluster's topics for modern groups: ids and sizes by name, and a hash that shows when to assign again."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from ottla.protocol.messages.consumer_protocol import TopicPartitions
 
 
 def ids_of(names: Iterable[str], image: ClusterImage) -> frozenset[UUID]:
-    """The topics of these names that there are."""
+    """Return the ids of the topics that exist."""
     return frozenset(image.topics[name].id for name in names if name in image.topics)
 
 
 def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
-    """Numbers of partitions by topic id."""
+    """Return the numbers of partitions by topic id."""
     topics = (image.topics[name] for name in names if name in image.topics)
     return {topic.id: len(topic.partitions) for topic in topics}
 
 
 def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
-    """A number of 8 bytes that changes when one of these topics comes, goes, grows or moves to other racks; 0: none.
+    """Return 8 bytes that change when one of these topics is created, deleted, expanded or moved to other racks; 0:
+    none.
 
-    Kafka writes another hash into the same place (XXH3, from outside its library). A group that moves between the two
-    is assigned once more, which changes nothing where the topics are the same.
+    Kafka writes another hash to this place (XXH3, from a library of its own). A group that moves between the two is
+    assigned once more, which changes nothing if the topics are the same.
     """
     digest = hashlib.blake2b(digest_size=8)
     existing = sorted(name for name in names if name in image.topics)
@@ -37,7 +38,7 @@ def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
 
 
 def partitions_by_name(topics: Iterable[TopicPartitions], image: ClusterImage) -> Assignment:
-    """Partitions that classic members know by their topics' names; what is no more is left out."""
+    """Return partitions that classic members know by topic name; those of deleted topics are ignored."""
     return frozenset(
         TopicIdPartition(image.topics[t.topic].id, p) for t in topics if t.topic in image.topics for p in t.partitions
     )

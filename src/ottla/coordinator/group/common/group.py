@@ -1,4 +1,4 @@
-"""What both kinds of group, classic and KIP-848, answer to: the interface that offsets and admin requests use."""
+"""The interface of all groups that offsets and admin requests use. Kafka's `Group`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 NO_EPOCH = -1
-"""Generation or member epoch of a request that comes from outside the group."""
+"""Generation or member epoch of a request from outside the group."""
 
 Subscribed = Callable[[str], bool]
 """Whether a group reads the topic of this name."""
 
 
 class Committer(NamedTuple):
-    """For whom offsets are committed. `epoch` is a generation or a member epoch, or NO_EPOCH."""
+    """The member that commits offsets. `epoch` is a generation or a member epoch, or NO_EPOCH."""
 
     member_id: str
     instance_id: str | None
@@ -27,50 +27,50 @@ class Committer(NamedTuple):
 
 
 class Group(Protocol):
-    """A group of either kind."""
+    """A classic, consumer or share group."""
 
     id: str
 
     @property
     def protocol_type(self) -> str | None:
-        """What the members have in common: `consumer`, `connect`, …; None before anybody joined."""
+        """`consumer`, `connect` etc.; None before the first member has joined."""
         ...
 
     @property
     def type(self) -> str:
-        """Kafka's name for the kind: `classic` or `consumer`."""
+        """`classic`, `consumer` or `share`."""
         ...
 
     @property
     def state_name(self) -> str:
-        """Kafka's name for what the group is doing."""
+        """Kafka's name of the state."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it or about to join."""
+        """Whether it has no members, and none that are joining."""
         ...
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise why offsets cannot be committed like this; `version` is OffsetCommit's."""
+        """Raise an error if these offsets cannot be committed; `version` is OffsetCommit's."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise why a member may not read offsets; None for somebody from outside."""
+        """Raise an error if a member may not read offsets; None: a client outside the group."""
         ...
 
     def check_offset_delete(self) -> None:
-        """Raise why no offset of the group can be deleted."""
+        """Raise an error if no offset of the group can be deleted."""
         ...
 
     def subscribed(self) -> Subscribed:
-        """Which topics the group reads, as far as can be told."""
+        """Return which topics the group reads, as far as the broker can know."""
         ...
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """From when on the retention of an offset counts; None while it must not expire (KIP-211)."""
+        """Return the time from which the retention of an offset counts; None if it must not expire (KIP-211)."""
         ...
 
     def next_deadline(self) -> float:
-        """When something is due without a request, in monotonic seconds."""
+        """Return when the next timeout is due, in seconds of the clock's `monotonic`."""
         ...

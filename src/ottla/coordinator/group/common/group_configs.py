@@ -1,4 +1,4 @@
-"""Options of single groups (resource type GROUP): what is set on a group, within the broker's bounds."""
+"""Configs of groups (resource type GROUP), within the broker's limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD_LOCK_DURATION = "record.lock.duration.ms"
 
 
 class GroupConfigs:
-    """Those of one kind of groups; looked up as they are now, since they can be set while the group lives."""
+    """The configs of groups of one type, read at each use, as they may change."""
 
     def __init__(self, kind: str, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
         self._kind = kind
@@ -23,15 +23,13 @@ class GroupConfigs:
         self._image = image
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """How long a member may be silent."""
         return self._value(group_id, SESSION_TIMEOUT)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often members send heartbeats."""
         return self._value(group_id, HEARTBEAT_INTERVAL)
 
     def record_lock_ms(self, group_id: str) -> int:
-        """How long a record belongs to the member of a share group that acquired it."""
+        """Return how long a member of a share group may hold a record that it has acquired."""
         return self._value(group_id, RECORD_LOCK_DURATION)
 
     def _value(self, group_id: str, name: str) -> int:

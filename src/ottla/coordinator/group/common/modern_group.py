@@ -50,7 +50,6 @@ class ModernGroup(Generic[M]):
         return not self.members
 
     def target_of(self, member: M) -> Assignment:
-        """Return the member's target assignment."""
         return self.targets.get(member.id, NOTHING)
 
     def member(self, member_id: str) -> M:

@@ -1,6 +1,6 @@
-"""Records of groups in `__consumer_offsets` that come in several kinds: how they are written, and how they are read.
+"""Writing and reading of group records in `__consumer_offsets`. Kafka's `CoordinatorRecordSerde`.
 
-The number that a key begins with tells the kind; keys have one version, so it stands in the version's place.
+A key begins with the number of its record type. Keys have one version, so the number is in the version's place.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned, version
 
 
 def record(number: int, key: Data, value: Data | None) -> Record:
-    """A record of the kind of that number; without a value, its tombstone."""
+    """Return a record of a type; without a value, a tombstone."""
     written = None if value is None else encode_versioned(value, 0)
     return Record(encode_versioned(key, 0, prefix=number), written)
 
 
 class RecordType(NamedTuple):
-    """One kind of record. `apply` takes the group, the decoded key, and the decoded value (None: a tombstone)."""
+    """One record type. `apply` gets the group, the decoded key, and the decoded value (None: a tombstone)."""
 
     key_class: type[Data]
     value_class: type[Data]
@@ -28,30 +28,29 @@ class RecordType(NamedTuple):
 
 
 class ReplayResult(NamedTuple):
-    """What a record was about: its group's end, or one of its members."""
+    """The effect of a record: the end of the group, or a change of a member."""
 
     is_end: bool
     member_id: str | None
 
 
 class RecordSerde:
-    """The kinds of records of one kind of group. A tombstone of kind `end` is the group's end."""
+    """The record types of one type of group. A tombstone of type `end` is the group's end."""
 
     def __init__(self, rows: Mapping[int, RecordType], end: int) -> None:
         self._rows = rows
         self._end = end
 
     def is_known(self, key: bytes) -> bool:
-        """Whether a record's key is one of those here."""
+        """Whether a record's key is of one of these types."""
         return version_of(key) in self._rows
 
     def group_of(self, key: bytes) -> str:
-        """The group that a record is about."""
         group_id: str = self._decoded(key).group_id
         return group_id
 
     def replay(self, group: object, key: bytes, value: bytes | None) -> ReplayResult:
-        """Have a record change its group."""
+        """Apply a record to its group."""
         number, decoded = version_of(key), self._decoded(key)
         row = self._rows[number]
         row.apply(group, decoded, None if value is None else decode_versioned(row.value_class, value))

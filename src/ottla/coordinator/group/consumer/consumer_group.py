@@ -1,12 +1,12 @@
-"""One KIP-848 group: members, the target assignment, and who holds which partition.
+"""One consumer group: its members, its target assignment, and the owners of partitions. Kafka's `ConsumerGroup`.
 
-    Empty ──join──▶ Assigning ──target made──▶ Reconciling ──everybody there──▶ Stable
-      ▲                 ▲                                                          │
-      └──last one left──┴───────────join, leave, other topics──────────────────────┘
+    Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members at target──▶ Stable
+      ▲                 ▲                                                                   │
+      └──last one left──┴───────────join, leave, other topics───────────────────────────────┘
 
-The state follows from the epochs: a change bumps the group's epoch, a target assignment is made for it, and each member
-goes there at its own pace. Only records change a group (`consumer_groups` decides, the log is replayed); timers, what
-was last seen of the topics, and who has to join again lie beside and are not in the log.
+The state follows from the epochs: a change bumps the group's epoch, a target assignment is computed for it, and each
+member moves to its target at its own pace. Only records change a group (`consumer_groups` decides, the log is
+replayed). Timers, the topics that were evaluated, and which members have to join again are not in the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.errors import (
 )
 
 EPOCHS_SINCE = 9
-"""OffsetCommit version that carries a member's epoch."""
+"""OffsetCommit version that has the member epoch."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -41,7 +41,7 @@ class ConsumerGroupState(StrEnum):
 
 @dataclass(slots=True)
 class Timers:
-    """When a member is thrown out: silent for too long, not given up, not joined or synced (classic members)."""
+    """When a member is removed: its session, its revocation, and (classic members) its join or sync timed out."""
 
     session: float = NEVER
     rebalance: float = NEVER
@@ -50,13 +50,12 @@ class Timers:
 
     @property
     def next(self) -> float:
-        """The first of them."""
         return min(self.session, self.rebalance, self.join, self.sync)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression matched when it was last looked at."""
+    """The topics that a regular expression has matched when it was resolved."""
 
     topics: frozenset[str]
     version: int = 0
@@ -73,14 +72,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """Who holds a partition; nobody else gets it before that member has given it up."""
+    """The member that holds a partition; no other member gets it before that one has revoked it."""
     has_topics_record: bool = False
-    """Whether Kafka before 4.1 left a record of the topics, which the hash has replaced."""
+    """Whether there is a topics record of Kafka before 4.1, which the hash has replaced."""
 
     timers: dict[str, Timers] = field(default_factory=dict)
     evaluated_topics: dict[str, object] = field(default_factory=dict)
-    """The cluster's topics for which hash and regular expressions were last worked out; by expression where each member
-    works out its own."""
+    """The cluster's topics for which hash and regular expressions were computed last; by expression if each member
+    resolves its own.
+    """
 
     @property
     def state_name(self) -> ConsumerGroupState:
@@ -92,7 +92,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return ConsumerGroupState.STABLE if reconciled else ConsumerGroupState.RECONCILING
 
     def copy(self) -> ConsumerGroup:
-        """A group to try a change on."""
+        """Return a copy to try a change on."""
         return replace(
             self,
             members=dict(self.members),
@@ -104,7 +104,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         )
 
     def put(self, member: ConsumerMember) -> None:
-        """Take a member in, or its next state over."""
+        """Add or replace a member."""
         old = self.members.get(member.id)
         if old is not None:
             self._release(old)
@@ -115,7 +115,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self.static[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, with all that it held."""
+        """Remove a member with all partitions that it holds."""
         member = self.members.pop(member_id, None)
         self.timers.pop(member_id, None)
         if member is None:
@@ -130,7 +130,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 del self.owners[partition]
 
     def member_of(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member that a request speaks for."""
+        """Return the member of a request. Raises UnknownMemberIdError or FencedInstanceIdError."""
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
@@ -142,41 +142,40 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return self.member(member_id)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Names of the topics that a member subscribed to."""
+        """Return the names of the topics that a member subscribes to."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved is not None else member.topics
 
     def all_classic_but(self, member_ids: set[str]) -> bool:
-        """Whether all others, of whom there are some, speak the classic protocol."""
+        """Whether all other members use the classic protocol, and there are some."""
         others = [m for m in self.members.values() if m.id not in member_ids]
         return bool(others) and all(m.classic is not None for m in others)
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets."""
+        """Raise an error if this member may not commit offsets; any client may if the group is empty."""
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
         member = self.member_of(committer.member_id, None)
         if not committer.transactional and member.classic is None and version < EPOCHS_SINCE:
             raise UnsupportedVersionError(
-                f"OffsetCommit {EPOCHS_SINCE} is the first that members of this group may use"
+                f"members of this group must commit offsets with OffsetCommit {EPOCHS_SINCE} or later"
             )
         _check_epoch(member, committer.epoch, transactional=committer.transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise why a member may not read offsets; outsiders may."""
+        """Raise an error if a member may not read offsets; clients outside the group may."""
         if member_id is None and epoch < 0:
             return
         _check_epoch(self.member_of(member_id or "", None), epoch)
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that no member reads can always be deleted."""
+        """Accept: offsets of topics that no member reads can always be deleted."""
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """The retention of an offset counts from its commit, if no member reads its topic."""
+        """Return the time of the commit, if no member reads the topic."""
         return commit_ms
 
     def next_deadline(self) -> float:
-        """When something is due without a request."""
         return min((t.next for t in self.timers.values()), default=NEVER)
 
 
@@ -184,5 +183,5 @@ def _check_epoch(member: ConsumerMember, epoch: int, *, transactional: bool = Fa
     if epoch == member.epoch:
         return
     if member.classic is not None or transactional:
-        raise IllegalGenerationError  # the only word for it in the classic protocol, and in TxnOffsetCommit
+        raise IllegalGenerationError  # the only error for it in the classic protocol, and in TxnOffsetCommit
     raise StaleMemberEpochError(f"The received member epoch {epoch} is not the expected one, {member.epoch}.")

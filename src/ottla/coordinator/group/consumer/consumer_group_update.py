@@ -1,7 +1,8 @@
-"""A change to a KIP-848 group while it is decided: tried on a copy, kept as records.
+"""A change of a consumer group while it is decided: applied to a copy, collected as records.
 
-The live group changes only when the records are replayed, so a change that cannot be written has not happened. Each
-method below does to the copy what its record will do to the group.
+The group itself changes only when the records are replayed, so a change that cannot be written has no effect. Each
+method below applies to the copy what its record will apply to the group. Kafka's `TargetAssignmentBuilder` and
+`CurrentMemberBuilder`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class RegexVisibility(NamedTuple):
 
 
 class ConsumerGroupUpdate:
-    """A group as it will be. The copy is made when the first thing changes, as most heartbeats change nothing."""
+    """The group as it will be. The copy is made with the first change, as most heartbeats change nothing."""
 
     def __init__(self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[Record] = ()) -> None:
         self.original = group
@@ -40,20 +41,19 @@ class ConsumerGroupUpdate:
         self._now_ms = now_ms
 
     def set_member(self, member: ConsumerMember) -> None:
-        """A member says something new about itself, or is new."""
+        """Add a member, or update its subscription."""
         old = self.group.members.get(member.id)
         if old is None or old.description != member.description:
             self._write(records.member_record(self.group.id, member))
             self.group.put(member)
 
     def remove(self, member_id: str) -> None:
-        """A member goes."""
         self._write(*records.member_tombstones(self.group.id, member_id))
         self.group.remove(member_id)
         self.group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member is back under another id: it gets the place of the one before, from the start."""
+        """Let a static member with a new id replace its predecessor; it starts from the beginning."""
         target = self.group.target_of(old)
         new = replace(
             old, id=member_id, epoch=JOINING, previous_epoch=JOINING, state=MemberState.STABLE, revoking=NOTHING
@@ -66,17 +66,21 @@ class ConsumerGroupUpdate:
         return new
 
     def refresh_regexes(self, max_age_ms: int) -> bool:
-        """Resolve regular expressions again; True when the subscribed topics are not what was assigned for."""
+        """Resolve all regular expressions again. Return whether the subscribed topics differ from those that were
+        assigned.
+        """
         self.remove_unused_regexes()
         for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
             self._resolve(expression, max_age_ms)
         return self._hash() != self.group.metadata_hash
 
     def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
-        """As `look_at_topics`, where members may not see all topics: resolve what one of them asks for, as it sees it.
+        """Resolve the regular expression of one member, if members may not describe all topics; else like
+        `refresh_regexes`.
 
-        What members share an expression for is what all of them see: a result loses what the next one may not see, and
-        gains nothing until other topics match it or it is too old. So they do not undo each other's results in turn.
+        Members that share an expression get what all of them may describe: a result loses what the next member may not
+        describe, and gains nothing until other topics match it or it is too old. So they do not undo each other's
+        results.
         """
         self.remove_unused_regexes()
         if visibility.expression:
@@ -84,7 +88,7 @@ class ConsumerGroupUpdate:
         return self._hash() != self.group.metadata_hash
 
     def remove_unused_regexes(self) -> None:
-        """Drop regular expressions that nobody subscribes with any more."""
+        """Remove regular expressions without subscribers."""
         subscribed = {m.regex for m in self.group.members.values()}
         for expression in sorted(self.group.regexes.keys() - subscribed):
             self._write(records.regex_record(self.group.id, expression, None))
@@ -92,14 +96,14 @@ class ConsumerGroupUpdate:
             self.original.evaluated_topics.pop(expression, None)
 
     def is_outdated(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
-        """Whether a member's expression was resolved too long ago, or to topics that the member may not see."""
+        """Whether a member's expression was resolved too long ago, or to topics that the member may not describe."""
         resolved = self.group.regexes.get(visibility.expression)
         if resolved is None:
             return False
         return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(map(visibility.sees, resolved.topics))
 
     def bump_epoch(self) -> None:
-        """The group begins a new epoch, for which a target has to be made."""
+        """Start a new epoch, which needs a target assignment."""
         if self.group.has_topics_record:
             self._write(records.topics_tombstone(self.group.id))
             self.group.has_topics_record = False
@@ -108,7 +112,7 @@ class ConsumerGroupUpdate:
         self.group.epoch, self.group.metadata_hash = epoch, hash_
 
     def set_targets(self, assignor: Assignor) -> None:
-        """Make the target of the present epoch."""
+        """Compute the target assignment of the current epoch."""
         group = self.group
         subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
         specs = {m.id: MemberSpec(subscribed[m.id], group.target_of(m), m.instance_id) for m in group.members.values()}
@@ -120,14 +124,14 @@ class ConsumerGroupUpdate:
         self.group.target_epoch = self.group.epoch
 
     def advance(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
-        """Bring a member nearer to its target."""
+        """Move a member towards its target."""
         group = self.group
         member = group.members[member_id]
         after = reconcile(member, group.target_epoch, group.target_of(member), group.owners, owned)
         return self.set_current(after) if after is not member else member
 
     def set_current(self, member: ConsumerMember) -> ConsumerMember:
-        """A member's assignment or epoch changes."""
+        """Replace a member's current assignment or epoch."""
         self._write(records.current_record(self.group.id, member))
         self.group.put(member)
         return member
@@ -167,6 +171,7 @@ class ConsumerGroupUpdate:
 
 
 def _topics_version(topics: Iterable[str]) -> int:
-    """Tells whether the same topics matched. It stands where Kafka has a version of its metadata; being negative, it is
-    older than all of those, so that Kafka resolves expressions anew."""
+    """Return a number that differs if other topics match. It takes the place of Kafka's metadata version; as it is
+    negative, it is older than all of those, so that Kafka resolves expressions again.
+    """
     return -1 - zlib.crc32("\n".join(sorted(topics)).encode())

@@ -1,7 +1,7 @@
-"""KIP-848 groups (`group.protocol=consumer`): what a heartbeat does, what leaving does, and what time does. No I/O.
+"""The consumer group protocol (`group.protocol=consumer`): heartbeats, leaving and timeouts. Decisions without I/O.
 
-A heartbeat takes up to three steps: the member changes and with it perhaps the group's epoch; a new epoch gets a target
-assignment; the member goes towards its target. Kafka's GroupMetadataManager, KIP-848, KIP-1082.
+A heartbeat has up to three steps: the member changes, and with it perhaps the group's epoch; a new epoch gets a target
+assignment; the member moves towards its target. Kafka's `GroupMetadataManager`; KIP-848, KIP-1082.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from ottla.errors import (
 from ottla.protocol.messages import consumer_group_heartbeat as m
 
 OWN_IDS_SINCE = 1
-"""ConsumerGroupHeartbeat version from which members make their own ids (KIP-1082)."""
+"""ConsumerGroupHeartbeat version from which members create their own ids (KIP-1082)."""
 
 
 class ConsumerGroups(ModernGroups):
@@ -83,17 +83,17 @@ class ConsumerGroups(ModernGroups):
         return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
-        """Throw out who was silent, did not give up its partitions, or did not join or sync in time."""
+        """Remove members whose session, revocation, join or sync has timed out."""
         result = CoordinatorResult()
         now = self._clock.monotonic()
         due = {member_id for member_id, timers in group.timers.items() if timers.next <= now}
         for member_id in due - group.members.keys():
-            del group.timers[member_id]  # it was never written
+            del group.timers[member_id]  # its record was never written
         self.remove(group, due & group.members.keys(), result)
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take a record over, live or from the log; timers of members that are new start now."""
+        """Apply a record, live or from the log; the timers of new members start now."""
         group_id = group_of(key)
         group = self._by_id.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -111,21 +111,20 @@ class ConsumerGroups(ModernGroups):
             self._start_timers(group, group.members[done.member_id])
 
     def timers_of(self, group_id: str) -> dict[str, Timers]:
-        """The timers of a group, which may be about to be written."""
+        """Return the timers of a group, which may be about to be created."""
         return self._timers.setdefault(group_id, {})
 
     def remove_timers(self, group_id: str) -> None:
-        """The group is coordinated elsewhere."""
         self._timers.pop(group_id, None)
 
     def renew_session(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
-        """A member gave a sign of life."""
+        """Renew the session of a member. Return its timers."""
         timers = self.timers_of(group_id).setdefault(member_id, Timers())
         timers.session = self._clock.monotonic() + timeout_ms / 1000
         return timers
 
     def begin_update(self, group: ConsumerGroup) -> ConsumerGroupUpdate:
-        """A change to a group."""
+        """Return an update of a group."""
         return ConsumerGroupUpdate(group, self._image(), self._clock.now_ms())
 
     def check_capacity(self, group: ConsumerGroup, member_id: str) -> None:
@@ -137,7 +136,7 @@ class ConsumerGroups(ModernGroups):
     def static_member(
         self, update: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
     ) -> ConsumerMember:
-        """A static member that joins: a new one, or one that takes the place of the one before."""
+        """Return the static member of a join: a new one, or one that replaces its predecessor."""
         owner = update.group.static.get(instance_id)
         if owner is None or owner == member_id:
             return update.group.members.get(member_id) or ConsumerMember(member_id)
@@ -156,7 +155,7 @@ class ConsumerGroups(ModernGroups):
         owned: Assignment | None,
         sees: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
-        """The three steps of a heartbeat, for a member as it describes itself now; `sees`: of its Client."""
+        """Perform the three steps of a heartbeat for a member; `sees`: of its client."""
         before = update.group.members.get(after.id)
         update.set_member(after)
         if self._has_changed(update, before, after, sees):
@@ -172,7 +171,7 @@ class ConsumerGroups(ModernGroups):
         after: ConsumerMember,
         sees: Callable[[str], bool] | None,
     ) -> bool:
-        """Whether the group has other members, or other topics, than it was assigned for."""
+        """Whether the members or topics of the group differ from those that were assigned."""
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
         visibility = RegexVisibility(after.regex, sees or _sees_nothing) if self._hides_topics else None
         key = "" if visibility is None else visibility.expression
@@ -189,14 +188,14 @@ class ConsumerGroups(ModernGroups):
         return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
-        """The assignor that most members ask for; the first one that is configured where none does."""
+        """Return the assignor that most members request, or else the first configured one."""
         offered = self._config.group_consumer_assignors
         votes = [member.assignor for member in group.members.values() if member.assignor in offered]
         name = max(offered, key=votes.count)
         return name, ASSIGNORS[name]
 
     def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult) -> None:
-        """Members are gone: the group has to be assigned anew, or is a classic one from now on."""
+        """Remove members: the group needs a new assignment, or becomes a classic group."""
         if not member_ids:
             return
         if self._migration.can_downgrade(group, member_ids):
@@ -206,7 +205,8 @@ class ConsumerGroups(ModernGroups):
         for member_id in sorted(member_ids):
             update.remove(member_id)
         if self._hides_topics:
-            update.remove_unused_regexes()  # those that stay are resolved with the heartbeats of who may see the topics
+            # the others are resolved with heartbeats of members that may describe the topics
+            update.remove_unused_regexes()
         else:
             update.refresh_regexes(self._config.group_consumer_regex_refresh_interval_ms)
         update.bump_epoch()
@@ -330,7 +330,7 @@ def _check_join(request: m.ConsumerGroupHeartbeatRequest) -> None:
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     if epoch == member.epoch:
         return
-    # The answer with the newer epoch may have been lost; then the member reads nothing that it may not
+    # the response with the newer epoch may have been lost; then the member reads no other member's partitions
     answer_lost = epoch < member.epoch and epoch == member.previous_epoch
     if answer_lost and owned is not None and owned <= member.assigned:
         return
@@ -355,6 +355,6 @@ def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest,
 
 
 def _is_full_request(request: m.ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member told everything, as it does after it missed an answer."""
+    """Whether the request has all fields, as after a response was lost."""
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None

@@ -1,4 +1,4 @@
-"""A KIP-848 group as it is written into `__consumer_offsets`, in Kafka's format; `consumer_replay` reads it.
+"""The records of consumer groups in `__consumer_offsets`, in Kafka's format; `consumer_replay` reads them.
 
 The order of tombstones matters to Kafka's own replay: current and target assignment first, then the member; at the end
 of a group the epoch of its target before the group.
@@ -15,24 +15,24 @@ from ottla.protocol.messages import consumer_group_records as c
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group's epoch, and what its topics looked like."""
+    """Return the record of the group's epoch and the hash of its topics."""
     value = c.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return _of_group(c.METADATA_KEY, group_id, value)
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
-    """The group epoch that all target assignments are for."""
+    """Return the record of the epoch that all target assignments are for."""
     value = c.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(c.TARGET_METADATA_KEY, group_id, value)
 
 
 def topics_tombstone(group_id: str) -> Record:
-    """What Kafka before 4.1 kept of the topics is no longer needed."""
+    """Return the tombstone of the topics record of Kafka before 4.1."""
     return _of_group(c.PARTITION_METADATA_KEY, group_id, None)
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> Record:
-    """The topics that a regular expression stands for; None when nobody subscribes to it any more."""
+    """Return the record of a resolved regular expression; None: it has no subscribers any more."""
     value = None
     if resolved is not None:
         value = c.ConsumerGroupRegularExpressionValue(
@@ -42,7 +42,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> R
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
-    """What a member said about itself."""
+    """Return the record of a member's subscription."""
     classic = None
     if member.classic is not None:
         protocols = [c.ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols]
@@ -64,14 +64,14 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
-    """What a member is to read in the end."""
+    """Return the record of a member's target assignment."""
     topics = [c.TargetTopicPartition(topic_id=t, partitions=p) for t, p in by_topic(target)]
     value = c.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
     return _of_member(c.TARGET_MEMBER_KEY, group_id, member_id, value)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> Record:
-    """What a member reads now."""
+    """Return the record of a member's current assignment."""
     value = c.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -83,13 +83,11 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member is gone."""
     keys = (c.CURRENT_MEMBER_KEY, c.TARGET_MEMBER_KEY, c.MEMBER_KEY)
     return [_of_member(key, group_id, member_id, None) for key in keys]
 
 
 def group_tombstones(group: ConsumerGroup) -> list[Record]:
-    """A group is gone, with all its members."""
     records = [_of_member(c.CURRENT_MEMBER_KEY, group.id, m, None) for m in group.members]
     records += [_of_member(c.TARGET_MEMBER_KEY, group.id, m, None) for m in group.targets]
     records.append(_of_group(c.TARGET_METADATA_KEY, group.id, None))

@@ -1,4 +1,4 @@
-"""How the records of a KIP-848 group in `__consumer_offsets` change the group: the reverse of `consumer_records`."""
+"""Replay of the records of consumer groups in `__consumer_offsets`: the reverse of `consumer_records`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _apply_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrent
 _TABLE = RecordSerde(
     {
         c.METADATA_KEY: RecordType(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, apply_epoch),
-        # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
+        # only its existence matters, so its value is not read: a tombstone follows with the next epoch
         c.PARTITION_METADATA_KEY: RecordType(
             c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _apply_topics
         ),
@@ -95,6 +95,5 @@ _TABLE = RecordSerde(
     },
     end=c.METADATA_KEY,
 )
-"""Every kind of record by the number that its key begins with."""
 
 is_known, group_of, replay = _TABLE.is_known, _TABLE.group_of, _TABLE.replay

@@ -1,7 +1,7 @@
-"""Groups that change their protocol while members are in them: classic to consumer, and back (KIP-848).
+"""Groups that change their protocol while they have members: `group.consumer.migration.policy` (KIP-848).
 
-Up: when a member joins a classic group with ConsumerGroupHeartbeat. The members that are there keep what they read and
-are served as classic members of a KIP-848 group. Down: when the last member leaves that speaks the new protocol.
+A classic group is upgraded when a member joins it with ConsumerGroupHeartbeat. Its members keep their assignment, and
+become classic members of a consumer group. It is downgraded when its last member with the new protocol leaves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DOWNGRADE_POLICIES = ("bidirectional", "downgrade")
 
 
 class GroupMigration:
-    """Decides whether a group may change its protocol, and makes the other group of it."""
+    """Decides whether a group may change its protocol, and creates the other group."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], groups: ClassicGroups
@@ -41,14 +41,14 @@ class GroupMigration:
         self._groups = groups
 
     def interrupt(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Have the members of a group that was upgraded join anew, if they wait for a rebalance to end."""
+        """Fail joins and syncs of an upgraded group that wait for a rebalance, so that the members join again."""
         fail_waiting_members(group, RebalanceInProgressError(), result)
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
-        """The KIP-848 group that takes the place of a classic one, and the records that make it."""
+        """Return the consumer group that replaces a classic one, and its records."""
         written = [records.group_tombstone(group.id)]
         new = ConsumerGroup(group.id)
-        if group.state is ClassicGroupState.EMPTY:  # ids that were handed out are good in the new group, too
+        if group.state is ClassicGroupState.EMPTY:  # ids that were returned to clients are valid in the new group, too
             return new, written
         if self._config.group_consumer_migration_policy not in UPGRADE_POLICIES or group.protocol_type != CONSUMER:
             raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
@@ -68,13 +68,13 @@ class GroupMigration:
         return new, written + self._records(new)
 
     def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
-        """Whether only classic members are left, and the group may be theirs."""
+        """Whether only classic members remain, and the policy allows a classic group."""
         allowed = self._config.group_consumer_migration_policy in DOWNGRADE_POLICIES
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
     def downgrade(self, group: ConsumerGroup, leaving: set[str], result: CoordinatorResult) -> None:
-        """Make a classic group of it. It rebalances where somebody left, and goes on as it is where nobody did."""
+        """Replace the group by a classic one, which rebalances if members have left."""
         new = self.classic_group(group, leaving)
         result.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
         result.replacement = new
@@ -82,7 +82,7 @@ class GroupMigration:
             self._groups.rebalance(new, result)
 
     def classic_group(self, group: ConsumerGroup, leaving: set[str]) -> ClassicGroup:
-        """The classic group of the members that stay, each with its target as its assignment."""
+        """Return the classic group of the remaining members, with their targets as their assignments."""
         new = ClassicGroup(group.id, state=ClassicGroupState.STABLE, generation=group.epoch, protocol_type=CONSUMER)
         for member in group.members.values():
             if member.id not in leaving:

@@ -1,4 +1,4 @@
-"""How a member comes from what it reads to its target assignment: it gives up first, then takes what is free."""
+"""Reconciliation of a member with its target assignment: revoke first, then take free partitions (KIP-848)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def reconcile(
     owners: Mapping[TopicIdPartition, str],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """The member's next state, or the same where it has to wait.
+    """Return the member's next state; the same if it has to wait.
 
-    `owners` tells who holds a partition; `owned` is what the member says that it reads, None where it did not say.
+    `owners`: the members that hold partitions. `owned`: what the member reports that it reads; None: no report.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == target_epoch:
@@ -34,7 +34,7 @@ def reconcile(
         case MemberState.UNREVOKED:
             if owned is None or owned & member.revoking:
                 return member
-            # One epoch on, so that what it commits from before is refused
+            # one epoch more, so that commits for revoked partitions are rejected
             return _next(member, member.epoch + 1, target_epoch, target, owners, owned)
         case _:
             if owned is None or owned:

@@ -1,6 +1,6 @@
-"""Regular expressions of subscriptions, in RE2's syntax as in Kafka.
+"""Regular expressions of subscriptions, in the syntax of RE2 as in Kafka.
 
-RE2 takes time in proportion to the text whatever the expression is; Python's own engine can be made to run for ever.
+The time of RE2 is proportional to the text for every expression; Python's own engine may take exponential time.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 from ottla.errors import InvalidRegularExpressionError
 
 CACHED = 256
-"""Compiled expressions that are kept."""
+"""Compiled expressions in the cache."""
 
 
 def check(expression: str) -> None:
-    """Raise InvalidRegularExpressionError for what is no regular expression."""
+    """Raise InvalidRegularExpressionError for an invalid expression."""
     _compiled(expression)
 
 
 def matching(expression: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that match as a whole."""
+    """Return the names that match as a whole."""
     pattern = _compiled(expression)
     return frozenset(name for name in names if pattern.fullmatch(name))
 

@@ -1,7 +1,7 @@
-"""The `simple` assignor: partitions go round the members that read their topic, and members go round partitions.
+"""The `simple` assignor of share groups: partitions and members are assigned to each other in turn.
 
-With more members than partitions, several read one; with more partitions, one reads several. Every member
-of a topic has something to read.
+With more members than partitions, several members read one; with more partitions, a member reads several. Every member
+of a topic has a partition to read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME = "simple"
 
 
 def assign(topics: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """From topics by member and numbers of partitions by topic to what each member reads."""
+    """Return the assignment by member id, from topics by member id and numbers of partitions by topic id."""
     shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in topics}
     turn = 0
     for topic_id in sorted(partitions, key=lambda t: t.int):
@@ -23,7 +23,7 @@ def assign(topics: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]
         if not readers or not partitions[topic_id]:
             continue
         for n in range(max(len(readers), partitions[topic_id])):
-            # each topic begins with another member, so that the first ones do not get all that is left over
+            # each topic starts with another member, so that the first ones do not get all remainders
             reader = readers[(turn + n) % len(readers)]
             shares[reader].add(TopicIdPartition(topic_id, n % partitions[topic_id]))
         turn += partitions[topic_id]

@@ -1,4 +1,4 @@
-"""A share group in `__consumer_offsets`, in Kafka's format: what is written, and how a record changes the group."""
+"""The records of share groups in `__consumer_offsets`, in Kafka's format, and their replay."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ottla.protocol.messages import share_group_records as s
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group's epoch, and what its topics looked like."""
+    """Return the record of the group's epoch and the hash of its topics."""
     return _of_group(s.METADATA_KEY, group_id, s.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
-    """The group epoch that all targets are for."""
+    """Return the record of the epoch that all target assignments are for."""
     value = s.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(s.TARGET_METADATA_KEY, group_id, value)
 
 
 def member_record(group_id: str, member: ShareMember) -> Record:
-    """What a member said about itself."""
+    """Return the record of a member's subscription."""
     value = s.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -37,13 +37,13 @@ def member_record(group_id: str, member: ShareMember) -> Record:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
-    """What a member is to read."""
+    """Return the record of a member's target assignment."""
     value = s.ShareGroupTargetAssignmentMemberValue(topic_partitions=_topics(target))
     return _of_member(s.TARGET_MEMBER_KEY, group_id, member_id, value)
 
 
 def current_record(group_id: str, member: ShareMember) -> Record:
-    """What a member reads now."""
+    """Return the record of a member's current assignment."""
     value = s.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -53,13 +53,11 @@ def current_record(group_id: str, member: ShareMember) -> Record:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member is gone."""
     keys = (s.CURRENT_MEMBER_KEY, s.TARGET_MEMBER_KEY, s.MEMBER_KEY)
     return [_of_member(key, group_id, member_id, None) for key in keys]
 
 
 def group_tombstones(group: ShareGroup) -> list[Record]:
-    """A group is gone, with all its members."""
     members = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
     return [*members, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
 
@@ -108,7 +106,6 @@ _TABLE = RecordSerde(
     },
     end=s.METADATA_KEY,
 )
-"""Every kind of record by the number that its key begins with."""
 
 is_known, group_of, replay = _TABLE.is_known, _TABLE.group_of, _TABLE.replay
 

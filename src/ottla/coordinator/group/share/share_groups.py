@@ -1,4 +1,4 @@
-"""Share groups: what a heartbeat does, what leaving does, and what time does. Decisions only, no I/O."""
+"""The share group protocol: heartbeats, leaving and timeouts. Decisions without I/O."""
 
 from __future__ import annotations
 
@@ -54,14 +54,16 @@ class ShareGroups(ModernGroups):
         return self._respond(future, m.ShareGroupHeartbeatResponse, handle)
 
     def reset_epoch(self, group_id: str) -> list[Record]:
-        """A new epoch for progress that is set by hand, before the first member too; who has members keeps it."""
+        """Bump the epoch before offsets of a share group are reset, also before its first member. Raises
+        NonEmptyGroupError.
+        """
         group = self._group(group_id, joins=True)
         if group.members:
             raise NonEmptyGroupError(f"Group {group_id} has members.")
         return [records.epoch_record(group_id, group.epoch + 1, metadata_hash(frozenset(), self._image()))]
 
     def expire(self, group: ShareGroup) -> CoordinatorResult:
-        """Throw out who was silent."""
+        """Remove members whose session has timed out."""
         result = CoordinatorResult()
         now = self._clock.monotonic()
         silent = {member_id for member_id, until in group.deadlines.items() if until <= now}
@@ -73,7 +75,7 @@ class ShareGroups(ModernGroups):
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take a record over, live or from the log; members that are new have their session from now."""
+        """Apply a record, live or from the log; the sessions of new members begin now."""
         group_id = records.group_of(key)
         group = self._by_id.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -106,7 +108,7 @@ class ShareGroups(ModernGroups):
         return answer
 
     def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[Record], ShareMember]:
-        """The member as it describes itself now, a new epoch if that or the topics changed, and its assignment."""
+        """Return the records of a heartbeat, and the member after it: a new epoch if members or topics have changed."""
         image = self._image()
         before = group.members.get(after.id)
         written: list[Record] = []

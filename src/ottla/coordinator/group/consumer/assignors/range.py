@@ -1,7 +1,7 @@
-"""The range assignor: of each topic, every member gets a range of partitions, in the order of the members.
+"""The range assignor: each member gets a range of each topic's partitions, in the order of the members.
 
-Topics with the same number of partitions and readers are cut alike, so that a member gets the same partitions of each
-(for joins). Static members come first and are ordered by their instance, which survives a restart.
+Topics with the same number of partitions and readers are divided alike, so that a member gets the same partitions of
+each (for joins). Static members come first, ordered by instance id, which survives a restart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.coordinator.group.consumer.assignors.spec import MemberSpec
 
 
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Cut each topic into ranges for its readers; the first ones get one partition more where it does not come out."""
+    """Divide each topic into ranges for its readers; the first ones get the remainder."""
     ordered = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
     shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     for topic_id, count in partitions.items():

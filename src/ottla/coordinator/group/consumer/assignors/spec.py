@@ -1,4 +1,4 @@
-"""What an assignor is given and gives."""
+"""The interface of assignors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.coordinator.group.common.consumer_member import Assignment
 
 
 class MemberSpec(NamedTuple):
-    """A member: the topics it subscribed to, and what it was to read so far."""
+    """A member: the topics it subscribes to, and its current target assignment."""
 
     topics: frozenset[UUID]
     assigned: Assignment
@@ -18,5 +18,6 @@ class MemberSpec(NamedTuple):
 
 
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[UUID, int]], dict[str, Assignment]]
-"""From members by id and the number of partitions by topic to what each member is to read. All subscribed topics are
-known; the same input gives the same output."""
+"""Returns the assignment by member id, from members by id and numbers of partitions by topic id. All subscribed topics
+exist; the same input gives the same output.
+"""

@@ -1,4 +1,4 @@
-"""Every assignor of the broker: one row each."""
+"""The assignors of the broker."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from ottla.coordinator.group.consumer.assignors import uniform
 from ottla.coordinator.group.consumer.assignors.spec import Assignor
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform.assign, "range": range_assignor.assign}
-"""By the name that clients ask for."""
+"""By the name that clients request."""

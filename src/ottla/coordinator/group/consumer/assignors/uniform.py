@@ -1,7 +1,7 @@
-"""The uniform assignor: everybody reads as many partitions as everybody else, and keeps what it has where it can.
+"""The uniform assignor: all members read equally many partitions, and keep what they have if possible.
 
-Where all members read the same topics, their shares differ by one at the most. Otherwise no single partition could
-move to another of its readers and make two shares more alike. Racks are left alone, as in Kafka.
+If all members read the same topics, their shares differ by one at most. Otherwise no move of one partition to another
+reader could make two shares more equal. Racks are ignored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Shares = dict[str, set[TopicIdPartition]]
 
 
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Share all partitions out."""
+    """Assign all partitions."""
     if not members:
         return {}
     same = len({spec.topics for spec in members.values()}) == 1
@@ -29,7 +29,7 @@ def _same_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, in
     free = {p for t in next(iter(members.values())).topics for p in _partitions(t, partitions)}
     low, extra = divmod(len(free), len(members))
     shares: Shares = {}
-    # who has more than the others may keep one more of it
+    # members with more than the others keep one more
     for member_id in sorted(members, key=lambda m: (-len(members[m].assigned), m)):
         had = _ordered(members[member_id].assigned & free)
         more = extra > 0 and len(had) > low
@@ -51,7 +51,7 @@ def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, i
     sizes = dict.fromkeys(members, 0)
     for owner in owners.values():
         sizes[owner] += 1
-    # what few can read is placed first
+    # topics with few readers are assigned first
     by_readers = sorted((t for t in partitions if readers[t]), key=lambda t: (len(readers[t]), t.int))
     for topic_id in by_readers:
         least = _LeastLoaded(readers[topic_id], sizes)
@@ -59,7 +59,7 @@ def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, i
             if partition not in owners:
                 owners[partition] = least.assign()
     moved = True
-    while moved:  # each move makes the sum of the squares smaller, so it ends
+    while moved:  # each move makes the sum of squares smaller, so it ends
         moved = sum(_balance(t, partitions[t], owners, _LeastLoaded(readers[t], sizes)) for t in by_readers) > 0
     shares: Shares = {member_id: set() for member_id in members}
     for partition, owner in owners.items():
@@ -76,7 +76,7 @@ class _LeastLoaded:
         heapq.heapify(self._heap)
 
     def assign(self) -> str:
-        """Give it one partition more."""
+        """Assign one more partition to it, and return it."""
         size, member_id = self._heap[0]
         self.sizes[member_id] = size + 1
         heapq.heapreplace(self._heap, (size + 1, member_id))
@@ -85,11 +85,11 @@ class _LeastLoaded:
 
     @property
     def size(self) -> int:
-        """How many partitions it has."""
+        """The size of its share."""
         return self._heap[0][0]
 
     def unassign(self, member_id: str) -> None:
-        """A reader has one partition less."""
+        """Take one partition from a reader."""
         self.sizes[member_id] -= 1
         heapq.heappush(self._heap, (self.sizes[member_id], member_id))
 
@@ -99,7 +99,7 @@ class _LeastLoaded:
 
 
 def _balance(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _LeastLoaded) -> bool:
-    """Move partitions of a topic to readers with less where that helps; whether any moved."""
+    """Move partitions of a topic to readers with fewer where that helps. Return whether any moved."""
     moved = False
     for index in range(count):
         partition = TopicIdPartition(topic_id, index)
@@ -125,7 +125,7 @@ def _partitions(topic_id: UUID, sizes: Mapping[UUID, int]) -> list[TopicIdPartit
 
 
 def _order(partition: TopicIdPartition) -> tuple[int, int]:
-    """First partitions of all topics, then second ones: a share is spread over the topics."""
+    """Order the first partitions of all topics before the second ones, so that a share is spread over the topics."""
     return partition.partition, partition.topic_id.int
 
 
