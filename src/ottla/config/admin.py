@@ -21,14 +21,18 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     """Options of an admin client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
-        (), addresses, "Where to ask for the cluster first: host:port, several with commas or as a list."
+        (), addresses, "Brokers to connect to first, as host:port, separated by commas or as a list."
     )
     bootstrap_controllers: Option[tuple[tuple[str, int], ...]] = Option(
-        (), addresses, "Instead of bootstrap.servers: Kafka's controllers, to speak with them only (KIP-919)."
+        (), addresses, "Kafka's KRaft controllers to connect to, instead of bootstrap.servers (KIP-919)."
     )
-    connections_max_idle_ms = Option(300_000, integer(), "Idle connections close after this; negative: never.")
-    default_api_timeout_ms = Option(60_000, integer(0), "Time limit of calls that are given none.")
-    retries = Option(MAX_INT, integer(0, MAX_INT), "How often a call is tried again within its time limit.")
+    connections_max_idle_ms = Option(
+        300_000, integer(), "Time in milliseconds after which an idle connection is closed; negative: never."
+    )
+    default_api_timeout_ms = Option(
+        60_000, integer(0), "Timeout in milliseconds of methods that are called without one."
+    )
+    retries = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
 
     def check(self) -> None:
         """One kind of address; and a call has time for at least one request."""

@@ -127,327 +127,540 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     # Who and where
     broker_id = Option(
-        -1, integer(-1), "This broker's id. -1 takes that of the data directory, or a new one; 0 for a node by itself."
+        -1,
+        integer(-1),
+        "The broker's id. -1: the id stored in the log directory, or one that ZooKeeper generates, or 0 for a"
+        " new standalone broker.",
     )
-    broker_id_generation_enable = Option(True, boolean, "Let ZooKeeper number brokers that have no id.")
-    reserved_broker_max_id = Option(1000, integer(0), "The numbers that ZooKeeper gives begin above this one.")
-    node_id = Option(-1, integer(-1), "Newer name of broker.id; wins where both are set.")
+    broker_id_generation_enable = Option(True, boolean, "Let ZooKeeper generate the id of a broker that has none.")
+    reserved_broker_max_id = Option(
+        1000, integer(0), "The largest id that can be set by hand; ZooKeeper generates ids above it."
+    )
+    node_id = Option(-1, integer(-1), "The newer name of broker.id; it takes precedence.")
     listeners = Option(
-        endpoints("PLAINTEXT://127.0.0.1:9092"), endpoints, "Where the broker listens; port 0: any free."
+        endpoints("PLAINTEXT://127.0.0.1:9092"),
+        endpoints,
+        "Addresses to listen on, as NAME://host:port, separated by commas. An empty host: all interfaces; "
+        "port 0: any free port.",
     )
     advertised_listeners = Option[tuple[Endpoint, ...]](
-        (), endpoints, "Addresses told to clients; by default the listeners."
+        (),
+        endpoints,
+        "Addresses that clients connect to, if they differ from listeners (NAT, containers, several networks).",
     )
     listener_security_protocol_map = Option(
-        {p: p for p in NETWORK_PROTOCOLS}, protocol_map, "The security protocol of each listener name."
+        {p: p for p in NETWORK_PROTOCOLS},
+        protocol_map,
+        "Security protocol of each listener name, as NAME:PROTOCOL pairs (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL).",
     )
     inter_broker_listener_name = Option[str | None](
-        None, nullable(listener_name), "The listener that brokers use among themselves."
+        None,
+        nullable(listener_name),
+        "Name of the listener for connections between brokers. Not together with security.inter.broker.protocol.",
     )
     security_inter_broker_protocol = Option(
         "PLAINTEXT",
         one_of(*NETWORK_PROTOCOLS),
-        "Where no such listener is named: brokers use the one that speaks this.",
+        "Security protocol between brokers, if inter.broker.listener.name is not set.",
     )
     apache_kafka_brokers_enable = Option(
         False,
         boolean,
-        "Accept requests of brokers on the inter-broker listener without proof that the sender is a broker of this "
-        "cluster, as Apache Kafka does. Brokers of Apache Kafka in the same cluster need it where there is no "
-        "authorizer; keep clients away from that listener meanwhile.",
+        "Accept inter-broker requests on the inter-broker listener without proof that the sender is a broker "
+        "of this cluster, as Apache Kafka does. Required while brokers of Apache Kafka are in the same "
+        "cluster and no authorizer is set; keep clients away from that listener then.",
     )
     authorizer_class_name = Option(
         "",
         one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),
-        "Who says what clients may do: AclAuthorizer, or Kafka's name of it; without it everybody may do everything.",
+        "The authorizer: AclAuthorizer, or a class name of Apache Kafka's. Empty: every client may do everything.",
     )
     super_users = Option[tuple[str, ...]](
-        (), principals, "Those who may do everything, such as User:admin; several with semicolons."
+        (), principals, "Principals that are authorized for everything, such as User:admin, separated by semicolons."
     )
-    allow_everyone_if_no_acl_found = Option(False, boolean, "What no rule is about may be done by everybody.")
+    allow_everyone_if_no_acl_found = Option(
+        False, boolean, "Authorize every operation on a resource without ACLs; otherwise only super users may use it."
+    )
     sasl_enabled_mechanisms = Option[tuple[str, ...]](
         ("GSSAPI",),
         words(),
-        "What SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; not the default, Kerberos.",
+        "SASL mechanisms to enable: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI (Kerberos), the "
+        "default as in Kafka, is not supported.",
     )
-    sasl_mechanism_inter_broker_protocol = Option("GSSAPI", text, "The one of them that brokers use among themselves.")
-    sasl_server_max_receive_size = Option(524288, integer(1), "The largest request from those who are not known yet.")
+    sasl_mechanism_inter_broker_protocol = Option("GSSAPI", text, "SASL mechanism between brokers.")
+    sasl_server_max_receive_size = Option(
+        524288, integer(1), "Maximum size in bytes of a request on a connection that is not authenticated yet."
+    )
     connections_max_reauth_ms = Option(
-        0, integer(0), "How long clients are known before they have to say again who they are; 0: as long as they stay."
+        0, integer(0), "Time in milliseconds after which a client has to authenticate again (KIP-368); 0: never."
     )
     connection_failed_authentication_delay_ms = Option(
-        100, integer(0), "How long who failed to say who he is waits for the answer, which is the end."
+        100,
+        integer(0),
+        "Delay in milliseconds before a failed authentication is answered and the connection is closed.",
     )
     ssl_client_auth = Option(
         "none",
         one_of("none", "requested", "required"),
-        "Whether clients show a certificate on SSL listeners: they must (required), may (requested) or are not asked.",
+        "Whether clients need a certificate on SSL listeners: required, requested (optional) or none.",
     )
     ssl_principal_mapping_rules = Option(
         "DEFAULT",
         principal_rules,
-        "What clients are called by their certificates: RULE:pattern/replacement/[LU], the first that fits; DEFAULT:"
-        " the whole name.",
+        "How a certificate's name becomes a user name: RULE:pattern/replacement/[LU] or DEFAULT (the whole "
+        "name), separated by commas; the first rule that matches counts.",
     )
-    broker_rack = Option[str | None](None, nullable(text), "The rack that this broker stands in.")
+    broker_rack = Option[str | None](
+        None,
+        nullable(text),
+        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica.",
+    )
     zookeeper_connect = Option[str | None](
-        None, nullable(zookeeper_address), "ZooKeeper's addresses; none: a node by itself."
+        None,
+        nullable(zookeeper_address),
+        "ZooKeeper's addresses, as host:port separated by commas, with an optional path. Not set: a "
+        "standalone broker, with its metadata in SQLite.",
     )
-    zookeeper_session_timeout_ms = Option(18000, integer(1), "How long ZooKeeper keeps a silent broker.")
+    zookeeper_session_timeout_ms = Option(
+        18000, integer(1), "Time in milliseconds without a heartbeat after which ZooKeeper considers the broker dead."
+    )
     zookeeper_connection_timeout_ms = Option[int | None](
-        None, nullable(integer(1)), "How long a start waits for ZooKeeper; by default as long as a session lives."
+        None,
+        nullable(integer(1)),
+        "Time in milliseconds to wait for ZooKeeper when the broker starts; by default the session timeout.",
     )
-    zookeeper_set_acl = Option(False, boolean, "Make nodes that none but the brokers may change; needs TLS with a key.")
-    zookeeper_ssl_client_enable = Option(False, boolean, "Speak TLS with ZooKeeper.")
+    zookeeper_set_acl = Option(
+        False, boolean, "Create znodes that only the brokers may change. Requires TLS with a client certificate."
+    )
+    zookeeper_ssl_client_enable = Option(False, boolean, "Connect to ZooKeeper with TLS.")
     zookeeper_ssl_keystore_location = Option[str | None](
         None, nullable(text), "PEM file with the broker's key and certificates for ZooKeeper."
     )
-    zookeeper_ssl_keystore_password = Option[str | None](None, nullable(text), "Password of that key.")
-    zookeeper_ssl_keystore_type = Option("PEM", one_of("PEM"), "PEM; other stores have to be turned into it.")
+    zookeeper_ssl_keystore_password = Option[str | None](
+        None, nullable(text), "Password of the key in zookeeper.ssl.keystore.location."
+    )
+    zookeeper_ssl_keystore_type = Option(
+        "PEM", one_of("PEM"), "Type of the key store; only PEM is supported, convert others."
+    )
     zookeeper_ssl_truststore_location = Option[str | None](
-        None, nullable(text), "PEM file with the certificates that ZooKeeper's may be signed by; none: the system's."
+        None,
+        nullable(text),
+        "PEM file with the certificate authorities that sign ZooKeeper's certificates; by default the system's.",
     )
-    zookeeper_ssl_truststore_type = Option("PEM", one_of("PEM"), "As zookeeper.ssl.keystore.type.")
+    zookeeper_ssl_truststore_type = Option(
+        "PEM", one_of("PEM"), "Type of the trust store; only PEM is supported, convert others."
+    )
     zookeeper_ssl_endpoint_identification_algorithm = Option(
-        "HTTPS", one_of("HTTPS", "https", ""), "Whether ZooKeeper's certificate must be for its host name; empty: not."
+        "HTTPS",
+        one_of("HTTPS", "https", ""),
+        "HTTPS: ZooKeeper's certificate must match its host name; empty: any name.",
     )
-    log_dir = Option("./ottla-data", text, "Data directory, where log.dirs is not set.")
-    log_dirs = Option[tuple[str, ...]]((), words(), "Data directories, with commas.")
+    log_dir = Option("./ottla-data", text, "Log directory, if log.dirs is not set.")
+    log_dirs = Option[tuple[str, ...]](
+        (), words(), "Log directories, separated by commas; new partitions go to the one with the fewest."
+    )
 
     # Requests
-    socket_request_max_bytes = Option(104857600, integer(1), "The largest request taken; above it the peer is cut off.")
-    socket_send_buffer_bytes = Option(102400, integer(-1), "SO_SNDBUF of client connections; -1: the system's.")
-    socket_receive_buffer_bytes = Option(102400, integer(-1), "SO_RCVBUF of client connections; -1: the system's.")
-    socket_listen_backlog_size = Option(50, integer(1), "Connections that may wait to be accepted.")
-    max_connections = Option(MAX_INT, integer(0), "The most connections at a time.")
-    max_connections_per_ip = Option(MAX_INT, integer(0), "The most connections from one address at a time.")
+    socket_request_max_bytes = Option(
+        104857600, integer(1), "Maximum size in bytes of a request; a client that sends a larger one is disconnected."
+    )
+    socket_send_buffer_bytes = Option(
+        102400, integer(-1), "SO_SNDBUF of client connections, in bytes; -1: the system's default."
+    )
+    socket_receive_buffer_bytes = Option(
+        102400, integer(-1), "SO_RCVBUF of client connections, in bytes; -1: the system's default."
+    )
+    socket_listen_backlog_size = Option(
+        50, integer(1), "Maximum number of connections that wait to be accepted, for each listener."
+    )
+    max_connections = Option(
+        MAX_INT,
+        integer(0),
+        "Maximum number of client connections. A listener's own limit: listener.name.NAME.max.connections.",
+    )
+    max_connections_per_ip = Option(MAX_INT, integer(0), "Maximum number of connections from one address.")
     max_connections_per_ip_overrides = Option(
-        dict[str, int](), limits_by_address, "ADDRESS:NUMBER, several with commas: other limits for some addresses."
+        dict[str, int](),
+        limits_by_address,
+        "Other limits for some addresses, as ADDRESS:NUMBER pairs separated by commas.",
     )
-    max_connection_creation_rate = Option(MAX_INT, integer(0), "The most new connections per second.")
+    max_connection_creation_rate = Option(MAX_INT, integer(0), "Maximum number of new connections per second.")
     queued_max_request_bytes = Option(
-        -1, integer(-1), "Most memory of requests that are received or worked on; not positive: no bound."
+        -1,
+        integer(-1),
+        "Maximum memory in bytes for requests that are received or processed; -1: no limit. Set it to bound "
+        "the broker's memory.",
     )
-    quota_window_num = Option(11, integer(1), "Over how many windows quotas are measured.")
-    quota_window_size_seconds = Option(1, integer(1), "Length of such a window.")
-    controller_quota_window_num = Option(11, integer(1), "The same for changes of topics.")
-    controller_quota_window_size_seconds = Option(1, integer(1), "The same for changes of topics.")
-    connections_max_idle_ms = Option(600000, integer(-1), "Connections silent for longer are closed; -1: never.")
-    num_io_threads = Option(8, integer(1), "Workers for what blocks: fsync, recovery, compaction.")
-    fetch_max_bytes = Option(55 * 1024 * 1024, integer(1024), "The most bytes answered to one fetch.")
-    max_incremental_fetch_session_cache_slots = Option(1000, integer(0), "Fetch sessions kept at the most.")
-    request_timeout_ms = Option(30000, integer(0), "How long the broker waits for a request of its own.")
+    quota_window_num = Option(11, integer(1), "Number of windows over which quotas are measured.")
+    quota_window_size_seconds = Option(1, integer(1), "Length of a quota window in seconds.")
+    controller_quota_window_num = Option(
+        11, integer(1), "Number of windows over which quotas of topic changes are measured."
+    )
+    controller_quota_window_size_seconds = Option(1, integer(1), "Length in seconds of such a window.")
+    connections_max_idle_ms = Option(
+        600000, integer(-1), "Time in milliseconds after which an idle connection is closed; -1: never."
+    )
+    num_io_threads = Option(8, integer(1), "Number of threads for blocking work: fsync, recovery, compaction.")
+    fetch_max_bytes = Option(55 * 1024 * 1024, integer(1024), "Maximum size in bytes of a fetch response.")
+    max_incremental_fetch_session_cache_slots = Option(
+        1000, integer(0), "Maximum number of fetch sessions (KIP-227) that the broker keeps."
+    )
+    request_timeout_ms = Option(30000, integer(0), "Timeout in milliseconds of requests that the broker sends.")
 
     # Topics
-    num_partitions = Option(1, integer(1), "Partitions of a topic that is created without a number.")
-    default_replication_factor = Option(1, integer(1), "Replicas of a topic that is created without a number.")
-    auto_create_topics_enable = Option(True, boolean, "Create a topic when a client asks for an unknown one.")
+    num_partitions = Option(1, integer(1), "Number of partitions of a new topic, if the request names none.")
+    default_replication_factor = Option(1, integer(1), "Number of replicas of a new topic, if the request names none.")
+    auto_create_topics_enable = Option(
+        True, boolean, "Create a topic when a client asks for the metadata of an unknown one."
+    )
     delete_topic_enable = Option(True, boolean, "Let clients delete topics.")
-    min_insync_replicas = Option(1, integer(1), "Replicas that acks=all needs in sync.")
+    min_insync_replicas = Option(
+        1, integer(1), "Minimum number of in-sync replicas for writes with acks=all; with fewer they fail."
+    )
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Compression of stored batches.",
+        "Codec of stored batches: producer keeps the producer's codec, another value compresses again.",
     )
-    compression_gzip_level = Option(-1, integer(-1, 9), "Level of gzip where the broker compresses; -1 is the codec's.")
-    compression_lz4_level = Option(9, integer(1, 17), "Level of lz4 where the broker compresses.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Level of zstd where the broker compresses.")
-    message_max_bytes = Option(1048588, integer(0), "The largest batch taken.")
+    compression_gzip_level = Option(-1, integer(-1, 9), "Compression level of gzip; -1: the codec's default.")
+    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4.")
+    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd.")
+    message_max_bytes = Option(1048588, integer(0), "Maximum size in bytes of a record batch, after compression.")
     message_max_decompressed_bytes = Option(
         16777216,
         integer(1, MAX_INT),
-        "What a producer's compressed batch may decompress to, in bytes; a larger one is MESSAGE_TOO_LARGE.",
+        "Maximum size in bytes of a producer's batch after decompression; a larger one fails with MESSAGE_TOO_LARGE.",
     )
-    unclean_leader_election_enable = Option(False, boolean, "Let a replica lead that is not in sync, and lose data.")
+    unclean_leader_election_enable = Option(
+        False,
+        boolean,
+        "Allow the election of a leader that is not in sync: available sooner, at the price of lost records.",
+    )
 
     # The log
-    log_segment_bytes = Option(1073741824, integer(14), "Size at which a segment is closed.")
+    log_segment_bytes = Option(1073741824, integer(14), "Size in bytes at which a new segment is rolled.")
     log_roll_ms = Option[int | None](
-        None, nullable(integer(1)), "Age at which a segment is closed; beats log.roll.hours."
+        None,
+        nullable(integer(1)),
+        "Age in milliseconds at which a new segment is rolled; takes precedence over log.roll.hours.",
     )
-    log_roll_hours = Option(168, integer(1), "Age at which a segment is closed.")
-    log_roll_jitter_ms = Option[int | None](None, nullable(integer(0)), "Random part taken off the age.")
-    log_roll_jitter_hours = Option(0, integer(0), "Random part taken off the age.")
-    log_retention_ms = Option[int | None](None, nullable(integer(-1)), "How long records are kept; -1: for ever.")
-    log_retention_minutes = Option[int | None](None, nullable(integer(-1)), "The same in minutes.")
-    log_retention_hours = Option(168, integer(-1), "The same in hours.")
-    log_retention_bytes = Option(-1, integer(-1), "Size above which a partition's oldest segments go; -1: none.")
-    log_retention_check_interval_ms = Option(300000, integer(1), "How often retention is looked at.")
+    log_roll_hours = Option(168, integer(1), "Age in hours at which a new segment is rolled.")
+    log_roll_jitter_ms = Option[int | None](
+        None,
+        nullable(integer(0)),
+        "Maximum random time in milliseconds subtracted from the age; takes precedence over log.roll.jitter.hours.",
+    )
+    log_roll_jitter_hours = Option(
+        0, integer(0), "Maximum random time in hours subtracted from the age, so that segments do not roll together."
+    )
+    log_retention_ms = Option[int | None](
+        None,
+        nullable(integer(-1)),
+        "Time in milliseconds to retain records; -1: no limit. Takes precedence over minutes and hours.",
+    )
+    log_retention_minutes = Option[int | None](
+        None, nullable(integer(-1)), "Time in minutes to retain records; takes precedence over hours."
+    )
+    log_retention_hours = Option(168, integer(-1), "Time in hours to retain records; -1: no limit.")
+    log_retention_bytes = Option(
+        -1, integer(-1), "Size in bytes above which a partition's oldest segments are deleted; -1: no limit."
+    )
+    log_retention_check_interval_ms = Option(
+        300000, integer(1), "Interval in milliseconds between checks of retention."
+    )
     log_cleanup_policy = Option[tuple[str, ...]](
-        ("delete",), words("delete", "compact"), "What happens to old segments."
+        ("delete",), words("delete", "compact"), "What happens to old segments: delete, compact, or both."
     )
-    log_cleaner_enable = Option(True, boolean, "Run the compaction of topics with cleanup.policy=compact.")
-    log_cleaner_backoff_ms = Option(15000, integer(0), "Pause of the cleaner when nothing is dirty.")
-    log_cleaner_dedupe_buffer_size = Option(134217728, integer(1024), "Most memory of the cleaner's offset map, bytes.")
-    log_cleaner_threads = Option(
-        1, integer(1), "Logs that are compacted at a time; they share the offset map's memory."
+    log_cleaner_enable = Option(True, boolean, "Compact topics with cleanup.policy=compact. Internal topics need it.")
+    log_cleaner_backoff_ms = Option(
+        15000, integer(0), "Time in milliseconds that the cleaner sleeps if there is nothing to compact."
     )
-    log_cleaner_io_buffer_load_factor = Option(0.9, number(0, 1), "How full the offset map may become.")
+    log_cleaner_dedupe_buffer_size = Option(
+        134217728,
+        integer(1024),
+        "Memory in bytes of the cleaner's offset maps, for all threads together. More memory: fewer passes.",
+    )
+    log_cleaner_threads = Option(1, integer(1), "Number of logs that are compacted at the same time.")
+    log_cleaner_io_buffer_load_factor = Option(
+        0.9, number(0, 1), "Maximum load of an offset map, from 0 to 1. Higher: more keys per pass, more collisions."
+    )
     log_cleaner_io_max_bytes_per_second = Option(
-        1.7976931348623157e308, number(1), "Most bytes that compaction reads and writes a second."
+        1.7976931348623157e308, number(1), "Maximum bytes per second that the cleaner reads and writes."
     )
-    log_cleaner_min_cleanable_ratio = Option(0.5, number(0, 1), "Share of a log that is dirty before it is cleaned.")
-    log_cleaner_delete_retention_ms = Option(DAY_MS, integer(0), "How long tombstones stay readable.")
-    log_cleaner_min_compaction_lag_ms = Option(0, integer(0), "Age below which a record is not compacted.")
-    log_cleaner_max_compaction_lag_ms = Option(MAX_LONG, integer(1), "Age above which a record is compacted at once.")
-    log_index_size_max_bytes = Option(10 * 1024 * 1024, integer(4), "The largest index file.")
-    log_index_interval_bytes = Option(4096, integer(0), "Bytes of log between two entries of an index.")
-    log_segment_delete_delay_ms = Option(60000, integer(0), "How long a removed segment's files stay.")
-    log_flush_interval_messages = Option(MAX_LONG, integer(1), "Records after which a partition is fsynced.")
-    log_flush_interval_ms = Option[int | None](None, nullable(integer(0)), "Age of a record at which it is fsynced.")
-    log_flush_scheduler_interval_ms = Option(MAX_LONG, integer(1), "How often the age of records is looked at.")
-    log_flush_offset_checkpoint_interval_ms = Option(60000, integer(0), "How often recovery points are written.")
-    log_flush_start_offset_checkpoint_interval_ms = Option(60000, integer(0), "How often log starts are written.")
-    replica_high_watermark_checkpoint_interval_ms = Option(5000, integer(1), "How often high watermarks are written.")
+    log_cleaner_min_cleanable_ratio = Option(
+        0.5, number(0, 1), "Minimum share of a log, from 0 to 1, that is not compacted yet before it is compacted."
+    )
+    log_cleaner_delete_retention_ms = Option(
+        DAY_MS, integer(0), "Time in milliseconds to retain tombstones, so that consumers can read them."
+    )
+    log_cleaner_min_compaction_lag_ms = Option(
+        0, integer(0), "Minimum age in milliseconds of a record before it is compacted."
+    )
+    log_cleaner_max_compaction_lag_ms = Option(
+        MAX_LONG, integer(1), "Maximum age in milliseconds of a record before its log becomes due for compaction."
+    )
+    log_index_size_max_bytes = Option(10 * 1024 * 1024, integer(4), "Maximum size in bytes of an index file.")
+    log_index_interval_bytes = Option(4096, integer(0), "Bytes of log between two entries of an offset index.")
+    log_segment_delete_delay_ms = Option(
+        60000, integer(0), "Time in milliseconds before the files of a deleted segment are removed."
+    )
+    log_flush_interval_messages = Option(
+        MAX_LONG,
+        integer(1),
+        "Number of records after which a partition is flushed with fsync. Replication makes it unnecessary.",
+    )
+    log_flush_interval_ms = Option[int | None](
+        None,
+        nullable(integer(0)),
+        "Maximum time in milliseconds that a record stays unflushed; by default log.flush.scheduler.interval.ms.",
+    )
+    log_flush_scheduler_interval_ms = Option(
+        MAX_LONG, integer(1), "Interval in milliseconds between checks for unflushed records."
+    )
+    log_flush_offset_checkpoint_interval_ms = Option(
+        60000, integer(0), "Interval in milliseconds between checkpoints of recovery points."
+    )
+    log_flush_start_offset_checkpoint_interval_ms = Option(
+        60000, integer(0), "Interval in milliseconds between checkpoints of log start offsets."
+    )
+    replica_high_watermark_checkpoint_interval_ms = Option(
+        5000, integer(1), "Interval in milliseconds between checkpoints of high watermarks."
+    )
     log_message_timestamp_type = Option(
-        "CreateTime", one_of("CreateTime", "LogAppendTime"), "Whose time records carry."
+        "CreateTime",
+        one_of("CreateTime", "LogAppendTime"),
+        "Timestamp of records: CreateTime (the producer's) or LogAppendTime (the broker's).",
     )
-    log_message_timestamp_before_max_ms = Option(MAX_LONG, integer(0), "How far back a record's time may lie.")
-    log_message_timestamp_after_max_ms = Option(3600000, integer(0), "How far ahead a record's time may lie.")
-    log_message_timestamp_difference_max_ms = Option(MAX_LONG, integer(0), "Older name of both of these bounds.")
+    log_message_timestamp_before_max_ms = Option(
+        MAX_LONG, integer(0), "How far in milliseconds a record's timestamp may lie before the broker's time."
+    )
+    log_message_timestamp_after_max_ms = Option(
+        3600000, integer(0), "How far in milliseconds a record's timestamp may lie after the broker's time."
+    )
+    log_message_timestamp_difference_max_ms = Option(
+        MAX_LONG,
+        integer(0),
+        "The older name of both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms.",
+    )
     log_message_format_version = Option(
-        "3.0-IV1", format_version, "Below 0.11 batches are stored in the message format of that version."
+        "3.0-IV1", format_version, "Store batches in the message format of this Kafka version, if it is below 0.11."
     )
-    log_message_downconversion_enable = Option(True, boolean, "Answer old clients in old formats.")
-    log_preallocate = Option(False, boolean, "Reserve a segment's bytes on the disk while it is written.")
-    replica_lag_time_max_ms = Option(30000, integer(1), "A follower that is behind for longer is not in sync.")
-    replica_fetch_wait_max_ms = Option(500, integer(0), "How long a leader may let a follower wait for records.")
-    replica_fetch_min_bytes = Option(1, integer(1), "What a follower waits for.")
-    replica_fetch_max_bytes = Option(1024 * 1024, integer(0), "The most a follower asks for of one partition.")
-    replica_fetch_response_max_bytes = Option(10 * 1024 * 1024, integer(0), "The most a follower asks for at once.")
-    replica_fetch_backoff_ms = Option(1000, integer(0), "Before a partition is fetched again that failed.")
-    replica_socket_timeout_ms = Option(30000, integer(1), "How long a follower waits for an answer.")
-    num_replica_fetchers = Option(1, integer(1), "Connections to each leader that partitions are fetched over.")
+    log_message_downconversion_enable = Option(
+        True,
+        boolean,
+        "Down-convert batches for consumers that only read older message formats; otherwise they get "
+        "UNSUPPORTED_VERSION.",
+    )
+    log_preallocate = Option(False, boolean, "Preallocate the file of a new segment.")
+    replica_lag_time_max_ms = Option(
+        30000, integer(1), "Time in milliseconds after which a follower that has not caught up leaves the ISR."
+    )
+    replica_fetch_wait_max_ms = Option(
+        500,
+        integer(0),
+        "Maximum time in milliseconds that a leader waits for records before it answers a follower's fetch.",
+    )
+    replica_fetch_min_bytes = Option(
+        1, integer(1), "Minimum bytes of a response to a follower's fetch, within replica.fetch.wait.max.ms."
+    )
+    replica_fetch_max_bytes = Option(1024 * 1024, integer(0), "Maximum bytes of one partition in a follower's fetch.")
+    replica_fetch_response_max_bytes = Option(
+        10 * 1024 * 1024, integer(0), "Maximum bytes of the response to a follower's fetch."
+    )
+    replica_fetch_backoff_ms = Option(
+        1000, integer(0), "Time in milliseconds before a follower fetches a failed partition again."
+    )
+    replica_socket_timeout_ms = Option(30000, integer(1), "Timeout in milliseconds of a follower's requests.")
+    num_replica_fetchers = Option(1, integer(1), "Number of connections to each leader over which followers fetch.")
     replica_selector_class = Option[str | None](
         None,
         nullable(one_of(*SELECTORS.values(), aliases=SELECTORS)),
-        "Which replica consumers are sent to; without it the leader.",
+        "How a consumer's replica is selected (KIP-392), such as RackAwareReplicaSelector; not set: always the leader.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
-        MAX_LONG, integer(1), "The most that moves between data directories may copy, in bytes per second."
+        MAX_LONG, integer(1), "Maximum bytes per second for moves of replicas between log directories."
     )
     leader_replication_throttled_rate = Option(
-        MAX_LONG, integer(1), "What followers may fetch of throttled replicas, in bytes per second."
+        MAX_LONG, integer(1), "Maximum bytes per second that leaders send of throttled replicas."
     )
     follower_replication_throttled_rate = Option(
-        MAX_LONG, integer(1), "What throttled replicas may fetch, in bytes per second."
+        MAX_LONG, integer(1), "Maximum bytes per second that followers fetch of throttled replicas."
     )
-    num_recovery_threads_per_data_dir = Option(2, integer(1), "Workers that recover logs at the start.")
-    producer_id_expiration_ms = Option(DAY_MS, integer(1), "How long the state of a silent producer is kept.")
+    num_recovery_threads_per_data_dir = Option(
+        2, integer(1), "Number of threads per log directory that load and recover logs when the broker starts."
+    )
+    producer_id_expiration_ms = Option(
+        DAY_MS, integer(1), "Time in milliseconds after which the state of an inactive producer is removed."
+    )
 
     # Groups
-    group_min_session_timeout_ms = Option(6000, integer(1), "The shortest session.timeout.ms that members may ask for.")
+    group_min_session_timeout_ms = Option(6000, integer(1), "Minimum session.timeout.ms of a classic group's members.")
     group_max_session_timeout_ms = Option(
-        1800000, integer(1), "The longest session.timeout.ms that members may ask for."
+        1800000, integer(1), "Maximum session.timeout.ms of a classic group's members."
     )
-    group_initial_rebalance_delay_ms = Option(3000, integer(0), "How long an empty group waits for more members.")
-    group_max_size = Option(MAX_INT, integer(1), "The most members of a group.")
+    group_initial_rebalance_delay_ms = Option(
+        3000, integer(0), "Time in milliseconds that the first rebalance of an empty group waits for more members."
+    )
+    group_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a classic group.")
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
-        ("classic", "consumer", "share"), words("classic", "consumer", "share"), "The protocols that groups may use."
+        ("classic", "consumer", "share"),
+        words("classic", "consumer", "share"),
+        "Group protocols that clients may use: classic, consumer (KIP-848), share (KIP-932).",
     )
     group_consumer_session_timeout_ms = Option(
-        45000, integer(1), "How long a member of a group.protocol=consumer group may be silent."
+        45000,
+        integer(1),
+        "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.",
     )
-    group_consumer_min_session_timeout_ms = Option(45000, integer(1), "The least that a group may set for it.")
-    group_consumer_max_session_timeout_ms = Option(60000, integer(1), "The most that a group may set for it.")
-    group_consumer_heartbeat_interval_ms = Option(5000, integer(1), "How often its members send heartbeats.")
-    group_consumer_min_heartbeat_interval_ms = Option(5000, integer(1), "The least that a group may set for it.")
-    group_consumer_max_heartbeat_interval_ms = Option(15000, integer(1), "The most that a group may set for it.")
-    group_consumer_max_size = Option(MAX_INT, integer(1), "The most members of a group.protocol=consumer group.")
+    group_consumer_min_session_timeout_ms = Option(45000, integer(1), "Minimum consumer.session.timeout.ms of a group.")
+    group_consumer_max_session_timeout_ms = Option(60000, integer(1), "Maximum consumer.session.timeout.ms of a group.")
+    group_consumer_heartbeat_interval_ms = Option(
+        5000, integer(1), "Interval in milliseconds between heartbeats of a consumer group's members."
+    )
+    group_consumer_min_heartbeat_interval_ms = Option(
+        5000, integer(1), "Minimum consumer.heartbeat.interval.ms of a group."
+    )
+    group_consumer_max_heartbeat_interval_ms = Option(
+        15000, integer(1), "Maximum consumer.heartbeat.interval.ms of a group."
+    )
+    group_consumer_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a consumer group.")
     group_consumer_assignors = Option[tuple[str, ...]](
         ("uniform", "range"),
         words(*SERVER_ASSIGNORS.values(), aliases=SERVER_ASSIGNORS),
-        "The assignors of the broker's that members may ask for; the first is the default.",
+        "Assignors of the broker for consumer groups; the first is the default.",
     )
     group_consumer_migration_policy = Option(
         "bidirectional",
         one_of("bidirectional", "upgrade", "downgrade", "disabled"),
-        "Which groups change their protocol while members are in them: classic ones to consumer (upgrade) and back.",
+        "Which groups change their protocol while they have members: upgrade (classic to consumer), "
+        "downgrade, bidirectional or disabled.",
     )
-    group_share_session_timeout_ms = Option(45000, integer(1), "How long a member of a share group may be silent.")
-    group_share_min_session_timeout_ms = Option(45000, integer(1), "The least that a group may set for it.")
-    group_share_max_session_timeout_ms = Option(60000, integer(1), "The most that a group may set for it.")
-    group_share_heartbeat_interval_ms = Option(5000, integer(1), "How often its members send heartbeats.")
-    group_share_min_heartbeat_interval_ms = Option(5000, integer(1), "The least that a group may set for it.")
-    group_share_max_heartbeat_interval_ms = Option(15000, integer(1), "The most that a group may set for it.")
-    group_share_max_size = Option(200, integer(1, 1000), "The most members of a share group.")
+    group_share_session_timeout_ms = Option(
+        45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
+    )
+    group_share_min_session_timeout_ms = Option(45000, integer(1), "Minimum share.session.timeout.ms of a group.")
+    group_share_max_session_timeout_ms = Option(60000, integer(1), "Maximum share.session.timeout.ms of a group.")
+    group_share_heartbeat_interval_ms = Option(
+        5000, integer(1), "Interval in milliseconds between heartbeats of a share group's members."
+    )
+    group_share_min_heartbeat_interval_ms = Option(5000, integer(1), "Minimum share.heartbeat.interval.ms of a group.")
+    group_share_max_heartbeat_interval_ms = Option(15000, integer(1), "Maximum share.heartbeat.interval.ms of a group.")
+    group_share_max_size = Option(200, integer(1, 1000), "Maximum number of members of a share group.")
     group_share_record_lock_duration_ms = Option(
-        30000, integer(1000, 3600000), "How long a record belongs to the member that acquired it."
+        30000, integer(1000, 3600000), "Time in milliseconds that a record is locked for the member that acquired it."
     )
     group_share_min_record_lock_duration_ms = Option(
-        15000, integer(1000, 30000), "The least that a group may set for it."
+        15000, integer(1000, 30000), "Minimum share.record.lock.duration.ms of a group."
     )
     group_share_max_record_lock_duration_ms = Option(
-        60000, integer(30000, 3600000), "The most that a group may set for it."
+        60000, integer(30000, 3600000), "Maximum share.record.lock.duration.ms of a group."
     )
-    group_share_delivery_count_limit = Option(5, integer(2, 10), "How often a record is delivered at the most.")
+    group_share_delivery_count_limit = Option(
+        5, integer(2, 10), "Maximum number of deliveries of a record to a share group."
+    )
     group_share_partition_max_record_locks = Option(
-        2000, integer(100, 10000), "Records of a partition that a share group may have in the works."
+        2000, integer(100, 10000), "Maximum number of records of a partition that a share group has in flight."
     )
-    group_share_max_share_sessions = Option(2000, integer(1), "Share sessions kept at the most.")
-    share_coordinator_state_topic_num_partitions = Option(50, integer(1), "Partitions of __share_group_state.")
-    share_coordinator_state_topic_replication_factor = Option(3, integer(1), "Replicas of __share_group_state.")
+    group_share_max_share_sessions = Option(2000, integer(1), "Maximum number of share sessions that the broker keeps.")
+    share_coordinator_state_topic_num_partitions = Option(
+        50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
+    )
+    share_coordinator_state_topic_replication_factor = Option(
+        3, integer(1), "Replication factor of __share_group_state."
+    )
     share_coordinator_state_topic_min_isr = Option(2, integer(1), "min.insync.replicas of __share_group_state.")
-    share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "Segment size of __share_group_state.")
+    share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __share_group_state.")
     group_consumer_regex_refresh_interval_ms = Option(
-        600000, integer(10000), "How old the topics of a regular expression may be; other topics are seen at once."
+        600000,
+        integer(10000),
+        "Maximum age in milliseconds of the topics that a regular expression matches, before it is evaluated again; new "
+        "topics are matched at once.",
     )
-    offsets_topic_num_partitions = Option(50, integer(1), "Partitions of __consumer_offsets.")
+    offsets_topic_num_partitions = Option(
+        50, integer(1), "Number of partitions of __consumer_offsets. Set it before the topic is created."
+    )
     offsets_topic_replication_factor = Option(
-        3, integer(1), "Replicas of __consumer_offsets; at most the brokers there are."
+        3, integer(1), "Replication factor of __consumer_offsets; a standalone broker has one replica."
     )
-    offsets_topic_segment_bytes = Option(104857600, integer(1), "Segment size of __consumer_offsets.")
-    offsets_topic_compression_codec = Option(0, integer(0, 4), "Codec number of offset batches.")
-    offset_metadata_max_bytes = Option(4096, integer(0), "The longest metadata text of a commit, in bytes.")
-    offsets_retention_minutes = Option(10080, integer(1), "How long the offsets of an empty group are kept.")
-    offsets_commit_timeout_ms = Option(5000, integer(1), "How long a commit may wait until its replicas have it.")
-    offsets_retention_check_interval_ms = Option(600000, integer(1), "How often expired offsets are looked for.")
+    offsets_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __consumer_offsets.")
+    offsets_topic_compression_codec = Option(
+        0, integer(0, 4), "Codec of batches in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
+    )
+    offset_metadata_max_bytes = Option(4096, integer(0), "Maximum size in bytes of the metadata of a committed offset.")
+    offsets_retention_minutes = Option(
+        10080, integer(1), "Time in minutes to retain the committed offsets of an empty group."
+    )
+    offsets_commit_timeout_ms = Option(5000, integer(1), "Time in milliseconds that a commit waits for its replicas.")
+    offsets_retention_check_interval_ms = Option(
+        600000, integer(1), "Interval in milliseconds between checks for expired offsets."
+    )
 
     # Transactions
-    transaction_max_timeout_ms = Option(
-        900000, integer(1), "The longest transaction.timeout.ms that producers may ask for."
+    transaction_max_timeout_ms = Option(900000, integer(1), "Maximum transaction.timeout.ms of producers.")
+    transaction_state_log_num_partitions = Option(
+        50, integer(1), "Number of partitions of __transaction_state. Set it before the topic is created."
     )
-    transaction_state_log_num_partitions = Option(50, integer(1), "Partitions of __transaction_state.")
-    transaction_state_log_replication_factor = Option(3, integer(1), "Replicas of __transaction_state.")
+    transaction_state_log_replication_factor = Option(3, integer(1), "Replication factor of __transaction_state.")
     transaction_state_log_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __transaction_state; at most its replicas."
+        2, integer(1), "min.insync.replicas of __transaction_state, at most its replication factor."
     )
-    transaction_state_log_segment_bytes = Option(104857600, integer(1), "Segment size of __transaction_state.")
+    transaction_state_log_segment_bytes = Option(104857600, integer(1), "segment.bytes of __transaction_state.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
-        10000, integer(1), "How often transactions are looked for that are open for longer than their timeout."
+        10000, integer(1), "Interval in milliseconds between checks for transactions that have timed out."
     )
-    transactional_id_expiration_ms = Option(604800000, integer(1), "How long a transactional id is kept without use.")
+    transactional_id_expiration_ms = Option(
+        604800000, integer(1), "Time in milliseconds after which an unused transactional id expires."
+    )
     transaction_remove_expired_transaction_cleanup_interval_ms = Option(
-        3600000, integer(1), "How often expired transactional ids are looked for."
+        3600000, integer(1), "Interval in milliseconds between checks for expired transactional ids."
     )
     transaction_partition_verification_enable = Option(
-        True, boolean, "Ask the coordinator whether a transaction has a partition before its first batch is taken."
+        True,
+        boolean,
+        "Verify with the transaction's coordinator that a partition is in the transaction before its first "
+        "batch is appended (KIP-890).",
     )
     add_partitions_to_txn_retry_backoff_ms = Option(
-        20, integer(1), "Pause before another broker is asked again to take a first write into a transaction."
+        20,
+        integer(1),
+        "Time in milliseconds before the coordinator on another broker is asked again to add a partition.",
     )
     add_partitions_to_txn_retry_backoff_max_ms = Option(
-        100, integer(0), "How long a first write may wait until the producer's last transaction has all its markers."
+        100,
+        integer(0),
+        "Maximum time in milliseconds that the first write of a transaction waits for the markers of the previous one.",
     )
     transaction_two_phase_commit_enable = Option(
-        False, boolean, "Let producers open transactions that somebody else decides about."
+        False, boolean, "Allow transactions without a timeout that an external coordinator decides (KIP-939)."
     )
-    producer_id_expiration_check_interval_ms = Option(600000, integer(1), "How often silent producers are looked for.")
+    producer_id_expiration_check_interval_ms = Option(
+        600000, integer(1), "Interval in milliseconds between checks for inactive producers."
+    )
 
-    controlled_shutdown_enable = Option(True, boolean, "Hand partitions over before the broker stops.")
-    controlled_shutdown_max_retries = Option(3, integer(0), "How often that is tried again.")
-    controlled_shutdown_retry_backoff_ms = Option(5000, integer(0), "The pause before that.")
-    auto_leader_rebalance_enable = Option(True, boolean, "Have preferred replicas lead again, after failures.")
-    leader_imbalance_check_interval_seconds = Option(300, integer(1), "How often that is looked at.")
+    controlled_shutdown_enable = Option(True, boolean, "Move leaders to other brokers before the broker stops.")
+    controlled_shutdown_max_retries = Option(
+        3, integer(0), "Number of times that a failed controlled shutdown is retried."
+    )
+    controlled_shutdown_retry_backoff_ms = Option(5000, integer(0), "Time in milliseconds before such a retry.")
+    auto_leader_rebalance_enable = Option(
+        True, boolean, "Move leaders back to the preferred replicas, for example after a failed broker has returned."
+    )
+    leader_imbalance_check_interval_seconds = Option(
+        300, integer(1), "Interval in seconds between checks of the leaders' balance."
+    )
     leader_imbalance_per_broker_percentage = Option(
-        10, integer(0), "Up to what share of its partitions a broker may not lead that are to be led by it."
+        10,
+        integer(0),
+        "Percentage of a broker's preferred partitions that may have another leader before leaders are moved.",
     )
     metric_reporters = Option[tuple[str, ...]](
         (),
         words(),
-        "Classes (package.module.Class) whose `client_telemetry` gets the metrics of clients.",
+        "Classes (package.module.Class) whose `client_telemetry` method receives the metrics of clients (KIP-714).",
     )
-    telemetry_max_bytes = Option(1048576, integer(1), "The most bytes of metrics that a client may send at a time.")
+    telemetry_max_bytes = Option(
+        1048576, integer(1), "Maximum size in bytes of the metrics that a client pushes at a time."
+    )
 
     def check(self) -> None:
         """Hold listeners and advertised listeners against each other and against what is served."""

@@ -118,46 +118,62 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     """Options of every client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
-        REQUIRED, addresses, "Where to ask for the cluster first: host:port, several with commas or as a list."
+        REQUIRED, addresses, "Brokers to connect to first, as host:port, separated by commas or as a list."
     )
     client_dns_lookup = Option(
         "use_all_dns_ips",
         one_of(*DNS_LOOKUPS, aliases={"default": "use_all_dns_ips"}),
-        "use_all_dns_ips: every address of a host is tried; resolve_canonical_bootstrap_servers_only: the bootstrap"
-        " servers are, moreover, called by the names that their addresses have.",
+        "use_all_dns_ips: try every address of a host; resolve_canonical_bootstrap_servers_only: also replace"
+        " the bootstrap servers by the canonical names of their addresses.",
     )
-    client_id = Option("", absent("", text), "Name in the broker's logs and quotas; empty: a number is made up.")
+    client_id = Option(
+        "", absent("", text), "Name of the client in the broker's logs, metrics and quotas; by default a generated one."
+    )
     request_timeout_ms = Option(
-        30_000, integer(0), "How long to wait for a response before the connection is given up."
+        30_000, integer(0), "Time in milliseconds to wait for a response before the request fails or is retried."
     )
-    retry_backoff_ms = Option(100, integer(0), "First pause before a request is tried again.")
-    retry_backoff_max_ms = Option(1000, integer(0), "Longest pause between tries; pauses double until then.")
-    reconnect_backoff_ms = Option(50, integer(0), "First pause before a lost broker is connected to again.")
-    reconnect_backoff_max_ms = Option(1000, integer(0), "Longest pause between connections to one broker.")
-    connections_max_idle_ms = Option(540_000, integer(), "Idle connections close after this; negative: never.")
+    retry_backoff_ms = Option(100, integer(0), "Initial delay in milliseconds before a request is retried.")
+    retry_backoff_max_ms = Option(
+        1000, integer(0), "Maximum delay in milliseconds between retries; the delay doubles until then."
+    )
+    reconnect_backoff_ms = Option(
+        50, integer(0), "Initial delay in milliseconds before the client connects again to a lost broker."
+    )
+    reconnect_backoff_max_ms = Option(
+        1000, integer(0), "Maximum delay in milliseconds between connection attempts to one broker."
+    )
+    connections_max_idle_ms = Option(
+        540_000, integer(), "Time in milliseconds after which an idle connection is closed; negative: never."
+    )
     socket_connection_setup_timeout_ms = Option(
-        10_000, integer(1), "How long a connection may take to be made; twice as long after each failure."
+        10_000, integer(1), "Time in milliseconds to establish a connection; it doubles after each failure."
     )
-    socket_connection_setup_timeout_max_ms = Option(30_000, integer(1), "The most that it may take then.")
-    metadata_max_age_ms = Option(300_000, integer(0), "Metadata is refreshed at least this often.")
+    socket_connection_setup_timeout_max_ms = Option(
+        30_000, integer(1), "Maximum time in milliseconds to establish a connection."
+    )
+    metadata_max_age_ms = Option(300_000, integer(0), "Maximum age of metadata in milliseconds before it is refreshed.")
     metadata_recovery_strategy = Option(
         "rebootstrap",
         one_of("none", "rebootstrap"),
-        "What is done when no known broker can be reached: rebootstrap (the bootstrap servers are asked) or none.",
+        "If no known broker is reachable: rebootstrap (connect to the bootstrap servers again) or none.",
     )
     metadata_recovery_rebootstrap_trigger_ms = Option(
-        300_000, integer(0), "With rebootstrap: so long without metadata, and everything known is forgotten."
+        300_000,
+        integer(0),
+        "With rebootstrap: time in milliseconds without metadata after which the client bootstraps again.",
     )
-    receive_buffer_bytes = Option(65_536, absent(-1, integer(-1)), "SO_RCVBUF; -1: the system's.")
-    send_buffer_bytes = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF; -1: the system's.")
+    receive_buffer_bytes = Option(65_536, absent(-1, integer(-1)), "SO_RCVBUF in bytes; -1: the system's default.")
+    send_buffer_bytes = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF in bytes; -1: the system's default.")
     socket_options: Option[tuple[tuple[int, int, int], ...]] = Option(
-        (), each(tuple), "kafka-python's: more options of sockets, as arguments of setsockopt()."
+        (), each(tuple), "kafka-python's: further socket options, as arguments of setsockopt()."
     )
-    allow_auto_create_topics = Option(True, boolean, "Whether asking for an unknown topic may create it.")
+    allow_auto_create_topics = Option(
+        True, boolean, "Whether a request for the metadata of an unknown topic may create it."
+    )
     security_protocol = Option(
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "How to speak with brokers.",
+        "Protocol to connect with: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT or SASL_SSL (SASL over TLS).",
     )
     sasl_mechanism = Option(
         "PLAIN",
@@ -165,17 +181,19 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     )
     sasl_jaas_config: Option[Jaas | None] = Option(
-        None, nullable(login), "User and password for SASL as a line of JAAS; for OAUTHBEARER how to get a token."
+        None, nullable(login), "JAAS line with user and password, or with the parameters of OAUTHBEARER."
     )
     sasl_oauth_token_provider = Option[Any](
-        None, anything, "kafka-python's: a function that gives a token for OAUTHBEARER, or an object with token()."
+        None, anything, "kafka-python's: a function that returns a token for OAUTHBEARER, or an object with token()."
     )
-    sasl_plain_username = Option(None, nullable(text), "User for SASL, with any mechanism.")
-    sasl_plain_password = Option(None, nullable(text), "Password for SASL, with any mechanism.")
-    metric_reporters = Option((), reporters, "Who is told of metrics: prometheus, logging, classes or objects.")
-    metrics_num_samples = Option(2, integer(1), "Windows over which metrics are averaged.")
-    metrics_sample_window_ms = Option(30_000, integer(0), "How long one window of a metric is.")
-    metrics_recording_level = Option("INFO", one_of("INFO", "DEBUG", "TRACE"), "How much is measured.")
+    sasl_plain_username = Option(None, nullable(text), "User name for PLAIN and SCRAM.")
+    sasl_plain_password = Option(None, nullable(text), "Password for PLAIN and SCRAM.")
+    metric_reporters = Option((), reporters, "Reporters of metrics: prometheus, logging, classes or objects.")
+    metrics_num_samples = Option(2, integer(1), "Number of windows over which metrics are computed.")
+    metrics_sample_window_ms = Option(30_000, integer(0), "Length of a metrics window in milliseconds.")
+    metrics_recording_level = Option(
+        "INFO", one_of("INFO", "DEBUG", "TRACE"), "Level of detail of metrics: INFO, DEBUG or TRACE."
+    )
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:

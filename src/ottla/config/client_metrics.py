@@ -18,8 +18,14 @@ SELECTORS = (
 class ClientMetricsConfig(Config, subject="client metrics"):
     """Options of one subscription."""
 
-    interval_ms = Option(300_000, integer(100, 3_600_000), "How often clients send their metrics.")
-    metrics = Option[tuple[str, ...]]((), words(), "Prefixes of the metrics wanted; `*` for all.")
+    interval_ms = Option(
+        300_000, integer(100, 3_600_000), "Interval in milliseconds at which clients push their metrics."
+    )
+    metrics = Option[tuple[str, ...]](
+        (), words(), "Prefixes of the metrics to push, separated by commas; `*`: all metrics."
+    )
     match = Option[tuple[str, ...]](
-        (), words(), "Which clients: SELECTOR=REGULAR_EXPRESSION, several with commas; none: every client."
+        (),
+        words(),
+        "Clients that push them, as SELECTOR=REGULAR_EXPRESSION pairs separated by commas; empty: every client.",
     )

@@ -80,58 +80,94 @@ NO_EFFECT: Final = {
 class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     """Options of a consumer."""
 
-    group_id = Option(None, nullable(text), "The group that shares the topics and keeps offsets; None: no group.")
+    group_id = Option(
+        None,
+        nullable(text),
+        "Consumer group, whose members share the partitions and the committed offsets; None: no group.",
+    )
     group_protocol = Option(
-        "classic", one_of("classic", "consumer"), "consumer: the broker assigns (KIP-848); classic: a member does."
+        "classic",
+        one_of("classic", "consumer"),
+        "Protocol of the group: consumer (the broker assigns partitions, KIP-848) or classic (a member does).",
     )
     group_remote_assignor = Option(
-        None, nullable(text), "The broker's assignor to use with group.protocol=consumer; None: the broker's default."
+        None, nullable(text), "Assignor of the broker for group.protocol=consumer; None: the broker's default."
     )
-    group_instance_id = Option(None, nullable(text), "Makes a member static: it may restart without a rebalance.")
-    key_deserializer = Option(None, anything, "Makes keys of bytes: a callable or a Deserializer.")
-    value_deserializer = Option(None, anything, "Makes values of bytes: a callable or a Deserializer.")
-    fetch_min_bytes = Option(1, integer(0), "The broker answers a fetch when it has this much…")
-    fetch_max_wait_ms = Option(500, integer(0), "… or after this time.")
-    fetch_max_bytes = Option(52_428_800, integer(0), "Most bytes of one fetch response.")
-    max_partition_fetch_bytes = Option(1_048_576, integer(0), "Most bytes of one partition in a fetch response.")
+    group_instance_id = Option(
+        None, nullable(text), "Id of a static member, which may restart within session.timeout.ms without a rebalance."
+    )
+    key_deserializer = Option(None, anything, "Converts the bytes of keys: a callable or a Deserializer; None: bytes.")
+    value_deserializer = Option(
+        None, anything, "Converts the bytes of values: a callable or a Deserializer; None: bytes."
+    )
+    fetch_min_bytes = Option(
+        1, integer(0), "Minimum bytes of a fetch response; the broker waits for them for up to fetch.max.wait.ms."
+    )
+    fetch_max_wait_ms = Option(
+        500, integer(0), "Maximum time in milliseconds that the broker waits for fetch.min.bytes."
+    )
+    fetch_max_bytes = Option(52_428_800, integer(0), "Maximum bytes of a fetch response.")
+    max_partition_fetch_bytes = Option(1_048_576, integer(0), "Maximum bytes of one partition in a fetch response.")
     auto_offset_reset = Option(
         "latest",
         reset_policy,
-        "Where to begin without a committed offset, or when it is out of range: latest, earliest, none (an error) or"
-        " by_duration:PT1H (the first record of the last hour).",
+        "Where to start without a valid committed offset: latest, earliest, none (raise an error) or "
+        "by_duration:PT1H (the first record of the last hour).",
     )
-    enable_auto_commit = Option(True, boolean, "Commit positions in the background of poll().")
-    auto_commit_interval_ms = Option(5000, integer(0), "How often positions are committed.")
-    max_poll_records = Option(500, integer(1), "Most records that one poll() returns.")
-    max_poll_interval_ms = Option(300_000, integer(1), "A member that does not poll for longer leaves the group.")
-    session_timeout_ms = Option(45_000, integer(1), "A member that is silent for longer is dropped.")
-    heartbeat_interval_ms = Option(3000, integer(1), "How often a member says that it is alive.")
+    enable_auto_commit = Option(True, boolean, "Commit offsets automatically, within poll().")
+    auto_commit_interval_ms = Option(5000, integer(0), "Interval in milliseconds between automatic commits.")
+    max_poll_records = Option(500, integer(1), "Maximum number of records that poll() returns.")
+    max_poll_interval_ms = Option(
+        300_000, integer(1), "Maximum time in milliseconds between calls of poll(); a slower member leaves the group."
+    )
+    session_timeout_ms = Option(
+        45_000,
+        integer(1),
+        "Time in milliseconds without a heartbeat after which the broker removes the member from the group.",
+    )
+    heartbeat_interval_ms = Option(
+        3000,
+        integer(1),
+        "Interval in milliseconds between heartbeats; at most a third of session.timeout.ms is recommended.",
+    )
     partition_assignment_strategy = Option(
-        ("range", "cooperative-sticky"), each(assignor), "Assignors, the preferred one first."
+        ("range", "cooperative-sticky"),
+        each(assignor),
+        "Assignors of a classic group, in order of preference: names or classes.",
     )
     isolation_level = Option(
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed", aliases={0: "read_uncommitted", 1: "read_committed"}),
-        "Whether to wait for transactions to commit.",
+        "read_committed returns only records of committed transactions; read_uncommitted returns all.",
     )
     max_decompressed_batch_bytes = Option(
         268_435_456,
         integer(1),
-        "What one compressed batch may decompress to, in bytes; poll() raises CorruptBatchError for a larger one.",
+        "Maximum size in bytes of a batch after decompression; poll() raises CorruptBatchError for a larger one.",
     )
-    check_crcs = Option(True, boolean, "Whether the CRC of each batch is checked.")
-    client_rack = Option("", text, "Where this consumer stands, to fetch from the nearest replica.")
-    exclude_internal_topics = Option(True, boolean, "Whether patterns leave out internal topics.")
-    default_api_timeout_ms = Option(60_000, integer(0), "Time limit of calls that are given none.")
+    check_crcs = Option(True, boolean, "Verify the checksum of each batch.")
+    client_rack = Option("", text, "The consumer's rack or availability zone, to fetch from the nearest replica.")
+    exclude_internal_topics = Option(True, boolean, "Whether a subscription by pattern leaves out internal topics.")
+    default_api_timeout_ms = Option(
+        60_000, integer(0), "Timeout in milliseconds of methods that are called without one."
+    )
     default_offset_commit_callback = Option(
-        None, nullable(anything), "kafka-python's: called with (offsets, error) after commits that have no callback."
+        None,
+        nullable(anything),
+        "kafka-python's: called with (offsets, error) after commits without a callback of their own.",
     )
     enable_incremental_fetch_sessions = Option(
-        True, boolean, "kafka-python's: fetch in sessions (KIP-227); without, every request names every partition."
+        True, boolean, "kafka-python's: use fetch sessions (KIP-227); otherwise every request names every partition."
     )
-    consumer_timeout_ms = Option(float("inf"), number(0), "Iteration ends after this long without a record.")
-    enable_metrics_push = Option(True, boolean, "Push metrics to the cluster, where it asks for some (KIP-714).")
-    interceptor_classes = Option((), each(loaded), "Interceptors, as classes or objects, in order.")
+    consumer_timeout_ms = Option(
+        float("inf"), number(0), "kafka-python's: end an iteration after this time in milliseconds without a record."
+    )
+    enable_metrics_push = Option(
+        True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."
+    )
+    interceptor_classes = Option(
+        (), each(loaded), "Interceptors, as classes or objects, in the order in which they are called."
+    )
 
     def check(self) -> None:
         """Timings must fit each other."""

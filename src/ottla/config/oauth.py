@@ -33,26 +33,35 @@ class OAuthLoginConfig(Config):
     """Where tokens come from."""
 
     sasl_oauthbearer_token_endpoint_url = Option[str | None](
-        None, nullable(url), "OAUTHBEARER: who gives tokens for a client's id and secret; file:///…: a file has one."
+        None,
+        nullable(url),
+        "OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file "
+        "with a token.",
     )
     sasl_oauthbearer_client_credentials_client_id = Option[str | None](
-        None, nullable(text), "The client's id there; also clientId in sasl.jaas.config."
+        None, nullable(text), "Client id for the token endpoint; or clientId in sasl.jaas.config."
     )
     sasl_oauthbearer_client_credentials_client_secret = Option[str | None](
-        None, nullable(text), "The client's secret there; also clientSecret in sasl.jaas.config."
+        None, nullable(text), "Client secret for the token endpoint; or clientSecret in sasl.jaas.config."
     )
     sasl_oauthbearer_scope = Option[str | None](
-        None, nullable(text), "What the token is to be good for; also scope in sasl.jaas.config."
+        None, nullable(text), "Scope to request for the token; or scope in sasl.jaas.config."
     )
     sasl_oauthbearer_header_urlencode = Option(
-        False, boolean, "Encode id and secret as RFC 6749 has it, which some endpoints want."
+        False, boolean, "URL-encode client id and secret (RFC 6749), as some endpoints require."
     )
     sasl_login_connect_timeout_ms = Option[int | None](
-        None, nullable(integer(1)), "How long the endpoint may take; none: 10 seconds."
+        None, nullable(integer(1)), "Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."
     )
-    sasl_login_read_timeout_ms = Option[int | None](None, nullable(integer(1)), "The same; the longer of both counts.")
-    sasl_login_retry_backoff_ms = Option(100, integer(0), "First pause before the endpoint is asked again.")
-    sasl_login_retry_backoff_max_ms = Option(10_000, integer(0), "How long it is asked again after failures.")
+    sasl_login_read_timeout_ms = Option[int | None](
+        None, nullable(integer(1)), "The same; the longer of both timeouts is used."
+    )
+    sasl_login_retry_backoff_ms = Option(
+        100, integer(0), "Initial delay in milliseconds before a failed request to the token endpoint is retried."
+    )
+    sasl_login_retry_backoff_max_ms = Option(
+        10_000, integer(0), "Maximum time in milliseconds for which failed requests to the token endpoint are retried."
+    )
 
 
 class OAuthCheckConfig(Config):
@@ -61,12 +70,20 @@ class OAuthCheckConfig(Config):
     sasl_oauthbearer_jwks_endpoint_url = Option[str | None](
         None,
         nullable(url),
-        "OAUTHBEARER: the keys (JWKS) that tokens are signed with. Without it, as in Kafka, tokens without a signature"
-        " are taken, which anybody can make: for tests only.",
+        "OAUTHBEARER: URL or file of the keys (JWKS) that verify tokens. Without it unsigned tokens are "
+        "accepted, as in Kafka, which anyone can make: for tests only.",
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms = Option(3_600_000, integer(0), "How often the keys are read again.")
-    sasl_oauthbearer_expected_audience = Option[tuple[str, ...]]((), words(), "Tokens have to be for one of these.")
-    sasl_oauthbearer_expected_issuer = Option[str | None](None, nullable(text), "Tokens have to be made by this one.")
-    sasl_oauthbearer_scope_claim_name = Option("scope", text, "The claim that says what a token is good for.")
-    sasl_oauthbearer_sub_claim_name = Option("sub", text, "The claim that says whose a token is.")
-    sasl_oauthbearer_clock_skew_seconds = Option(30, integer(0), "By how much clocks may differ.")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = Option(
+        3_600_000, integer(0), "Interval in milliseconds between refreshes of the keys."
+    )
+    sasl_oauthbearer_expected_audience = Option[tuple[str, ...]](
+        (), words(), "Accepted audiences (aud claim), separated by commas; empty: any."
+    )
+    sasl_oauthbearer_expected_issuer = Option[str | None](
+        None, nullable(text), "Accepted issuer (iss claim); not set: any."
+    )
+    sasl_oauthbearer_scope_claim_name = Option("scope", text, "Name of the claim with the scope.")
+    sasl_oauthbearer_sub_claim_name = Option("sub", text, "Name of the claim with the user's name.")
+    sasl_oauthbearer_clock_skew_seconds = Option(
+        30, integer(0), "Accepted difference in seconds between clocks when times of a token are checked."
+    )

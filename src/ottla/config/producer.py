@@ -73,66 +73,106 @@ def gzip_level(value: Any) -> int:
 class ProducerConfig(ClientConfig, subject="producer"):
     """Options of a producer."""
 
-    key_serializer = Option(None, anything, "Makes bytes of keys: a callable or a Serializer; None: bytes and text.")
+    key_serializer = Option(
+        None, anything, "Converts keys to bytes: a callable or a Serializer; None: bytes and text (UTF-8)."
+    )
     value_serializer = Option(
-        None, anything, "Makes bytes of values: a callable or a Serializer; None: bytes and text."
+        None, anything, "Converts values to bytes: a callable or a Serializer; None: bytes and text (UTF-8)."
     )
-    serializer_encoding = Option(None, nullable(text), "Encoding of text for the String and UUID serializers; UTF-8.")
-    key_serializer_encoding = Option(None, nullable(text), "The same for keys only.")
-    value_serializer_encoding = Option(None, nullable(text), "The same for values only.")
-    default_list_key_serde_inner = Option(None, anything, "What is in lists that are keys, for the List serializer.")
-    default_list_value_serde_inner = Option(
-        None, anything, "What is in lists that are values, for the List serializer."
+    serializer_encoding = Option(None, nullable(text), "Encoding of the String and UUID serializers; UTF-8 by default.")
+    key_serializer_encoding = Option(
+        None, nullable(text), "Encoding of the serializer of keys; takes precedence over serializer.encoding."
     )
-    acks = Option(-1, acks, "Acknowledgements to wait for: 0, 1 (the leader's) or all (every in-sync replica's).")
-    enable_idempotence = Option(True, boolean, "No duplicates and no reordering when batches are sent again.")
-    transactional_id = Option(None, nullable(named), "Names the producer across restarts, for transactions.")
-    transaction_timeout_ms = Option(60_000, integer(), "A transaction open for longer is aborted by the broker.")
+    value_serializer_encoding = Option(
+        None, nullable(text), "Encoding of the serializer of values; takes precedence over serializer.encoding."
+    )
+    default_list_key_serde_inner = Option(None, anything, "Serde of the items of keys, for the List serializer.")
+    default_list_value_serde_inner = Option(None, anything, "Serde of the items of values, for the List serializer.")
+    acks = Option(-1, acks, "Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica).")
+    enable_idempotence = Option(
+        True, boolean, "Prevent duplicates and reordering when batches are retried. Requires acks=all."
+    )
+    transactional_id = Option(
+        None,
+        nullable(named),
+        "Id of the producer's transactions, which stays the same across restarts; None: no transactions.",
+    )
+    transaction_timeout_ms = Option(
+        60_000, integer(), "Time in milliseconds after which the coordinator aborts an open transaction."
+    )
     transaction_two_phase_commit_enable = Option(
-        False, boolean, "Transactions never time out: somebody else decides on their end (KIP-939)."
+        False, boolean, "Begin transactions without a timeout, which an external coordinator decides (KIP-939)."
     )
     compression_type = Option(
         "none",
         one_of("none", "gzip", "snappy", "lz4", "zstd", aliases={None: "none"}),
-        "How batches are compressed.",
+        "Codec of batches: none, gzip, snappy, lz4 or zstd.",
     )
-    compression_gzip_level = Option(-1, gzip_level, "Level of gzip, 1 to 9; -1: the codec's.")
-    compression_lz4_level = Option(9, integer(1, 17), "Level of lz4; the default is the fast compressor, as in Kafka.")
-    compression_zstd_level = Option(3, integer(-131_072, 22), "Level of zstd.")
-    compression_level = Option(None, nullable(integer()), "The level of whichever codec is used, over its own option.")
-    batch_size = Option(16_384, integer(0), "Bytes of records that one batch holds, before compression.")
-    linger_ms = Option(5.0, number(0), "How long a batch waits for company, in milliseconds.")
-    buffer_memory = Option(33_554_432, integer(0), "Bytes of records that may wait; send() blocks beyond.")
-    max_block_ms = Option(60_000, integer(0), "How long send() may wait for metadata and memory.")
-    block_on_buffer_full = Option(False, boolean, "Until 0.11: send() waits for memory and metadata for ever.")
-    metadata_fetch_timeout_ms = Option(
-        None, nullable(integer(0)), "Until 0.11: how long send() may wait; today max.block.ms."
+    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
+    compression_lz4_level = Option(
+        9, integer(1, 17), "Compression level of lz4, 1 to 17; the default is the fast compressor, as in Kafka."
     )
+    compression_zstd_level = Option(3, integer(-131_072, 22), "Compression level of zstd, up to 22.")
+    compression_level = Option(
+        None,
+        nullable(integer()),
+        "Compression level of whichever codec is used; takes precedence over the codec's own config.",
+    )
+    batch_size = Option(16_384, integer(0), "Maximum size in bytes of a batch, before compression.")
+    linger_ms = Option(
+        5.0,
+        number(0),
+        "Time in milliseconds that a batch waits for more records. More: larger batches, higher latency.",
+    )
+    buffer_memory = Option(
+        33_554_432, integer(0), "Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."
+    )
+    max_block_ms = Option(60_000, integer(0), "Maximum time in milliseconds that send() waits for metadata and memory.")
+    block_on_buffer_full = Option(False, boolean, "Kafka before 0.11: let send() wait without a limit.")
+    metadata_fetch_timeout_ms = Option(None, nullable(integer(0)), "Kafka before 0.11: the older name of max.block.ms.")
     timeout_ms = Option(
-        None, nullable(integer(0)), "Until 0.11: how long the leader waits for replicas; today request.timeout.ms."
+        None,
+        nullable(integer(0)),
+        "Kafka before 0.11: time in milliseconds that the leader waits for replicas; now request.timeout.ms.",
     )
-    max_request_size = Option(1_048_576, integer(0), "The largest record, and the largest request.")
-    max_in_flight_requests_per_connection = Option(5, integer(1), "Requests on the way to one broker.")
-    retries = Option(MAX_INT, integer(0), "How often a batch is sent again; delivery.timeout.ms ends it before.")
-    delivery_timeout_ms = Option(120_000, integer(0), "A record is delivered or failed within this, from send() on.")
+    max_request_size = Option(1_048_576, integer(0), "Maximum size in bytes of a record and of a request.")
+    max_in_flight_requests_per_connection = Option(
+        5, integer(1), "Maximum number of unacknowledged requests per broker; at most 5 with idempotence."
+    )
+    retries = Option(
+        MAX_INT, integer(0), "Maximum number of retries of a batch; delivery.timeout.ms usually ends them earlier."
+    )
+    delivery_timeout_ms = Option(
+        120_000, integer(0), "Time in milliseconds from send() on within which a record is acknowledged or fails."
+    )
     partitioner = Option(
         "default",
         partitioner_of,
         "Chooses the partition: default, sticky, roundrobin, random, or a callable or object.",
     )
     partitioner_class = Option(
-        None, nullable(partitioner_of), "Kafka's name for partitioner; Java's classes are known."
+        None, nullable(partitioner_of), "Kafka's name for partitioner; the names of Java's classes are accepted."
     )
-    partitioner_ignore_keys = Option(False, boolean, "Spread records with keys as if they had none.")
-    partitioner_adaptive_partitioning_enable = Option(True, boolean, "Give slow partitions fewer keyless records.")
+    partitioner_ignore_keys = Option(False, boolean, "Distribute records with keys as if they had none.")
+    partitioner_adaptive_partitioning_enable = Option(
+        True, boolean, "Send fewer records without keys to slow partitions."
+    )
     partitioner_availability_timeout_ms = Option(
-        0, integer(0), "A broker that takes nothing for so long gets no keyless records; 0: it does."
+        0,
+        integer(0),
+        "Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled.",
     )
-    interceptor_classes = Option((), each(loaded), "Interceptors, as classes or objects, in order.")
-    enable_metrics_push = Option(True, boolean, "Push metrics to the cluster, where it asks for some (KIP-714).")
-    metadata_max_idle_ms = Option(300_000, integer(5000), "A topic not sent to for longer is forgotten.")
+    interceptor_classes = Option(
+        (), each(loaded), "Interceptors, as classes or objects, in the order in which they are called."
+    )
+    enable_metrics_push = Option(
+        True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."
+    )
+    metadata_max_idle_ms = Option(
+        300_000, integer(5000), "Time in milliseconds after which the metadata of an unused topic is dropped."
+    )
 
-    receive_buffer_bytes = Option(32_768, integer(-1), "SO_RCVBUF; -1: the system's.")
+    receive_buffer_bytes = Option(32_768, integer(-1), "SO_RCVBUF in bytes; -1: the system's default.")
 
     @property
     def codec_level(self) -> int | None:

@@ -30,45 +30,49 @@ def identification(value: Any) -> str:
 class SslConfig(Config, no_effect=NO_EFFECT):
     """How connections are encrypted, who is trusted, and who we are: Kafka's options, of brokers and clients alike."""
 
-    ssl_truststore_location = Option(None, nullable(text), "File with the certificates that are trusted.")
+    ssl_truststore_location = Option(
+        None, nullable(text), "Trust store file: certificates of the trusted certificate authorities."
+    )
     ssl_truststore_password = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
-    ssl_truststore_type = Option("JKS", one_of(*STORES), "JKS (or PKCS12, whichever the file is) or PEM.")
+    ssl_truststore_type = Option(
+        "JKS", one_of(*STORES), "Type of the trust store: JKS (or PKCS12, detected from the file) or PEM."
+    )
     ssl_truststore_certificates = Option(None, nullable(text), "Trusted certificates as PEM text, instead of a file.")
-    ssl_keystore_location = Option(None, nullable(text), "File with our own key and certificates.")
+    ssl_keystore_location = Option(None, nullable(text), "Key store file: the own key and certificate chain.")
     ssl_keystore_password = Option(None, nullable(text), "Password of the key store; PEM files have none.")
-    ssl_keystore_type = Option("JKS", one_of(*STORES), "JKS (or PKCS12, whichever the file is) or PEM.")
-    ssl_keystore_key = Option(None, nullable(text), "Our own key as PEM text (PKCS#8), instead of a file.")
+    ssl_keystore_type = Option(
+        "JKS", one_of(*STORES), "Type of the key store: JKS (or PKCS12, detected from the file) or PEM."
+    )
+    ssl_keystore_key = Option(None, nullable(text), "The own key as PEM text (PKCS#8), instead of a file.")
     ssl_keystore_certificate_chain = Option(
-        None, nullable(text), "Our own certificates as PEM text, the key's first, with ssl.keystore.key."
+        None,
+        nullable(text),
+        "The own certificate chain as PEM text, beginning with the key's, together with ssl.keystore.key.",
     )
-    ssl_key_password = Option(
-        None, nullable(text), "Password of the key; None: the key store's, or a key that is not encrypted."
-    )
+    ssl_key_password = Option(None, nullable(text), "Password of the key; by default that of the key store.")
     ssl_endpoint_identification_algorithm = Option(
-        "https", identification, "https: the broker's certificate must be for its host name; empty: it need not."
+        "https", identification, "https: the broker's certificate must match its host name; empty: any name."
     )
-    ssl_enabled_protocols: Option[tuple[str, ...]] = Option(
-        PROTOCOLS, words(*PROTOCOLS), "Versions of TLS that are spoken."
-    )
-    ssl_protocol = Option("TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest version of TLS that is spoken.")
+    ssl_enabled_protocols: Option[tuple[str, ...]] = Option(PROTOCOLS, words(*PROTOCOLS), "Enabled TLS versions.")
+    ssl_protocol = Option("TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use.")
     ssl_cipher_suites: Option[tuple[str, ...]] = Option(
-        (), words(), "Cipher suites, by Java's or OpenSSL's names; none: all that OpenSSL takes for safe."
+        (), words(), "Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."
     )
 
 
 class TlsConfig(SslConfig):
     """The options of clients: Kafka's and kafka-python's."""
 
-    ssl_context = Option(None, anything, "A ready ssl.SSLContext, instead of all other ssl options.")
+    ssl_context = Option(None, anything, "An ssl.SSLContext, instead of all other ssl configs.")
     ssl_check_hostname = Option(
         True, boolean, "kafka-python's: False is an empty ssl.endpoint.identification.algorithm."
     )
-    ssl_cafile = Option(None, nullable(text), "kafka-python's: PEM file with the certificates that are trusted.")
-    ssl_certfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's certificates.")
+    ssl_cafile = Option(None, nullable(text), "kafka-python's: PEM file with the trusted certificates.")
+    ssl_certfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's certificate chain.")
     ssl_keyfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's key.")
     ssl_password = Option(None, nullable(text), "kafka-python's: password of the client's key.")
-    ssl_crlfile = Option(None, nullable(text), "kafka-python's: PEM file with certificates that were revoked.")
-    ssl_ciphers = Option(None, nullable(text), "kafka-python's: cipher suites as OpenSSL lists them.")
+    ssl_crlfile = Option(None, nullable(text), "kafka-python's: PEM file with revoked certificates.")
+    ssl_ciphers = Option(None, nullable(text), "kafka-python's: cipher suites in OpenSSL's notation.")
 
     @property
     def checks_hostname(self) -> bool:

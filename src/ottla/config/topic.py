@@ -42,72 +42,96 @@ class TopicConfig(Config, subject="topic"):
     cleanup_policy = Option[tuple[str, ...]](
         ("delete",),
         words("delete", "compact"),
-        "What happens to old records: delete drops segments past their time or size, compact keeps each key's last.",
+        "What happens to old segments: delete removes them after retention.ms or retention.bytes, compact "
+        "keeps the last record of each key.",
     )
-    compression_gzip_level = Option(
-        -1, integer(-1, 9), "Level when the broker compresses with gzip; -1 is the codec's default."
-    )
-    compression_lz4_level = Option(9, integer(1, 17), "Level when the broker compresses with lz4.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Level when the broker compresses with zstd.")
+    compression_gzip_level = Option(-1, integer(-1, 9), "Compression level of gzip; -1: the codec's default.")
+    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4.")
+    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd.")
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "How batches are stored; producer keeps them as they came.",
+        "Codec of stored batches: producer keeps the producer's codec, another value compresses again.",
     )
-    delete_retention_ms = Option(DAY_MS, long_, "How long a compacted log keeps tombstones, in milliseconds.")
-    file_delete_delay_ms = Option(60_000, long_, "How long files wait under another name before they are deleted.")
-    flush_messages = Option(LONG_MAX, integer(1, LONG_MAX), "Unflushed records at which the log is flushed.")
-    flush_ms = Option(LONG_MAX, long_, "Time after which unflushed records are flushed, in milliseconds.")
+    delete_retention_ms = Option(DAY_MS, long_, "Time in milliseconds to retain the tombstones of a compacted topic.")
+    file_delete_delay_ms = Option(
+        60_000, long_, "Time in milliseconds before the files of a deleted segment are removed."
+    )
+    flush_messages = Option(
+        LONG_MAX, integer(1, LONG_MAX), "Number of records after which the log is flushed with fsync."
+    )
+    flush_ms = Option(LONG_MAX, long_, "Maximum time in milliseconds that a record stays unflushed.")
     follower_replication_throttled_replicas = Option(
-        "", text, "Followers to throttle: partition:broker pairs with commas, or *."
+        "", text, "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *."
     )
-    index_interval_bytes = Option(4096, int_, "Bytes of log per index entry.")
+    index_interval_bytes = Option(4096, int_, "Bytes of log between two entries of an offset index.")
     leader_replication_throttled_replicas = Option(
-        "", text, "Leaders to throttle: partition:broker pairs with commas, or *."
+        "", text, "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *."
     )
-    local_retention_bytes = Option(-2, integer(-2, LONG_MAX), "Tiered storage, which is not offered; kept for tools.")
-    local_retention_ms = Option(-2, integer(-2, LONG_MAX), "Tiered storage, which is not offered; kept for tools.")
+    local_retention_bytes = Option(-2, integer(-2, LONG_MAX), "No effect: tiered storage is not supported.")
+    local_retention_ms = Option(-2, integer(-2, LONG_MAX), "No effect: tiered storage is not supported.")
     max_compaction_lag_ms = Option(
-        LONG_MAX, integer(1, LONG_MAX), "The longest that a record may stay uncompacted, in milliseconds."
+        LONG_MAX,
+        integer(1, LONG_MAX),
+        "Maximum age in milliseconds of a record before the log becomes due for compaction.",
     )
-    max_message_bytes = Option(1_048_588, int_, "The largest batch that is accepted, after compression.")
-    message_downconversion_enable = Option(True, boolean, "Answer old consumers in old message formats.")
+    max_message_bytes = Option(1_048_588, int_, "Maximum size in bytes of a record batch, after compression.")
+    message_downconversion_enable = Option(
+        True,
+        boolean,
+        "Down-convert batches for consumers that only read older message formats; otherwise they get "
+        "UNSUPPORTED_VERSION.",
+    )
     message_format_version = Option(
         "3.0-IV1",
         format_version,
-        "Below 0.11 batches are stored as messages of format 1, below 0.10 of format 0; else it has no effect.",
+        "Store batches in message format 1 (below 0.11) or 0 (below 0.10); otherwise no effect.",
     )
     message_timestamp_after_max_ms = Option(
-        3_600_000, long_, "How far a record's time may lie ahead of the broker's, in milliseconds."
+        3_600_000, long_, "How far in milliseconds a record's timestamp may lie after the broker's time."
     )
     message_timestamp_before_max_ms = Option(
-        LONG_MAX, long_, "How far a record's time may lie behind the broker's, in milliseconds."
+        LONG_MAX, long_, "How far in milliseconds a record's timestamp may lie before the broker's time."
     )
     message_timestamp_difference_max_ms = Option(
         LONG_MAX, long_, "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms."
     )
     message_timestamp_type = Option(
-        "CreateTime", one_of("CreateTime", "LogAppendTime"), "Whose clock counts: the producer's or the broker's."
+        "CreateTime",
+        one_of("CreateTime", "LogAppendTime"),
+        "Timestamp of records: CreateTime (the producer's) or LogAppendTime (the broker's).",
     )
-    min_cleanable_dirty_ratio = Option(0.5, number(0, 1), "Share of uncleaned bytes at which a log is compacted.")
-    min_compaction_lag_ms = Option(0, long_, "How long a record stays uncompacted at least, in milliseconds.")
-    min_insync_replicas = Option(1, integer(1, INT_MAX), "Replicas that must have a record that is sent with acks=all.")
+    min_cleanable_dirty_ratio = Option(
+        0.5, number(0, 1), "Minimum share of the log, from 0 to 1, that is not compacted yet before it is compacted."
+    )
+    min_compaction_lag_ms = Option(0, long_, "Minimum age in milliseconds of a record before it is compacted.")
+    min_insync_replicas = Option(
+        1, integer(1, INT_MAX), "Minimum number of in-sync replicas for writes with acks=all; with fewer they fail."
+    )
     preallocate = Option(
         False,
         boolean,
-        "Reserve a segment's bytes on the disk while it is written; given back when it is closed or idle.",
+        "Preallocate the file of a new segment; the rest is released when the segment is closed or idle.",
     )
-    remote_log_copy_disable = Option(False, boolean, "Tiered storage, which is not offered; kept for tools.")
-    remote_log_delete_on_disable = Option(False, boolean, "Tiered storage, which is not offered; kept for tools.")
-    remote_storage_enable = Option(False, boolean, "Tiered storage, which is not offered; kept for tools.")
-    retention_bytes = Option(-1, long_or_none, "Size of a partition beyond which old segments go; -1 is no limit.")
-    retention_ms = Option(7 * DAY_MS, long_or_none, "Age at which segments go, in milliseconds; -1 is no limit.")
-    segment_bytes = Option(1 << 30, integer(14, INT_MAX), "Size at which a segment is closed and a new one begun.")
-    segment_index_bytes = Option(10 << 20, integer(4, INT_MAX), "The most that an index of a segment may take.")
-    segment_jitter_ms = Option(0, long_, "Random time taken from segment.ms, so that segments do not roll together.")
-    segment_ms = Option(7 * DAY_MS, integer(1, LONG_MAX), "Age at which a segment is closed, in milliseconds.")
+    remote_log_copy_disable = Option(False, boolean, "No effect: tiered storage is not supported.")
+    remote_log_delete_on_disable = Option(False, boolean, "No effect: tiered storage is not supported.")
+    remote_storage_enable = Option(False, boolean, "No effect: tiered storage is not supported.")
+    retention_bytes = Option(
+        -1, long_or_none, "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit."
+    )
+    retention_ms = Option(7 * DAY_MS, long_or_none, "Time in milliseconds to retain records; -1: no limit.")
+    segment_bytes = Option(1 << 30, integer(14, INT_MAX), "Size in bytes at which a new segment is rolled.")
+    segment_index_bytes = Option(10 << 20, integer(4, INT_MAX), "Maximum size in bytes of an index file.")
+    segment_jitter_ms = Option(
+        0,
+        long_,
+        "Maximum random time in milliseconds subtracted from segment.ms, so that segments do not roll together.",
+    )
+    segment_ms = Option(7 * DAY_MS, integer(1, LONG_MAX), "Age in milliseconds at which a new segment is rolled.")
     unclean_leader_election_enable = Option(
-        False, boolean, "Let a replica that is not in sync become leader, at the price of lost records."
+        False,
+        boolean,
+        "Allow the election of a leader that is not in sync: available sooner, at the price of lost records.",
     )
 
     @classmethod
