@@ -47,8 +47,9 @@ def occurrences(text: str, *, is_python: bool) -> Counter[str]:
     words, names = banned()
     spread = re.sub(r"(?<=[a-z])(?=[A-Z])|_|\s+", " ", text).lower()
     single = Counter(re.findall(r"[a-z]+", spread))
-    counts = Counter({word: len(re.findall(rf"\b{word}\b", spread)) if " " in word else single[word] for word in words})
-    if is_python:
+    phrases = {word: len(re.findall(rf"\b{word}\b", spread)) for word in words if " " in word and word in spread}
+    counts = Counter({word: single[word] for word in words if " " not in word} | phrases)
+    if is_python and not names.isdisjoint(re.findall(r"\w+", text)):
         counts.update(f"name {name}" for name in _bound_names(ast.parse(text)) if name in names)
     return +counts
 
