@@ -34,17 +34,17 @@ def extensions() -> list:
             file=sys.stderr,
         )
         return []
-    found = cythonize(
+    actual = cythonize(
         [f"src/ottla/records/{name}.py" for name in COMPILED],
         compiler_directives=DIRECTIVES,
         # Processes that are not forked, as on macOS, would begin with this file, and set up again.
         nthreads=(os.cpu_count() or 0) if sys.platform == "linux" else 0,
     )
-    for extension in found:
+    for extension in actual:
         extension.optional = not required
         # What -O3 gains over -O1 is 3 %, and it takes three times as long to build; symbols are five times the code.
         extension.extra_compile_args = ["-O1", "-g0"]
-    return found
+    return actual
 
 
 setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})

@@ -95,7 +95,7 @@ def columns(bootstrap: str, topic: str, count: int) -> None:
         consumer.assign([TopicPartition(topic, 0)])
         seen = 0
         while seen < count:
-            seen += sum(found.rows for found in consumer.poll_batch(timeout_ms=500).values())
+            seen += sum(batch.rows for batch in consumer.poll_batch(timeout_ms=500).values())
 
 
 class Way(NamedTuple):
@@ -143,8 +143,8 @@ def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> dict[str,
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{name} has failed: {done.stderr}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    document: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return document
 
 
 def tell(what: str) -> None:
@@ -167,28 +167,28 @@ def main() -> None:
         measure(arguments.way, arguments.bootstrap, arguments.topic, arguments.records)
         return
     only = arguments.only.split(",") if arguments.only else list(WAYS)
-    wanted = [name for name in only if importlib.util.find_spec(WAYS[name].package) is not None]
+    clients_to_run = [name for name in only if importlib.util.find_spec(WAYS[name].package) is not None]
     if arguments.bootstrap:
-        compare(arguments.bootstrap, arguments.records, arguments.rounds, wanted)
+        compare(arguments.bootstrap, arguments.records, arguments.rounds, clients_to_run)
         return
     from ottla import Broker
 
     with Broker() as broker:
-        compare(broker.bootstrap_servers, arguments.records, arguments.rounds, wanted)
+        compare(broker.bootstrap_servers, arguments.records, arguments.rounds, clients_to_run)
 
 
-def compare(bootstrap: str, count: int, rounds: int, wanted: list[str]) -> None:
+def compare(bootstrap: str, count: int, rounds: int, clients_to_run: list[str]) -> None:
     """The table of medians."""
     from ottla import KafkaAdminClient, NewTopic
 
-    figures: dict[str, list[dict[str, float]]] = {name: [] for name in wanted}
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name in clients_to_run}
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         full = f"bench-{uuid.uuid4().hex[:8]}"
         admin.create_topics([NewTopic(full, 1, 1)])
-        if not all(WAYS[name].sends for name in wanted):
+        if not all(WAYS[name].sends for name in clients_to_run):
             send_lists(bootstrap, full, count)
         for done in range(rounds):
-            for name in wanted:
+            for name in clients_to_run:
                 tell(f"round {done + 1} of {rounds}: {name}")
                 topic = full
                 if WAYS[name].sends:
@@ -201,9 +201,9 @@ def compare(bootstrap: str, count: int, rounds: int, wanted: list[str]) -> None:
         admin.delete_topics([full])
     tell("")
     print(f"{'':18} {'records/s':>11} {'CPU s/M':>8} {'least':>7} {'most':>7} {'RSS MB':>7}")
-    for name, found in figures.items():
-        rate, cpu, mb = (statistics.median(f[key] for f in found) for key in ("per_second", "cpu", "mb"))
-        spread = sorted(f["cpu"] for f in found)
+    for name, rounds_of in figures.items():
+        rate, cpu, mb = (statistics.median(f[key] for f in rounds_of) for key in ("per_second", "cpu", "mb"))
+        spread = sorted(f["cpu"] for f in rounds_of)
         print(f"{name:18} {rate:>11,.0f} {cpu:>8.2f} {spread[0]:>7.2f} {spread[-1]:>7.2f} {mb:>7.0f}")
 
 

@@ -49,8 +49,8 @@ class Row(NamedTuple):
 def cluster(brokers: int, session_ms: int) -> Iterator[LocalCluster]:
     """A cluster on free ports, killed at the end."""
     with tempfile.TemporaryDirectory(prefix="ottla-scale-") as directory:
-        given = {"zookeeper.session.timeout.ms": str(session_ms), "auto.create.topics.enable": "false"}
-        made = LocalCluster.create(Path(directory), brokers, 0, 0, given)
+        options = {"zookeeper.session.timeout.ms": str(session_ms), "auto.create.topics.enable": "false"}
+        made = LocalCluster.create(Path(directory), brokers, 0, 0, options)
         made.start_zookeeper()
         try:
             made.start(*made.brokers)
@@ -78,7 +78,7 @@ class Tree:
         except NoNodeError:
             return None
 
-    def gone(self, path: str) -> threading.Event:
+    def stopped(self, path: str) -> threading.Event:
         """Set when the node is deleted."""
         event = threading.Event()
         if self._client.exists(path, watch=lambda _: event.set()) is None:
@@ -107,9 +107,9 @@ def measure(brokers: int, partitions: int, session_ms: int) -> Row:
         others = [b for b in running.brokers if b is not controller]
         memory = {b.id: memory_mb(b.pid) for b in running.brokers}
         rest = cores([b.pid for b in running.brokers], REST_SECONDS)
-        gone = tree.gone(f"/brokers/ids/{controller.id}")
+        removed = tree.stopped(f"/brokers/ids/{controller.id}")
         running.send(controller, SIGKILL)
-        assert gone.wait(SECONDS), "the session does not end"
+        assert removed.wait(SECONDS), "the session does not end"
         ended = time.monotonic()
         while tree.controller() in (None, controller.id):
             time.sleep(0.005)
@@ -139,8 +139,8 @@ def wait_for_leaders(addresses: Sequence[str], partitions: int, alive: Any) -> N
         while time.monotonic() < deadline:
             # a list of one topic is asked of the broker at this address, and of others once they are known
             topic = admin.list_topics("scale", timeout=30).topics.get("scale")
-            known = [] if topic is None else list(topic.partitions.values())
-            if len(known) == partitions and all(p.leader in alive for p in known):
+            led = [] if topic is None else list(topic.partitions.values())
+            if len(led) == partitions and all(p.leader in alive for p in led):
                 break
             time.sleep(0.01)
         else:

@@ -135,12 +135,12 @@ class Bench:
 
     def _in_turns(self, measure: Callable[[Broker], list[float]]) -> tuple[list[list[float]], list[list[float]]]:
         """Both brokers, once each per repeat, the first one changing."""
-        found: dict[str, list[list[float]]] = {"ottla": [], "kafka": []}
+        figures: dict[str, list[list[float]]] = {"ottla": [], "kafka": []}
         for repeat in range(self.args.repeats):
             pair = (self.ottla, self.kafka) if repeat % 2 == 0 else (self.kafka, self.ottla)
             for broker in pair:
-                found[broker.name].append(measure(broker))
-        return found["ottla"], found["kafka"]
+                figures[broker.name].append(measure(broker))
+        return figures["ottla"], figures["kafka"]
 
     def _add(self, name: str, unit: str, more_is_better: bool, ours: list[float], theirs: list[float]) -> None:
         metric = Metric(name, unit, more_is_better, ours, theirs)

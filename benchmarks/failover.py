@@ -104,8 +104,8 @@ def main() -> None:
     parser.add_argument("--json", help="where the figures go")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-failover-") as directory:
-        given = {"zookeeper.session.timeout.ms": str(args.session_ms)}
-        cluster = LocalCluster.create(Path(directory), 3, 0, 0, given)
+        options = {"zookeeper.session.timeout.ms": str(args.session_ms)}
+        cluster = LocalCluster.create(Path(directory), 3, 0, 0, options)
         cluster.start_zookeeper()
         try:
             cluster.start(*cluster.brokers)

@@ -122,8 +122,8 @@ def aiokafka_getmany(bootstrap: str, topic: str, count: int) -> None:
         async with consumer:
             seen = size = 0
             while seen < count:
-                found = await consumer.getmany(timeout_ms=500, max_records=AT_ONCE)
-                for rows in found.values():
+                records = await consumer.getmany(timeout_ms=500, max_records=AT_ONCE)
+                for rows in records.values():
                     seen += len(rows)
                     for row in rows:
                         size += len(row.value)

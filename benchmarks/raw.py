@@ -64,8 +64,8 @@ class Raw:
             ],
         )
         self.send(2, OFFSETS_VERSION, encode(request, OFFSETS_VERSION))
-        found = decode(ListOffsetsResponse, self.receive(), OFFSETS_VERSION, 4).topics[0].partitions[0]
-        return None if found.error_code else found.offset
+        partition_response = decode(ListOffsetsResponse, self.receive(), OFFSETS_VERSION, 4).topics[0].partitions[0]
+        return None if partition_response.error_code else partition_response.offset
 
     def produce(
         self, topic: str, partitions: int, batch: bytes, per_batch: int, rounds: int, at_once: int | None = None
@@ -100,7 +100,7 @@ class Raw:
         while time.perf_counter() - began < seconds:
             offsets = dict.fromkeys(range(partitions), 0)
             while any(offsets[p] < ends[p] for p in offsets):
-                wanted = [
+                to_fetch = [
                     FetchPartition(partition=p, fetch_offset=o, partition_max_bytes=FETCH_BYTES // partitions)
                     for p, o in offsets.items()
                     if o < ends[p]
@@ -109,7 +109,7 @@ class Raw:
                     max_wait_ms=500,
                     min_bytes=1,
                     max_bytes=FETCH_BYTES,
-                    topics=[FetchTopic(topic=topic, partitions=wanted)],
+                    topics=[FetchTopic(topic=topic, partitions=to_fetch)],
                 )
                 self.send(1, FETCH_VERSION, encode(request, FETCH_VERSION))
                 answer = decode(FetchResponse, self.receive(), FETCH_VERSION, 4)

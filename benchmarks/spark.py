@@ -123,11 +123,11 @@ class Jobs:
 def measured(jobs: Jobs, job: str, source: str, records: int) -> Figure:
     """Run a job and see what it took. RuntimeError where rows are missing."""
     before, begin = spark_cpu(), time.perf_counter()
-    found = jobs.run(job, source)
+    actual = jobs.run(job, source)
     seconds = time.perf_counter() - begin
     cpu = spark_cpu() - before
-    if found != records:
-        raise RuntimeError(f"{job} of {source}: {found} rows, {records} expected")
+    if actual != records:
+        raise RuntimeError(f"{job} of {source}: {actual} rows, {records} names")
     return Figure(records / seconds, cpu / records * 1e6)
 
 
@@ -167,7 +167,7 @@ def spark_session(memory: str) -> Iterator[Any]:
 
 def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[str, list[Figure]]]:
     """All jobs over all sources, in turns; the first rounds warm up."""
-    found: dict[str, dict[str, list[Figure]]] = {}
+    result: dict[str, dict[str, list[Figure]]] = {}
     for repeat in range(-args.warm_ups, args.repeats):
         for job in args.jobs.split(","):
             for source in SOURCES:
@@ -176,27 +176,27 @@ def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[s
                 figure = measured(jobs, job, source, args.records)
                 print(f"{name} {job} {source}: {figure.rows_per_second:,.0f} rows/s", file=sys.stderr)
                 if repeat >= 0:
-                    found.setdefault(job, {}).setdefault(source, []).append(figure)
-    return found
+                    result.setdefault(job, {}).setdefault(source, []).append(figure)
+    return result
 
 
-def show(name: str, found: dict[str, dict[str, list[Figure]]]) -> None:
+def show(name: str, actual: dict[str, dict[str, list[Figure]]]) -> None:
     """The table of one broker."""
     print(f"\n{name}: rows/s (CPU s per million), and the ratio to Spark's connector")
-    for job, by_source in found.items():
+    for job, by_source in actual.items():
         theirs = by_source["kafka"]
         for source, ours in by_source.items():
             rate = statistics.median(x.rows_per_second for x in ours)
             cpu = statistics.median(x.cpu for x in ours)
             ratios = sorted(a.rows_per_second / b.rows_per_second for a, b in zip(ours, theirs, strict=True))
-            told = f"{statistics.median(ratios):5.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-            print(f"  {job:<8} {source:<8} {rate:>12,.0f} ({cpu:4.2f})  {told if source != 'kafka' else ''}")
+            text = f"{statistics.median(ratios):5.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            print(f"  {job:<8} {source:<8} {rate:>12,.0f} ({cpu:4.2f})  {text if source != 'kafka' else ''}")
 
 
-def brokers(wanted: str) -> list[Broker]:
+def brokers(names: str) -> list[Broker]:
     """The brokers by name."""
-    known = {"kafka": Broker("kafka", apache_kafka.prepare_node), "ottla": Broker("ottla", ottla_command)}
-    return [known[name] for name in wanted.split(",")]
+    by_name = {"kafka": Broker("kafka", apache_kafka.prepare_node), "ottla": Broker("ottla", ottla_command)}
+    return [by_name[name] for name in names.split(",")]
 
 
 def wait_for_checkpoint(logs: Path, records: int) -> None:
@@ -236,8 +236,8 @@ def main() -> None:
             finally:
                 broker.stop()
     shutil.rmtree(scratch, ignore_errors=True)
-    for name, found in results.items():
-        show(f"on {name}", found)
+    for name, actual in results.items():
+        show(f"on {name}", actual)
 
 
 if __name__ == "__main__":

@@ -21,16 +21,16 @@ async def send(servers: str, topic: str) -> None:
 
 async def read(servers: str, topic: str) -> None:
     """Read as many."""
-    found = []
+    values = []
     async with aio.KafkaConsumer(
         topic, bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest"
     ) as consumer:
         async for record in consumer:
-            found.append(record.value)
-            if len(found) == COUNT:
+            values.append(record.value)
+            if len(values) == COUNT:
                 await consumer.commit()
                 break
-    print(f"read {found[0]!r} to {found[-1]!r}")
+    print(f"read {values[0]!r} to {values[-1]!r}")
 
 
 async def main(servers: str = "localhost:9092", topic: str = "numbers") -> None:

@@ -62,12 +62,12 @@ class Complaints(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep it if it is one."""
         if record.exc_info or record.levelno >= logging.ERROR:
-            self.found.append(self.format(record))
+            self.texts.append(self.format(record))
 
 
 def request(r: random.Random) -> bytes:
@@ -218,7 +218,7 @@ def left(node: BrokerNode) -> Left:
 
 def config(data: str, *, authorizer: bool) -> BrokerConfig:
     """A broker with a listener for everybody and one for those who say who they are."""
-    given = {
+    options = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
         "log.dirs": data,
         "sasl.enabled.mechanisms": "PLAIN",
@@ -234,8 +234,8 @@ def config(data: str, *, authorizer: bool) -> BrokerConfig:
         "request.timeout.ms": "1000",
     }
     if authorizer:
-        given |= {"authorizer.class.name": "AclAuthorizer", "super.users": "User:admin"}
-    return BrokerConfig(given)
+        options |= {"authorizer.class.name": "AclAuthorizer", "super.users": "User:admin"}
+    return BrokerConfig(options)
 
 
 async def run(
@@ -258,11 +258,11 @@ async def run(
                 await _round(count, connections, ports, seed, outcomes)
                 await _settled(node, before.tasks)
                 after = left(node)
-                complaints.found += [f"task left: {task}" for task in _new_tasks(running, before, after)]
+                complaints.texts += [f"task left: {task}" for task in _new_tasks(running, before, after)]
     finally:
         logger.removeHandler(complaints)
         logging.getLogger("asyncio").removeHandler(complaints)
-    return complaints.found, before, after, outcomes
+    return complaints.texts, before, after, outcomes
 
 
 async def _round(count: int, connections: int, ports: dict[str, int], seed: int, outcomes: Counter[str]) -> None:
@@ -301,13 +301,15 @@ def main() -> int:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     print(f"seed {args.seed}", flush=True)
-    found, before, after, outcomes = asyncio.run(run(args.count, args.connections, args.seed, authorizer=not args.open))
+    errors, before, after, outcomes = asyncio.run(
+        run(args.count, args.connections, args.seed, authorizer=not args.open)
+    )
     print(dict(outcomes))
     print(f"before {before}\nafter  {after}")
-    for text in found[:20]:
+    for text in errors[:20]:
         print(text)
-    print(f"{len(found)} errors in the log")
-    return bool(found) or after.connections > 0
+    print(f"{len(errors)} errors in the log")
+    return bool(errors) or after.connections > 0
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ RECORD_TYPES = 20
 
 
 def _data_classes(*modules: Any) -> list[type[Data]]:
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    return [cls for cls in found if issubclass(cls, Data) and cls.VERSIONS]
+    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    return [cls for cls in classes if issubclass(cls, Data) and cls.VERSIONS]
 
 
 GROUP_DATA = _data_classes(group_records, consumer_group_records, share_group_records)

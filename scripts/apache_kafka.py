@@ -33,8 +33,8 @@ def missing(version: str = VERSION) -> str | None:
 def libs(version: str = VERSION) -> Path:
     """The folder with all jars of this version."""
     group = "org.apache.kafka"
-    wanted = (f"{group}:kafka_2.13:{version}", f"{group}:kafka-tools:{version}", maven.NO_LOGS)
-    return maven.jars(f"kafka-{version}", *wanted)
+    artifacts = (f"{group}:kafka_2.13:{version}", f"{group}:kafka-tools:{version}", maven.NO_LOGS)
+    return maven.jars(f"kafka-{version}", *artifacts)
 
 
 def java(

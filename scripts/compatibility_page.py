@@ -25,19 +25,19 @@ then `make docs`, to write it anew.
 
 def keep(noted: Sequence[Sequence[Any]]) -> None:
     """Put what was noted (client, version, subject, what was checked) in the place of what was known of it."""
-    known = {(client, version, subject): checked for client, version, subject, checked in read()}
+    notes = {(client, version, subject): checked for client, version, subject, checked in read()}
     renewed: dict[tuple[str, str, str], list[str]] = {}
     for client, version, subject, checked in noted:
         renewed.setdefault((client, version, subject), []).extend(checked)
-    known |= renewed
+    notes |= renewed
     CACHE.mkdir(exist_ok=True)
-    NOTES.write_text(json.dumps([[*key, checked] for key, checked in sorted(known.items())], indent=1))
+    NOTES.write_text(json.dumps([[*key, checked] for key, checked in sorted(notes.items())], indent=1))
 
 
 def read() -> list[list[Any]]:
     """What was noted so far."""
-    found: list[list[Any]] = json.loads(NOTES.read_text()) if NOTES.exists() else []
-    return found
+    notes: list[list[Any]] = json.loads(NOTES.read_text()) if NOTES.exists() else []
+    return notes
 
 
 def page() -> str:

@@ -45,8 +45,8 @@ def running(kind: str) -> Iterator[str]:
 def _program(kind: str) -> Path | None:
     """The server, wherever Debian puts it."""
     if kind == "postgresql":
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-        return found[-1] if found else None
+        programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+        return programs[-1] if programs else None
     path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     return Path(path) if path else None
 

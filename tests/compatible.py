@@ -40,7 +40,7 @@ def note_marked(request: pytest.FixtureRequest) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect what the tests noted, in the process that sees all workers' reports."""
     if report.when == "call" and report.passed:
-        noted = [list(told) for name, told in report.user_properties if name == "compatibility"]
+        noted = [list(reported) for name, reported in report.user_properties if name == "compatibility"]
         if noted:
             _noted[report.nodeid] = noted
 
@@ -48,7 +48,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what was seen to work."""
     if _noted and not hasattr(session.config, "workerinput"):
-        compatibility_page.keep([told for _, noted in sorted(_noted.items()) for told in noted])
+        compatibility_page.keep([reported for _, noted in sorted(_noted.items()) for reported in noted])
 
 
 _noted: dict[str, list[list[Any]]] = {}

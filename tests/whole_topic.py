@@ -12,14 +12,14 @@ SECONDS = 60.0
 
 def whole_topic(address: str, topic: str, partitions: int, **options: Any) -> list[ConsumerRecord]:
     """What a consumer with these options reads from begin to present end, by partition and offset."""
-    found: list[ConsumerRecord] = []
+    result: list[ConsumerRecord] = []
     with KafkaConsumer(bootstrap_servers=address, **options) as consumer:
-        wanted = [TopicPartition(topic, p) for p in range(partitions)]
-        consumer.assign(wanted)
+        expected = [TopicPartition(topic, p) for p in range(partitions)]
+        consumer.assign(expected)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(wanted)
+        ends = consumer.end_offsets(expected)
         deadline = time.monotonic() + SECONDS
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
-            found += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+            result += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
+    return sorted(result, key=lambda record: (record.partition, record.offset))

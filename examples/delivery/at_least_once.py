@@ -24,11 +24,11 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--out", type=Path, required=True, help="the file to append to")
     arguments.add_argument("--commit", choices=("manual", "auto"), default="manual")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     end_at_sigterm()
-    commits = {"enable_auto_commit": given.commit == "auto", "auto_commit_interval_ms": 60_000}
-    out = os.open(given.out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with KafkaConsumer(given.topic, **group_options(given), **commits) as consumer:
+    commits = {"enable_auto_commit": options.commit == "auto", "auto_commit_interval_ms": 60_000}
+    out = os.open(options.out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with KafkaConsumer(options.topic, **group_options(options), **commits) as consumer:
         while True:
             polled = consumer.poll(timeout_ms=1000)
             for records in polled.values():

@@ -24,12 +24,12 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--out", type=Path, required=True, help="the file to append to")
     arguments.add_argument("--commit", choices=("first", "auto"), default="first")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     end_at_sigterm()
-    auto = given.commit == "auto"
+    auto = options.commit == "auto"
     commits = {"enable_auto_commit": auto, "auto_commit_interval_ms": 100}
-    out = os.open(given.out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with KafkaConsumer(given.topic, **group_options(given), **commits) as consumer:
+    out = os.open(options.out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with KafkaConsumer(options.topic, **group_options(options), **commits) as consumer:
         while True:
             polled = consumer.poll(timeout_ms=1000)
             if not polled:

@@ -49,12 +49,12 @@ def main() -> None:
     """Count visits per address; a record's value is `<millis>,<site>,<address>`."""
     arguments = parser(__doc__)
     arguments.add_argument("--database", required=True, help="sqlite:PATH, postgresql://… or mysql://…")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     end_at_sigterm()
-    store = VisitStore(given.database)
-    with KafkaConsumer(**group_options(given), enable_auto_commit=False) as consumer:
+    store = VisitStore(options.database)
+    with KafkaConsumer(**group_options(options), enable_auto_commit=False) as consumer:
         progress = Progress(consumer, store)
-        consumer.subscribe([given.topic], listener=progress)
+        consumer.subscribe([options.topic], listener=progress)
         while True:
             for tp, records in consumer.poll(timeout_ms=1000).items():
                 try:

@@ -23,12 +23,14 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--to", required=True, help="the topic to write")
     arguments.add_argument("--transactional-id", required=True, help="another one for each program of the group")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     end_at_sigterm()
     reading = {"enable_auto_commit": False, "isolation_level": "read_committed"}
     with (
-        KafkaConsumer(given.topic, **group_options(given), **reading) as consumer,
-        KafkaProducer(bootstrap_servers=given.bootstrap_server, transactional_id=given.transactional_id) as producer,
+        KafkaConsumer(options.topic, **group_options(options), **reading) as consumer,
+        KafkaProducer(
+            bootstrap_servers=options.bootstrap_server, transactional_id=options.transactional_id
+        ) as producer,
     ):
         producer.init_transactions()  # whatever an earlier program of this id left open is rolled back
         while True:
@@ -39,7 +41,7 @@ def main() -> None:
                 with producer.transaction():
                     for records in polled.values():
                         for record in records:
-                            producer.send(given.to, record.value.upper(), key=record.key)
+                            producer.send(options.to, record.value.upper(), key=record.key)
                     behind = {tp: OffsetAndMetadata(records[-1].offset + 1) for tp, records in polled.items()}
                     producer.send_offsets_to_transaction(behind, consumer.group_metadata())
             except ProducerFencedError:

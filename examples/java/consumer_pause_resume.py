@@ -15,8 +15,8 @@ def main(servers: str = "localhost:9092", topic: str = "my-topic") -> None:
         for partition in (first, second):
             consumer.resume(partition)
             while consumer.position(partition) < ends[partition]:
-                for found, records in consumer.poll(timeout_ms=100).items():
-                    print(found, [record.value for record in records])
+                for partition, records in consumer.poll(timeout_ms=100).items():
+                    print(partition, [record.value for record in records])
 
 
 if __name__ == "__main__":

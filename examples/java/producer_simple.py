@@ -15,10 +15,10 @@ def main(servers: str = "localhost:9092", topic: str = "my-topic") -> None:
     }
     with KafkaProducer(props) as producer:
         for i in range(100):
-            producer.send(ProducerRecord(topic, key=str(i), value=str(i)), told)
+            producer.send(ProducerRecord(topic, key=str(i), value=str(i)), on_completion)
 
 
-def told(metadata: object, error: object) -> None:
+def on_completion(metadata: object, error: object) -> None:
     """The callback: one of the two is None."""
     if error is not None:
         print(f"failed: {error}")

@@ -21,11 +21,11 @@ def main(servers: str = "localhost:9092", topic: str = "orders") -> None:
     producer.send(topic, key=b"customer 7", value=b"same key, same partition")
     producer.send(topic, value=b"c29tZSBieXRlcw==", headers=[("content-encoding", b"base64")])
 
-    told = []
-    producer.send(topic, b"tell me").add_callback(told.append).add_errback(told.append)
+    results = []
+    producer.send(topic, b"call me back").add_callback(results.append).add_errback(results.append)
 
     producer.flush()  # everything is out, and every outcome is known
-    print(f"told of offset {told[0].offset}")
+    print(f"callback got offset {results[0].offset}")
     print(f"groups of metrics: {len(producer.metrics())}")
     producer.close()
 

@@ -72,11 +72,11 @@ class SimpleExample:
     def show(self, response: FetchResponse, at_most: int) -> int:
         """Print messages; how many it were."""
         messages = response.message_set(self.topic, self.partition)
-        wanted = [found for found in messages if found.offset >= self.offset]  # a compressed set comes whole
-        for found in wanted[:at_most]:
-            print(f"{found.offset}: {(found.message.value or b'').decode()}")
-            self.offset = found.next_offset
-        return min(len(wanted), at_most)
+        unread = [message for message in messages if message.offset >= self.offset]  # a compressed set comes whole
+        for message in unread[:at_most]:
+            print(f"{message.offset}: {(message.message.value or b'').decode()}")
+            self.offset = message.next_offset
+        return min(len(unread), at_most)
 
     def recover(self, code: int) -> None:
         """Go on at an offset that is there, or at the new leader."""
@@ -99,10 +99,10 @@ class SimpleExample:
     def find_leader(self, seeds: Sequence[Address]) -> Address | None:
         """The leader's address, from the first broker that knows it."""
         for seed in seeds:
-            found = partition_metadata(seed, self.topic, self.partition)
-            if found is not None and found.leader is not None:
-                self.replicas = [(node.host, node.port) for node in found.replicas]
-                return found.leader.host, found.leader.port
+            metadata = partition_metadata(seed, self.topic, self.partition)
+            if metadata is not None and metadata.leader is not None:
+                self.replicas = [(node.host, node.port) for node in metadata.replicas]
+                return metadata.leader.host, metadata.leader.port
         return None
 
 
@@ -110,8 +110,8 @@ def partition_metadata(seed: Address, topic: str, partition: int) -> PartitionMe
     """What a broker knows of a partition; None when it cannot be asked."""
     try:
         with SimpleConsumer(*seed, client_id="leaderLookup") as consumer:
-            (told,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
-            return next((p for p in told.partitions_metadata if p.partition_id == partition), None)
+            (topic_metadata,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
+            return next((p for p in topic_metadata.partitions_metadata if p.partition_id == partition), None)
     except KafkaError as error:
         print(f"{seed[0]}:{seed[1]}: {error}", file=sys.stderr)
         return None

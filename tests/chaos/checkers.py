@@ -32,11 +32,11 @@ def of_topic(records: Iterable[Stored], topic: str) -> Iterator[Stored]:
 
 def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> list[str]:
     """Every acknowledged record is there, at the offset that was told if one was."""
-    found = {(record.place.partition, record.offset): record.value for record in of_topic(records, ORDERED)}
-    values = set(found.values())
+    actual = {(record.place.partition, record.offset): record.value for record in of_topic(records, ORDERED)}
+    values = set(actual.values())
     wrong = []
     for _, sent, offset in acks:
-        value = None if offset is None else found.get((sent.partition, offset))
+        value = None if offset is None else actual.get((sent.partition, offset))
         if sent.value not in values or (offset is not None and value != sent.value):
             wrong.append(f"{sent} was acked at offset {offset}, where {value!r} is")
     return wrong
@@ -79,13 +79,13 @@ def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Store
         seen[half.worker, half.attempt].add(half)
     wrong = []
     for attempt in attempts:
-        found = seen.pop((attempt.worker, attempt.number), set())
+        actual = seen.pop((attempt.worker, attempt.number), set())
         name = f"transaction {attempt.number} of {attempt.worker} ({attempt.outcome.value})"
-        if found and found != attempt.halves:
-            wrong.append(f"{name} is torn: {len(found)} of {len(attempt.halves)} records")
-        elif not found and attempt.outcome is Outcome.COMMITTED:
+        if actual and actual != attempt.halves:
+            wrong.append(f"{name} is torn: {len(actual)} of {len(attempt.halves)} records")
+        elif not actual and attempt.outcome is Outcome.COMMITTED:
             wrong.append(f"{name} is lost")
-        elif found and attempt.outcome is Outcome.ABORTED:
+        elif actual and attempt.outcome is Outcome.ABORTED:
             wrong.append(f"{name} is visible")
     return wrong + [f"nobody made transaction {number} of {worker}" for worker, number in seen]
 

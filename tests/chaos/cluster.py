@@ -41,7 +41,7 @@ class BrokerProcess:
         self.log = directory / f"broker-{broker}.log"
         self.peer = peer
         self._process: subprocess.Popen[bytes] | None = None
-        self._wanted = False
+        self._should_run = False
         self._lock = threading.Lock()
         self.restarts = 0
         """How often it ended by itself."""
@@ -53,13 +53,13 @@ class BrokerProcess:
 
     def start(self) -> None:
         with self._lock:
-            self._wanted = True
+            self._should_run = True
             self._launch()
 
     def keep_up(self) -> None:
         """Start it again if it has ended unasked."""
         with self._lock:
-            if self._wanted and self._process is not None and self._process.poll() is not None:
+            if self._should_run and self._process is not None and self._process.poll() is not None:
                 self.restarts += 1
                 self._launch()
 
@@ -79,7 +79,7 @@ class BrokerProcess:
     def end(self, number: int) -> int | None:
         """End it with a signal and wait; the exit code. What does not end in time is killed, and has none."""
         with self._lock:
-            self._wanted = False
+            self._should_run = False
             process = self._process
         if process is None:
             return None
@@ -194,7 +194,7 @@ class Cluster:
         """Controlled shutdown of all at once, with nothing started again."""
         self._ending.set()
         for broker in self.brokers.values():
-            broker._wanted = False
+            broker._should_run = False
             broker.signal(signal.SIGTERM)
         for broker in self.brokers.values():
             broker.end(signal.SIGTERM)

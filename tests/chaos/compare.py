@@ -28,21 +28,21 @@ class Gap(NamedTuple):
 
 def longest_by_kind(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Gap]]]:
     """Kind → peer → the longest gap of each fault."""
-    found: dict[str, dict[str, list[Gap]]] = defaultdict(lambda: defaultdict(list))
+    collected: dict[str, dict[str, list[Gap]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         for fault in result["faults"]:
-            found[fault["kind"]][result["peer"]].append(Gap(max(fault["gaps"].values()), fault["seconds"]))
-    return found
+            collected[fault["kind"]][result["peer"]].append(Gap(max(fault["gaps"].values()), fault["seconds"]))
+    return collected
 
 
-def table(found: Mapping[str, Mapping[str, Sequence[Gap]]]) -> Iterator[str]:
+def table(actual: Mapping[str, Mapping[str, Sequence[Gap]]]) -> Iterator[str]:
     """Lines for a terminal; what took longer at our brokers than ever at theirs is marked.
 
     "past" is the most seconds after a fault was mended: a longer gap because of a longer fault is no worse.
     """
     yield f"{'longest gap':<16}{'Apache Kafka':>34}{'Ottla':>34}"
     yield f"{'':<16}" + f"{'times':>7}{'median s':>9}{'most s':>9}{'past s':>9}" * 2
-    for kind, by_peer in sorted(found.items()):
+    for kind, by_peer in sorted(actual.items()):
         theirs, ours = by_peer.get(THEIRS, ()), by_peer.get(OURS, ())
         mark = "  longer" if theirs and ours and _is_longer(ours, theirs) else ""
         yield f"{kind:<16}{_figures(theirs)}{_figures(ours)}{mark}"

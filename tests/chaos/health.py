@@ -47,13 +47,13 @@ class Health:
         """Until every broker knows all brokers."""
         self._wait(START_SECONDS, lambda: self._brokers_say(_absent_brokers))
 
-    def wait_for_replicas(self, topic: str, wanted: Sequence[tuple[int, ...]]) -> None:
+    def wait_for_replicas(self, topic: str, expected: Sequence[tuple[int, ...]]) -> None:
         """Until every broker tells that the partitions of a topic are on these brokers."""
 
         def other(view: MetadataResponse) -> list[str]:
-            partitions = [p for found in view.topics if found.name == topic for p in found.partitions]
-            told = [tuple(p.replica_nodes) for p in sorted(partitions, key=lambda p: p.partition_index)]
-            return [] if told == list(wanted) else [f"{topic} is on {told}"]
+            partitions = [p for partition in view.topics if partition.name == topic for p in partition.partitions]
+            reported = [tuple(p.replica_nodes) for p in sorted(partitions, key=lambda p: p.partition_index)]
+            return [] if reported == list(expected) else [f"{topic} is on {reported}"]
 
         self._wait(START_SECONDS, lambda: self._brokers_say(other))
 

@@ -143,8 +143,8 @@ class Links:
 
 def _break(writer: asyncio.StreamWriter) -> None:
     """Close with a reset, as the end of a process does where bytes are on their way."""
-    found = writer.get_extra_info("socket")
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+    actual = writer.get_extra_info("socket")
+    actual.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
     writer.transport.abort()
 
 

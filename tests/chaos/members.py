@@ -69,20 +69,20 @@ class Member(threading.Thread):
 
     def _committed(self, error: Any, partitions: list[Any]) -> None:
         now = time.monotonic()
-        for found in partitions:
-            if error is None and found.error is None and found.offset >= 0:
-                place = Place(found.topic, found.partition)
-                self._history.group.append(Committed(now, self.name, place, found.offset))
+        for partition in partitions:
+            if error is None and partition.error is None and partition.offset >= 0:
+                place = Place(partition.topic, partition.partition)
+                self._history.group.append(Committed(now, self.name, place, partition.offset))
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
         now = time.monotonic()
-        for found in partitions:
-            self._history.group.append(Assigned(now, self.name, Place(found.topic, found.partition)))
+        for partition in partitions:
+            self._history.group.append(Assigned(now, self.name, Place(partition.topic, partition.partition)))
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
         self._commit(consumer, asynchronous=False)
         self._lost(consumer, partitions)
 
     def _lost(self, consumer: Any, partitions: list[Any]) -> None:
-        for found in partitions:
-            self._positions.pop(Place(found.topic, found.partition), None)
+        for partition in partitions:
+            self._positions.pop(Place(partition.topic, partition.partition), None)

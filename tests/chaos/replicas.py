@@ -38,13 +38,13 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 def read_replicas(directories: Sequence[Path]) -> dict[Place, list[Replica]]:
     """Every partition's replicas, in the order of the brokers' data directories."""
-    found: dict[Place, list[Replica]] = {}
+    result: dict[Place, list[Replica]] = {}
     for data in directories:
         for tp, high_watermark in read_offsets(data / HIGH_WATERMARKS).items():
             folder = data / f"{tp.topic}-{tp.partition}"
             below = [batch for batch in batches(folder) if batch.next_offset <= high_watermark]
-            found.setdefault(Place(tp.topic, tp.partition), []).append(Replica(high_watermark, below))
-    return found
+            result.setdefault(Place(tp.topic, tp.partition), []).append(Replica(high_watermark, below))
+    return result
 
 
 def smallest(replicas: Mapping[Place, Sequence[Replica]]) -> dict[Place, int]:

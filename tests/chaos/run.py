@@ -100,11 +100,11 @@ class Load:
 
     def drain(self, contents: Contents) -> None:
         """Let the group take what is left, then leave."""
-        wanted = {(record.place, record.offset) for record in contents.records}
+        expected = {(record.place, record.offset) for record in contents.records}
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
             taken = {(e.place, e.offset) for e in list(self.history.group) if isinstance(e, Taken)}
-            if wanted <= taken:
+            if expected <= taken:
                 break
             time.sleep(0.2)
         for member in self.members:
@@ -195,7 +195,7 @@ def wait_until_all_go_on(history: History, since: float) -> None:
 def check(history: History, contents: Contents, data: Sequence[Path]) -> list[str]:
     """All promises; lines that name the checker."""
     records, replicas = contents.records, read_replicas(data)
-    found = {
+    actual = {
         "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),
         "every record is acked": checkers.every_record_is_acked(history.refused),
         "no producer has ended": checkers.no_producer_has_ended(history.ended),
@@ -209,7 +209,7 @@ def check(history: History, contents: Contents, data: Sequence[Path]) -> list[st
         "replicas reach what was acked": checkers.replicas_reach_what_was_acked(history.acks, replicas),
     }
     lines = []
-    for promise, wrong in found.items():
+    for promise, wrong in actual.items():
         lines += [f"{promise}: {line}" for line in wrong[:SHOWN]]
         if len(wrong) > SHOWN:
             lines.append(f"{promise}: {len(wrong) - SHOWN} more")
@@ -224,9 +224,9 @@ def report(plan: Plan, history: History, felt: Sequence[Felt], unasked: int) -> 
     for line in table(felt):
         say(line)
     if plan.results is not None:
-        told = {"peer": plan.peer.name, "seed": plan.seed, "seconds": plan.seconds, "acked": len(acks)}
-        told |= {"refused": len(history.refused), "transactions": len(attempts), "ends unasked": unasked}
-        save(plan.results / f"{plan.peer.name}-{plan.seed}.json", told, felt)
+        reported = {"peer": plan.peer.name, "seed": plan.seed, "seconds": plan.seconds, "acked": len(acks)}
+        reported |= {"refused": len(history.refused), "transactions": len(attempts), "ends unasked": unasked}
+        save(plan.results / f"{plan.peer.name}-{plan.seed}.json", reported, felt)
 
 
 def _ended(attempts: Iterable[Attempt]) -> str:

@@ -11,21 +11,21 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 def owner_of(port: int, pids: Iterable[int]) -> int | None:
     """Which of these processes has a socket with this local port; None for none of them."""
-    wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
-    if not wanted:
+    expected = {f"socket:[{inode}]" for inode in _inodes(port)}
+    if not expected:
         return None
-    return next((pid for pid in pids if not wanted.isdisjoint(_open_files(pid))), None)
+    return next((pid for pid in pids if not expected.isdisjoint(_open_files(pid))), None)
 
 
 def _inodes(port: int) -> list[str]:
     ending = f":{port:04X}"
-    found = []
+    result = []
     for table in TABLES:
         for line in table.read_text().splitlines()[1:]:
             fields = line.split()
             if fields[1].endswith(ending) and fields[9] != "0":
-                found.append(fields[9])
-    return found
+                result.append(fields[9])
+    return result
 
 
 def _open_files(pid: int) -> Iterable[str]:

@@ -211,8 +211,8 @@ def test_replicas_are_read_from_disk(tmp_path: Path) -> None:
 
 def test_the_longest_gap_is_that_which_overlaps_the_fault() -> None:
     times = [0.0, 1.0, 2.0, 7.0, 7.5, 20.0]
-    found = gaps([Ack(at, sent(0), 0) for at in times], began=3.0, ended=7.2, partitions=1)
-    assert found == {0: 5.0}
+    actual = gaps([Ack(at, sent(0), 0) for at in times], began=3.0, ended=7.2, partitions=1)
+    assert actual == {0: 5.0}
     assert gaps([], began=3.0, ended=7.0, partitions=1) == {0: 4.0}
 
 

@@ -92,10 +92,12 @@ class Transfer(threading.Thread):
         """The offset to go on at."""
         from confluent_kafka import TopicPartition
 
-        (found,) = self._insist(lambda timeout: consumer.committed([TopicPartition(ORDERED, self._number)], timeout))
-        if found.error is not None:
+        (committed,) = self._insist(
+            lambda timeout: consumer.committed([TopicPartition(ORDERED, self._number)], timeout)
+        )
+        if committed.error is not None:
             raise GiveUpError
-        return max(0, found.offset)
+        return max(0, committed.offset)
 
     def _transaction(self, producer: Any, consumer: Any, messages: list[Any]) -> bool:
         """One transaction over these records; whether it was committed."""

@@ -38,13 +38,13 @@ class Tree:
             return [f"ZooKeeper: {error!r}"]
 
     def _partitions(self) -> list[str]:
-        found = []
+        result = []
         for topic in self._client.get_children(TOPICS):
             for partition, replicas in self._read(f"{TOPICS}/{topic}")["partitions"].items():
                 state = self._read(f"{TOPICS}/{topic}/partitions/{partition}/state")
                 if state["leader"] < 0 or set(state["isr"]) != set(replicas):
-                    found.append(f"{topic}-{partition} (leader {state['leader']}, ISR {state['isr']})")
-        return found
+                    result.append(f"{topic}-{partition} (leader {state['leader']}, ISR {state['isr']})")
+        return result
 
     def controller(self) -> int:
         """The active controller; -1 for none."""

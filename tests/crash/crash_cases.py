@@ -140,13 +140,13 @@ def sound(number: int) -> Sound:
         log.flush(rng.randint(1, log.log_end_offset) if not compacting else log.active.base_offset)
         log.high_watermark = log.log_end_offset
         log_dir.checkpoint()
-        found, segments = contents(log), [s.base_offset for s in log.segments]
+        records, segments = contents(log), [s.base_offset for s in log.segments]
         epochs = {h.base_offset: h.leader_epoch for h, _ in log.batches_from(0)}
         if compacting:
             _stop_within_compaction(log, rng)
         return Sound(
             files={str(p.relative_to(data)): p.read_bytes() for p in data.rglob("*") if p.is_file()},
-            records=found,
+            records=records,
             aborted=writer.aborted,
             sequences=writer.sequences,
             epochs=epochs,
@@ -289,10 +289,10 @@ class Damage:
                 base = end
         return base
 
-    def _change(self, name: str, kept: int) -> None:
+    def _change(self, name: str, length: int) -> None:
         rng = self._rng
         data = bytearray(self.files.get(name, b""))
-        at = rng.randint(min(kept, len(data)), len(data))
+        at = rng.randint(min(length, len(data)), len(data))
         how = rng.choice(("cut", "garbled", "zeros", "flipped", "longer"))
         if how == "cut":
             del data[at:]

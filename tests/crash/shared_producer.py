@@ -52,7 +52,7 @@ def main(bootstrap: str, topic: str, records: int, failed_file: Path) -> None:
     producer.close(CLOSE_SECONDS)
     pool = producer._core.accumulator.pool
     failed_file.write_text("".join(f"{i}\n" for i in failed))
-    told = {
+    reported = {
         "once": completed.count(1),
         "failed": len(failed),
         "errors": sorted(errors)[:5],
@@ -60,7 +60,7 @@ def main(bootstrap: str, topic: str, records: int, failed_file: Path) -> None:
         "threads": threading.active_count(),
         "max_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-    print(json.dumps(told))
+    print(json.dumps(reported))
 
 
 if __name__ == "__main__":

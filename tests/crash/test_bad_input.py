@@ -213,17 +213,17 @@ def test_a_full_disk_is_a_storage_error_and_what_was_acknowledged_stays(tmp_path
     with broker:
         with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 1, 1, topic_configs={"segment.index.bytes": "4096"})])
-        kept: list[bytes] = []
+        remaining: list[bytes] = []
         with KafkaProducer(bootstrap_servers=broker.bootstrap, retries=0, enable_idempotence=False) as producer:
             with pytest.raises(KafkaStorageError):
                 for i in range(40):
                     value = b"%d " % i + os.urandom(100_000)
                     producer.send("t", value, partition=0).get(30)
-                    kept.append(value)
-        assert len(kept) >= 10
+                    remaining.append(value)
+        assert len(remaining) >= 10
         assert answers(broker.bootstrap)
-        assert read(broker.bootstrap, "t") == kept
+        assert read(broker.bootstrap, "t") == remaining
         produce(broker.bootstrap, "t", [b"there is room for a small one"])
         assert broker.stop() == 0
     with BrokerProcess(tmp_path / "data") as again:
-        assert read(again.bootstrap, "t") == [*kept, b"there is room for a small one"]
+        assert read(again.bootstrap, "t") == [*remaining, b"there is room for a small one"]

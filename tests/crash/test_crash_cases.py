@@ -38,8 +38,8 @@ def check(case: Case) -> None:
     try:
         assert not log_dir.failed, log_dir.failed
         log = log_dir.logs[TP]
-        found = check_records(log, case.template)
-        check_reads(log, found, case.rng.randrange(READ_EACH))
+        actual = check_records(log, case.template)
+        check_reads(log, actual, case.rng.randrange(READ_EACH))
         for segment in log.segments:
             if f"{TP}/{segment.path('.index').name}" not in case.damage.unsure:
                 check_indexes(segment)
@@ -48,7 +48,7 @@ def check(case: Case) -> None:
         check_leftovers(log)
         log.append(a_batch(), leader_epoch=1000)
         after = contents(log)
-        assert after[:-1] == found
+        assert after[:-1] == actual
         if case.rng.random() < 0.2:
             log_dir.close()
             log_dir = case.open()
@@ -60,22 +60,22 @@ def check(case: Case) -> None:
 
 def check_records(log: Log, template: Sound) -> list[Record]:
     """A prefix of what was written that reaches the recovery point; of a compacted log at least each key's last."""
-    found = contents(log)
+    records = contents(log)
     end = log.log_end_offset
     assert end >= template.recovery_point
     written = [r for r in template.records if r.offset < end]
     if not template.compacting:
-        assert found == written
+        assert records == written
         assert not written or written[-1].offset == end - 1
-        return found
+        return records
     by_offset = {r.offset: r for r in written}
-    assert all(by_offset[r.offset] == r for r in found)
-    offsets = [r.offset for r in found]
+    assert all(by_offset[r.offset] == r for r in records)
+    offsets = [r.offset for r in records]
     assert offsets == sorted(set(offsets))
-    return found
+    return records
 
 
-def check_reads(log: Log, found: list[Record], first: int) -> None:
+def check_reads(log: Log, actual: list[Record], first: int) -> None:
     """Offsets are found, and times."""
     batches = deque((header.last_offset, bytes(data)) for header, data in log.batches_from(0))
     for offset in range(log.log_start_offset + first, log.log_end_offset, READ_EACH):
@@ -83,9 +83,9 @@ def check_reads(log: Log, found: list[Record], first: int) -> None:
             batches.popleft()
         with log.read(offset, 1, max_offset=log.log_end_offset) as piece:
             assert piece.read() == (batches[0][1] if batches else b""), offset
-    latest = max((r.timestamp for r in found), default=-1)
+    latest = max((r.timestamp for r in actual), default=-1)
     for time in (NOW, NOW + 300, latest, latest + 1):
-        first = next((r.offset for r in found if r.timestamp >= time), None)
+        first = next((r.offset for r in actual if r.timestamp >= time), None)
         at = log.offset_for_time(time)
         assert (None if at is None else at.offset) == first, time
 
@@ -106,12 +106,12 @@ def check_state(log: Log, template: Sound, end: int) -> None:
         if header.base_offset < end:
             assert log.epoch_for_offset(header.base_offset) == template.epochs[header.base_offset]
     last = {producer_id: sequence for offset, producer_id, sequence in template.sequences if offset < end}
-    kept = {p.id: p.last_sequence for p in log.producers.producers.values()}
+    remaining = {p.id: p.last_sequence for p in log.producers.producers.values()}
     if template.compacting:
         # a producer's last batch may be lost and those before it compacted: then its numbers begin anew
-        assert all(kept.get(p, -1) <= sequence for p, sequence in last.items())
+        assert all(remaining.get(p, -1) <= sequence for p, sequence in last.items())
     else:
-        assert {p: kept.get(p) for p in last} == last
+        assert {p: remaining.get(p) for p in last} == last
         aborted = [a for a in template.aborted if a.last_offset < end]
         assert [a[:3] for a in log.aborted_transactions(0, log.log_end_offset)] == aborted
 

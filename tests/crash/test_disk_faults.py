@@ -148,14 +148,14 @@ class Scenario:
     def holds(opened, tp, rows):
         if opened is None:
             return not rows
-        found = {(r.offset, r.key, r.value) for r in contents(opened)}
+        records = {(r.offset, r.key, r.value) for r in contents(opened)}
         if tp == COMPACTED:
             latest = {}
             for row in rows:
                 latest[row[1]] = row
             later = {r.key: r.offset for r in contents(opened)}
-            return all(row in found or later.get(key, -1) > row[0] for key, row in latest.items())
-        return found >= set(rows)
+            return all(row in records or later.get(key, -1) > row[0] for key, row in latest.items())
+        return records >= set(rows)
 
 
 @pytest.fixture
@@ -307,8 +307,8 @@ class UnsyncedWrites:
                 case 2:  # some of what was appended
                     left = now[: max(len(before), rng.randrange(len(now) + 1))]
                 case _:  # blocks that were allocated and not written
-                    kept = max(len(before), rng.randrange(len(now) + 1))
-                    left = now[:kept] + bytes(max(0, len(now) - kept))
+                    remaining = max(len(before), rng.randrange(len(now) + 1))
+                    left = now[:remaining] + bytes(max(0, len(now) - remaining))
             (target / path.relative_to(source)).write_bytes(left)
 
 

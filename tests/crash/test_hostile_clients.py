@@ -79,10 +79,10 @@ def there_and_back(broker: BrokerProcess, topic: str, value: bytes) -> float:
         tp = TopicPartition(topic, 0)
         consumer.assign([tp])
         consumer.seek(tp, offset)
-        found: list[Any] = []
-        while not found and time.monotonic() < began + SERVED_SECONDS:
-            found = [record.value for records in consumer.poll(1000).values() for record in records]
-    assert found == [value]
+        result: list[Any] = []
+        while not result and time.monotonic() < began + SERVED_SECONDS:
+            result = [record.value for records in consumer.poll(1000).values() for record in records]
+    assert result == [value]
     return time.monotonic() - began
 
 

@@ -74,11 +74,11 @@ def tear(data: Path, partition: int, acked_offset: int, r: random.Random) -> str
     """Cut or garble up to 100 bytes at the end of the active segment, but nothing that was acknowledged."""
     segment = max((data / f"{TOPIC}-{partition}").glob("*.log"))
     content = bytearray(segment.read_bytes())
-    kept = 0
+    remaining = 0
     for header, _, end in split(content):
         if header.base_offset <= acked_offset:
-            kept = end
-    loose = len(content) - kept
+            remaining = end
+    loose = len(content) - remaining
     how = r.choice(["cut", "garble", "append"])
     if how == "append" or loose == 0:
         # what a write leaves behind that was under way: the beginning of a batch, or nothing sensible
@@ -95,7 +95,7 @@ def tear(data: Path, partition: int, acked_offset: int, r: random.Random) -> str
 
 def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
     partitions = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
-    found: dict[tuple[int, int], bytes] = {}
+    result: dict[tuple[int, int], bytes] = {}
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)
@@ -103,8 +103,8 @@ def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
         while any(consumer.position(tp) < ends[tp] for tp in partitions):
             for records in consumer.poll(1000).values():
                 for record in records:
-                    found[record.partition, record.offset] = record.value
-    return found
+                    result[record.partition, record.offset] = record.value
+    return result
 
 
 def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
@@ -126,11 +126,11 @@ def test_twenty_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None
             last = max((o for p, o in acked if p == partition), default=-1)
             tear(tmp_path / "data", partition, last, r)
         with broker:
-            found = read_all(broker.bootstrap)
+            records = read_all(broker.bootstrap)
             assert broker.stop() == 0
-        lost = {where: value for where, value in acked.items() if found.get(where) != value}
+        lost = {where: value for where, value in acked.items() if records.get(where) != value}
         assert not lost, f"seed {seed}, round {round_number}: {len(lost)} of {len(acked)} acknowledged records are lost"
         for partition in range(PARTITIONS):
-            offsets = sorted(o for p, o in found if p == partition)
+            offsets = sorted(o for p, o in records if p == partition)
             assert offsets == list(range(len(offsets))), f"seed {seed}: partition {partition} has gaps"
     assert len(acked) > ROUNDS * 100

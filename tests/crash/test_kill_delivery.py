@@ -114,10 +114,10 @@ def until(condition: Callable[[], bool], complaint: str) -> None:
 
 def log_of(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> dict[TopicPartition, list[bytes]]:
     """All values of a topic, by partition."""
-    found: dict[TopicPartition, list[bytes]] = {TopicPartition(topic, p): [] for p in range(PARTITIONS)}
+    actual: dict[TopicPartition, list[bytes]] = {TopicPartition(topic, p): [] for p in range(PARTITIONS)}
     for record in whole_topic(bootstrap, topic, PARTITIONS, isolation_level=isolation, max_poll_records=10_000):
-        found[TopicPartition(topic, record.partition)].append(record.value)
-    return found
+        actual[TopicPartition(topic, record.partition)].append(record.value)
+    return actual
 
 
 def options(bootstrap: str, topic: str) -> list[str]:
@@ -163,8 +163,8 @@ def test_transactions_copy_every_record_once_and_in_order(bootstrap: str, topic:
     programs = Programs("exactly_once_kafka.py", arguments, tmp_path / "stderr")
     with killed_at_random(bootstrap, topic, programs, copied, keyed):
         values = log_of(bootstrap, topic).values()
-        copies = [v for found in log_of(bootstrap, copy, "read_committed").values() for v in found]
-        assert sorted(copies) == sorted(v.upper() for found in values for v in found)
+        copies = [v for batch in log_of(bootstrap, copy, "read_committed").values() for v in batch]
+        assert sorted(copies) == sorted(v.upper() for records_of_partition in values for v in records_of_partition)
 
 
 def lines(path: Path) -> list[bytes]:

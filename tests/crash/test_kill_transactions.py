@@ -34,7 +34,7 @@ def read_all(bootstrap: str) -> dict[tuple[str, int], set[int]]:
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)])
-    found: dict[tuple[str, int], set[int]] = defaultdict(set)
+    result: dict[tuple[str, int], set[int]] = defaultdict(set)
     ended: set[int] = set()
     while len(ended) < PARTITIONS:
         message = consumer.poll(SECONDS)
@@ -44,17 +44,17 @@ def read_all(bootstrap: str) -> dict[tuple[str, int], set[int]]:
             ended.add(message.partition())
             continue
         name, number, i = message.value().decode().split()
-        assert int(i) not in found[name, int(number)], f"record {i} of {name} {number} is there twice"
-        found[name, int(number)].add(int(i))
+        assert int(i) not in result[name, int(number)], f"record {i} of {name} {number} is there twice"
+        result[name, int(number)].add(int(i))
     consumer.close()
-    return found
+    return result
 
 
 def committed_offset(bootstrap: str, group: str) -> int:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([confluent_kafka.TopicPartition(TOPIC, 0)], SECONDS)
+    (committed,) = consumer.committed([confluent_kafka.TopicPartition(TOPIC, 0)], SECONDS)
     consumer.close()
-    return int(found.offset)
+    return int(committed.offset)
 
 
 def decide_all(bootstrap: str, names: list[str]) -> None:
@@ -87,14 +87,14 @@ def test_kills_neither_lose_nor_tear_a_transaction(tmp_path: Path) -> None:
             aborted |= {(load.name, number) for number in load.ended["aborted"]}
         with broker:
             decide_all(broker.bootstrap, names)
-            found = read_all(broker.bootstrap)
+            records = read_all(broker.bootstrap)
             offsets = {name: committed_offset(broker.bootstrap, name) for name in names}
             assert broker.stop() == 0
         where = f"seed {seed}, round {round_number}"
-        assert not acked - found.keys(), f"{where}: committed transactions are lost"
-        assert not aborted & found.keys(), f"{where}: rolled back transactions are read"
-        torn = {key: seen for key, seen in found.items() if len(seen) != RECORDS}
+        assert not acked - records.keys(), f"{where}: committed transactions are lost"
+        assert not aborted & records.keys(), f"{where}: rolled back transactions are read"
+        torn = {key: seen for key, seen in records.items() if len(seen) != RECORDS}
         assert not torn, f"{where}: transactions are there by half"
         for name in names:
-            last = max(number for key, number in found if key == name)
+            last = max(number for key, number in records if key == name)
             assert offsets[name] == last + 1, f"{where}: the offset of {name} is not that of its last transaction"

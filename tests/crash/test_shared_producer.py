@@ -35,13 +35,13 @@ OVERHEAD_BYTES = 8 << 20
 def finished(program: subprocess.Popen[bytes]) -> dict[str, Any]:
     out, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == 0
-    told: dict[str, Any] = json.loads(out)
-    return told
+    reported: dict[str, Any] = json.loads(out)
+    return reported
 
 
 def numbers_in(bootstrap: str, topic: str) -> list[Any]:
     """The records' numbers, an array for each partition, in the order of their offsets."""
-    found: list[Any] = []
+    result: list[Any] = []
     with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
         for p in range(PARTITIONS):
             tp = TopicPartition(topic, p)
@@ -54,8 +54,8 @@ def numbers_in(bootstrap: str, topic: str) -> list[Any]:
                     values = np.frombuffer(columns.values.data, dtype=np.uint8)
                     rows = values.reshape(-1, shared_producer.VALUE_BYTES)
                     parts.append(np.ascontiguousarray(rows[:, :8]).view(">i8").ravel())
-            found.append(np.concatenate(parts) if parts else np.zeros(0, dtype=">i8"))
-    return found
+            result.append(np.concatenate(parts) if parts else np.zeros(0, dtype=">i8"))
+    return result
 
 
 def test_sixteen_threads_share_a_producer_through_kills(tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ def test_sixteen_threads_share_a_producer_through_kills(tmp_path: Path) -> None:
             broker.kill()
             broker.start()
             kills += 1
-        told = finished(program)
-        print(f"{kills} kills: {told}")
-        assert told["once"] == RECORDS, "each future completes once"
-        assert told["buffer_bytes_in_use"] == 0
-        assert told["threads"] == 1, "no thread is left"
+        reported = finished(program)
+        print(f"{kills} kills: {reported}")
+        assert reported["once"] == RECORDS, "each future completes once"
+        assert reported["buffer_bytes_in_use"] == 0
+        assert reported["threads"] == 1, "no thread is left"
         failed = set(map(int, failed_file.read_text().split()))
         partitions = numbers_in(broker.bootstrap, topic)
     everything = np.concatenate(partitions)
@@ -95,8 +95,8 @@ def test_memory_stays_within_buffer_memory_and_a_stated_overhead(tmp_path: Path)
     with BrokerProcess(tmp_path / "data") as broker:
         topic = new_topic(broker.bootstrap, PARTITIONS, "filled")
         command = [sys.executable, "-m", "tests.crash.filling_producer", broker.bootstrap, topic, str(broker.pid)]
-        told = finished(subprocess.Popen(command, stdout=subprocess.PIPE))
-    print(told)
-    assert told["records"] > 100_000
-    assert told["bytes"] <= filling_producer.BUFFER_MEMORY * (1 + OVERHEAD) + OVERHEAD_BYTES
-    assert told["all_free"], "every buffer has come back"
+        output = finished(subprocess.Popen(command, stdout=subprocess.PIPE))
+    print(output)
+    assert output["records"] > 100_000
+    assert output["bytes"] <= filling_producer.BUFFER_MEMORY * (1 + OVERHEAD) + OVERHEAD_BYTES
+    assert output["all_free"], "every buffer has come back"

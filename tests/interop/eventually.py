@@ -8,9 +8,9 @@ from collections.abc import Callable
 STEP_SECONDS = 0.05
 
 
-def eventually(found: Callable[[], object], seconds: float) -> None:
+def eventually(condition: Callable[[], object], seconds: float) -> None:
     """Return when something holds; a test that waits for longer has failed."""
     deadline = time.monotonic() + seconds
-    while not found():
+    while not condition():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(STEP_SECONDS)

@@ -450,19 +450,19 @@ def old_cases() -> Iterator[tuple[str, tuple[V2 | Old | bytes, ...]]]:
 
 def cases() -> list[Case]:
     """All of them."""
-    found = [Case(f"header: {name}", (batch,)) for name, batch in HEADERS.items()]
-    found += [Case(f"codec: {name}", (batch,)) for name, batch in CODEC_CASES.items()]
+    actual = [Case(f"header: {name}", (batch,)) for name, batch in HEADERS.items()]
+    actual += [Case(f"codec: {name}", (batch,)) for name, batch in CODEC_CASES.items()]
     for codec in CODECS:
-        found.append(Case(f"{codec}: sound", (V2(codec=codec),)))
-        found += [Case(f"{codec}: {name}", (V2(records, codec),)) for name, records in RECORDS.items()]
-        found += [
+        actual.append(Case(f"{codec}: sound", (V2(codec=codec),)))
+        actual += [Case(f"{codec}: {name}", (V2(records, codec),)) for name, records in RECORDS.items()]
+        actual += [
             Case(f"{codec}: {name}", (V2(codec=codec, **wrong),))  # type: ignore[arg-type]
             for name, wrong in COUNTS.items()
         ]
         ahead = V2([record(0, time_delta=9 * HOUR)], codec)
         wrong_length = V2(with_broken(record(1, length=1)), codec)
         without_key = V2([record(0), record(1, key=None), record(2)], codec)
-        found += [
+        actual += [
             Case(f"{codec}: no key in a compacted topic", (without_key,), COMPACTED),
             Case(
                 f"{codec}: no key and a wrong time in a compacted topic",
@@ -477,8 +477,8 @@ def cases() -> list[Case]:
             Case(f"{codec}: repeated offset deltas in a zstd topic", (V2([record(0)] * 3, codec),), ZSTD_TOPIC),
         ]  # fmt: skip
     for codec, ways in DAMAGE.items():
-        found += [Case(f"{codec}: {name}", (V2(codec=codec, damage=damage),)) for name, damage in ways.items()]
-    found += [
+        actual += [Case(f"{codec}: {name}", (V2(codec=codec, damage=damage),)) for name, damage in ways.items()]
+    actual += [
         Case("two batches", (V2(), V2())),
         Case("no batch", ()),
         Case("five bytes", (b"12345",)),
@@ -494,7 +494,7 @@ def cases() -> list[Case]:
         Case("version 7: message of format 0", (Old(0),), version=7),
         Case("version 7: compressed message of format 1", (Old(1, codec="gzip", inner=inner(1), offset=2),), version=7),
     ]
-    return found
+    return actual
 
 
 def old_format_cases() -> list[Case]:

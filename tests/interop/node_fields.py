@@ -12,9 +12,9 @@ def comparable(value: bytes | None, of_one_run: Collection[str]) -> Any:
     if not value:
         return None
     try:
-        found = json.loads(value)
+        document = json.loads(value)
     except ValueError:
         return value
-    if not isinstance(found, Mapping):
-        return found
-    return {name: "…" if name in of_one_run else part for name, part in found.items()}
+    if not isinstance(document, Mapping):
+        return document
+    return {name: "…" if name in of_one_run else part for name, part in document.items()}

@@ -33,15 +33,15 @@ def options(connect: str, group: str, name: str, more: Mapping[str, str] | None 
 class OurMember:
     """A connector with a thread for each stream."""
 
-    def __init__(self, given: Mapping[str, str], topic: str, threads: int = 1) -> None:
-        self.connector = Consumer.create_java_consumer_connector(ConsumerConfig(given))
+    def __init__(self, options: Mapping[str, str], topic: str, threads: int = 1) -> None:
+        self.connector = Consumer.create_java_consumer_connector(ConsumerConfig(options))
         self.messages: list[Seen] = []
         for stream in self.connector.create_message_streams({topic: threads})[topic]:
             threading.Thread(target=self._read, args=[stream], daemon=True).start()
 
     def _read(self, stream: KafkaStream) -> None:
-        for found in stream:
-            self.messages.append(seen(found))
+        for message in stream:
+            self.messages.append(seen(message))
 
     def seen(self) -> list[Seen]:
         return list(self.messages)
@@ -50,16 +50,16 @@ class OurMember:
         self.connector.shutdown()
 
 
-def seen(found: MessageAndMetadata) -> Seen:
-    return found.partition, found.offset, found.message.decode()
+def seen(actual: MessageAndMetadata) -> Seen:
+    return actual.partition, actual.offset, actual.message.decode()
 
 
 class JavaMember:
     """Kafka 0.8.2's high-level consumer in a process of its own."""
 
-    def __init__(self, given: Mapping[str, str], topic: str, folder: Path, threads: int = 1) -> None:
-        self.output = folder / f"{given['consumer.id']}.out"
-        settings = [f"{name}={value}" for name, value in given.items()]
+    def __init__(self, options: Mapping[str, str], topic: str, folder: Path, threads: int = 1) -> None:
+        self.output = folder / f"{options['consumer.id']}.out"
+        settings = [f"{name}={value}" for name, value in options.items()]
         command = java_command("kafka_2.10", "0.8.2.2", "OldConsumer", topic, str(threads), *settings)
         with self.output.open("wb") as out, (folder / "java.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=log)

@@ -61,8 +61,8 @@ def go_version(module: str) -> str:
 
 def kafkajs_version() -> str:
     """The version of kafkajs."""
-    found: str = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]["kafkajs"]
-    return found
+    document: str = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]["kafkajs"]
+    return document
 
 
 def run_go(scenario: str, bootstrap: str, name: str) -> list[str]:

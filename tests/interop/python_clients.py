@@ -67,10 +67,10 @@ def module_missing(name: str) -> str | None:
 
 def kcat_version() -> str:
     """As `kcat -V` tells it: "Version 1.7.1 (JSON, …, librdkafka 2.0.2 …)"."""
-    told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"Version ([\d.]+)", told)
-    library = re.search(r"librdkafka ([\d.]+)", told)
-    return f"{found[1] if found else '?'} (librdkafka {library[1] if library else '?'})"
+    output = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"Version ([\d.]+)", output)
+    library = re.search(r"librdkafka ([\d.]+)", output)
+    return f"{match[1] if match else '?'} (librdkafka {library[1] if library else '?'})"
 
 
 class Kcat:

@@ -98,9 +98,9 @@ def confluent_kafka(access: Access, topic: str, values: Sequence[str], folder: P
     assert producer.flush(TIMEOUT) == 0
     consumer = Consumer({**access.librdkafka, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    found = [message.value().decode() for message in consumer.consume(len(values), TIMEOUT)]
+    records = [message.value().decode() for message in consumer.consume(len(values), TIMEOUT)]
     consumer.close()
-    return found
+    return records
 
 
 def kafka_python(access: Access, topic: str, values: Sequence[str], folder: Path) -> list[str]:
@@ -116,9 +116,9 @@ def kafka_python(access: Access, topic: str, values: Sequence[str], folder: Path
     producer.flush(TIMEOUT)
     producer.close()
     consumer = Consumer(topic, **options, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000)
-    found = [record.value.decode() for _, record in zip(values, consumer, strict=False)]
+    records = [record.value.decode() for _, record in zip(values, consumer, strict=False)]
     consumer.close()
-    return found
+    return records
 
 
 def aiokafka(access: Access, topic: str, values: Sequence[str], folder: Path) -> list[str]:
@@ -136,13 +136,13 @@ def aiokafka(access: Access, topic: str, values: Sequence[str], folder: Path) ->
         async with AIOKafkaProducer(**options) as producer:
             for future in [await producer.send(topic, value.encode()) for value in values]:
                 await asyncio.wait_for(future, TIMEOUT)
-        found: list[str] = []
+        result: list[str] = []
         async with AIOKafkaConsumer(topic, **options, group_id=topic, auto_offset_reset="earliest") as consumer:
             async with asyncio.timeout(TIMEOUT):
-                while len(found) < len(values):
+                while len(result) < len(values):
                     for records in (await consumer.getmany(timeout_ms=500)).values():
-                        found += [record.value.decode() for record in records]
-        return found
+                        result += [record.value.decode() for record in records]
+        return result
 
     return asyncio.run(copy())
 

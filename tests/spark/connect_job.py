@@ -59,8 +59,8 @@ def written_and_failed(texts: Any, folder: Path, name: str, options: dict[str, s
     url = f"sqlite:///{folder}/copy.db"
 
     def write(rows: Any, batch_id: int) -> None:
-        known = {"batchId": str(batch_id)} if options else {}
-        table = {"url": url, "dbtable": "once", "sinkId": "once", **known}
+        existing = {"batchId": str(batch_id)} if options else {}
+        table = {"url": url, "dbtable": "once", "sinkId": "once", **existing}
         rows.write.format("ottla.sql").options(**table).mode("append").save()
         if not (folder / name).exists():
             (folder / name).touch()

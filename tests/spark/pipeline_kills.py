@@ -58,21 +58,21 @@ class Run:
 
     def members(self, name: str) -> list[int]:
         """The processes of this run whose command line has `name` in it, but not our own child."""
-        found = []
+        result = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self.process.pid:
                 try:
                     pid = int(entry.name)
                     if os.getsid(pid) == self.process.pid and name in (entry / "cmdline").read_text():
-                        found.append(pid)
+                        result.append(pid)
                 except OSError:
                     continue
-        return found
+        return result
 
     def jvms(self) -> list[int]:
         """Spark's JVM while it runs, without what it forks: for each file it calls chmod, by a helper of Java's."""
-        found = self.members("java")
-        return [pid for pid in found if _parent(pid) not in (*found, None)]
+        actual = self.members("java")
+        return [pid for pid in actual if _parent(pid) not in (*actual, None)]
 
     def wait(self, seconds: float = RUN_SECONDS) -> int:
         code = self.process.wait(seconds)
@@ -144,13 +144,13 @@ class Killer:
             time.sleep(self.dice.uniform(0, 3))
             self.broker.start()
         else:
-            found = run.jvms() if victim == "jvm" else run.members("pyspark")
+            actual = run.jvms() if victim == "jvm" else run.members("pyspark")
             if victim == "worker":
                 # The daemon forks the workers; it may be the victim, too. So may the processes that plan a source.
-                found = [pid for pid in found if pid not in run.members("java")]
-            if not found:
+                actual = [pid for pid in actual if pid not in run.members("java")]
+            if not actual:
                 return False
-            os.kill(self.dice.choice(found), signal.SIGKILL)
+            os.kill(self.dice.choice(actual), signal.SIGKILL)
         return True
 
 
@@ -166,11 +166,11 @@ def complete(project: Path, address: str, *more: str, **options: int) -> None:
 
 def forget_last_commits(project: Path) -> int:
     """As if every stream had been killed after its last data and before its checkpoint; how many there are."""
-    found = 0
+    actual = 0
     for commits in (project / "pipeline-storage" / "_checkpoints").rglob("commits"):
         last = max((int(path.name) for path in commits.iterdir() if path.name.isdigit()), default=None)
         if last is not None:
             (commits / str(last)).unlink()
             (commits / f".{last}.crc").unlink(missing_ok=True)
-            found += 1
-    return found
+            actual += 1
+    return actual

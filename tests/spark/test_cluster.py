@@ -81,8 +81,8 @@ class Cluster:
         self.processes.append(process)
 
         def answer() -> str | None:
-            found = re.search(ready, log.read_text())
-            return found[1] if found else None
+            match = re.search(ready, log.read_text())
+            return match[1] if match else None
 
         return eventually(answer, log)
 

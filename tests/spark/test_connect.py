@@ -105,8 +105,8 @@ def test_everything_works_through_a_remote_session(remote: str, tmp_path: Path) 
         assert sorted(int(record.value) for record in batch) == list(range(10))
     with contextlib.closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
         for table in ("copy", "once"):
-            found = connection.execute(f"select count(distinct value), count(*) from {table}").fetchall()
-            assert found == [(RECORDS, RECORDS)], table
+            actual = connection.execute(f"select count(distinct value), count(*) from {table}").fetchall()
+            assert actual == [(RECORDS, RECORDS)], table
     assert {query["name"]: (query["status"], query["numInputRows"]) for query in seen["watched"]} == {
         "topic": ("ended", RECORDS),
         "table": ("ended", RECORDS),

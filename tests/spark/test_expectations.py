@@ -31,8 +31,8 @@ def rows(spark: SparkSession) -> DataFrame:
     )
 
 
-def offsets(found: DataFrame) -> list[int]:
-    return sorted(r.offset for r in found.select("offset").collect())
+def offsets(actual: DataFrame) -> list[int]:
+    return sorted(r.offset for r in actual.select("offset").collect())
 
 
 def test_each_row_goes_one_way(rows: DataFrame) -> None:

@@ -22,9 +22,9 @@ NOT_COPIED = {"java", "javac", "jar"}
 def program() -> str:
     """The Python of the README's part on Spark."""
     part = README.read_text().split("## Spark\n")[1].split("\n## ")[0]
-    found = re.search(r"```python\n(.*?)```", part, re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(r"```python\n(.*?)```", part, re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 @pytest.fixture

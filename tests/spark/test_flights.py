@@ -91,8 +91,10 @@ class Pipeline:
         self.next_batch += 1
 
     def rows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = read_rows(self.directory, JOINED_FLIGHTS.name, self.store.batch_ids()).to_pylist()
-        return found
+        actual: list[dict[str, Any]] = read_rows(
+            self.directory, JOINED_FLIGHTS.name, self.store.batch_ids()
+        ).to_pylist()
+        return actual
 
     def classes(self) -> dict[int, str]:
         return {row["row"]: row["weather"] for row in self.rows()}

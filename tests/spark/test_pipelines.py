@@ -113,10 +113,10 @@ def test_a_run_whose_jvm_dies_ends_and_says_so(tmp_path: Path, broker: BrokerPro
         assert run.wait(60) == 1
     finally:
         run.kill()
-    told, logged = [], run.log.read_text()
+    reported, logged = [], run.log.read_text()
     for line in logged.splitlines():
-        told += [json.loads(line)["message"]] if line.startswith("{") else []
-    assert told[:2] == ["Spark is being started", "the definitions are being read"]
+        reported += [json.loads(line)["message"]] if line.startswith("{") else []
+    assert reported[:2] == ["Spark is being started", "the definitions are being read"]
     assert "ottla pipeline: Spark's JVM has ended before the run (killed by signal 9); see " in logged
     assert "Traceback" not in logged
 

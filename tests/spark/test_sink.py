@@ -56,17 +56,17 @@ def test_a_batch_is_written_and_read_back(spark: SparkSession, address: str, top
     )
     options = {"kafka.bootstrap.servers": address, "topic": topic}
     rows.write.format("ottla").options(**options).mode("append").save()
-    found = (
+    actual = (
         spark.read.format("ottla")
         .options(**{"kafka.bootstrap.servers": address, "subscribe": topic, "includeHeaders": "true"})
         .load()
         .selectExpr("cast(key as string)", "cast(value as string)", "partition", "headers[0].value as header")
         .collect()
     )
-    assert {(r.key, r.value, r.partition, bytes(r.header)) for r in found} == {
+    assert {(r.key, r.value, r.partition, bytes(r.header)) for r in actual} == {
         (str(i), f"value {i}", i % 3, str(i).encode()) for i in range(1000)
     }
-    assert len(found) == 1000
+    assert len(actual) == 1000
 
 
 def test_wrong_writes_are_refused_before_anything_runs(spark: SparkSession, address: str, topic: str) -> None:
@@ -182,9 +182,9 @@ def test_a_micro_batch_that_was_killed_and_goes_on_in_fewer_tasks_is_refused(
         written = {r.value for r in values_of(address, target)}
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         assert ended.returncode != 0
-        told = re.search(r"micro-batch 0 of query .* --delete((?: --group \S+)+)", ended.stderr)
-        assert told is not None, ended.stderr
-        assert sorted(told[1].replace("--group", "").split()) == sorted(left)
+        reported = re.search(r"micro-batch 0 of query .* --delete((?: --group \S+)+)", ended.stderr)
+        assert reported is not None, ended.stderr
+        assert sorted(reported[1].replace("--group", "").split()) == sorted(left)
         admin.delete_consumer_groups(left)
         assert subprocess.run(command, capture_output=True, timeout=SECONDS).returncode == 0
     copies = Counter(r.value for r in values_of(address, target))

@@ -68,9 +68,9 @@ Load = Callable[..., "DataFrame"]
 @pytest.fixture
 def load(spark: "SparkSession", broker: Broker, topic: str) -> Load:
     def load(**options: Any) -> "DataFrame":
-        given = options if {"assign", "subscribePattern"} & options.keys() else {"subscribe": topic, **options}
+        arguments = options if {"assign", "subscribePattern"} & options.keys() else {"subscribe": topic, **options}
         reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap_servers)
-        return reader.options(**given).load()
+        return reader.options(**arguments).load()
 
     return load
 
@@ -274,8 +274,8 @@ def test_a_group_is_told_what_was_read(stream: Stream, send: Send, broker: Broke
     send(50, 30, 0)
     stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", commitGroupId="dashboard")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        told = admin.list_consumer_group_offsets("dashboard")
-    assert {tp.partition: at.offset for tp, at in told.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
+        reported = admin.list_consumer_group_offsets("dashboard")
+    assert {tp.partition: at.offset for tp, at in reported.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
 
 
 def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send):

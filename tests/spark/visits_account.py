@@ -77,7 +77,7 @@ def sessions_of(visits: list[Visit]) -> Counter[tuple[Any, ...]]:
     for visit in sorted(visits):
         if not visit.is_bot and visit.visitor != TIMER:
             by_visitor[visit.visitor].append(visit)
-    found: Counter[tuple[Any, ...]] = Counter()
+    result: Counter[tuple[Any, ...]] = Counter()
     for visitor, his in by_visitor.items():
         while his:
             latest, count = his[0].time, 1
@@ -86,8 +86,8 @@ def sessions_of(visits: list[Visit]) -> Counter[tuple[Any, ...]]:
                 count += 1
             part, his = his[:count], his[count:]
             referrer = next((v.referrer for v in part if v.referrer), None)
-            found[visitor, min(v.time for v in part), latest, count, part[0].page, part[-1].page, referrer] += 1
-    return found
+            result[visitor, min(v.time for v in part), latest, count, part[0].page, part[-1].page, referrer] += 1
+    return result
 
 
 def rows_of(project: Path, name: str) -> list[dict[str, Any]]:
@@ -115,31 +115,31 @@ def read_committed(address: str, topic: str) -> list[Any]:
 
 
 def check_visits(project: Path, visits: list[Visit]) -> None:
-    found = Counter(tuple(row[name] for name in Visit._fields) for row in rows_of(project, "visits"))
-    assert found == Counter(map(tuple, visits)), difference(found, Counter(map(tuple, visits)))
+    result = Counter(tuple(row[name] for name in Visit._fields) for row in rows_of(project, "visits"))
+    assert result == Counter(map(tuple, visits)), difference(result, Counter(map(tuple, visits)))
 
 
 def check_dead_letters(address: str, records: list[Any], judged: dict[tuple[int, int], Visit | str]) -> int:
     """Each record that is no visit is there once, with its bytes, its place and the reason."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    result: Counter[tuple[Any, ...]] = Counter()
     for letter in read_committed(address, "dead-letters"):
-        told = {k.removeprefix(HEADER_PREFIX): v.decode() for k, v in letter.headers}
-        found[int(told["partition"]), int(told["offset"]), letter.key, letter.value, told["message"]] += 1
-        assert (told["topic"], int(told["timestamp"]) > 0) == ("visits", True)
-    wanted: Counter[tuple[Any, ...]] = Counter()
+        reported = {k.removeprefix(HEADER_PREFIX): v.decode() for k, v in letter.headers}
+        result[int(reported["partition"]), int(reported["offset"]), letter.key, letter.value, reported["message"]] += 1
+        assert (reported["topic"], int(reported["timestamp"]) > 0) == ("visits", True)
+    expected: Counter[tuple[Any, ...]] = Counter()
     for r in records:
         reason = judged[r.partition, r.offset]
         if isinstance(reason, str):
-            wanted[r.partition, r.offset, r.key, r.value, reason] += 1
-    assert found == wanted, difference(found, wanted)
-    return found.total()
+            expected[r.partition, r.offset, r.key, r.value, reason] += 1
+    assert result == expected, difference(result, expected)
+    return result.total()
 
 
 def check_sessions(address: str, project: Path, visits: list[Visit]) -> int:
-    wanted = sessions_of(visits)
+    expected = sessions_of(visits)
     names = ("visitor", "started", "ended", "visits", "entry_page", "exit_page", "referrer")
-    found = Counter(tuple(row[name] for name in names) for row in rows_of(project, "sessions"))
-    assert found == wanted, difference(found, wanted)
+    result = Counter(tuple(row[name] for name in names) for row in rows_of(project, "sessions"))
+    assert result == expected, difference(result, expected)
     texts = [json.loads(r.value) for r in read_committed(address, "sessions")]
     sent = Counter(
         (
@@ -153,12 +153,12 @@ def check_sessions(address: str, project: Path, visits: list[Visit]) -> int:
         )
         for t in texts
     )
-    assert sent == wanted, difference(sent, wanted)
+    assert sent == expected, difference(sent, expected)
     with contextlib.closing(sqlite3.connect(project / "results.db")) as connection:
         rows = connection.execute(f"select {', '.join(names)} from sessions").fetchall()
     stored = Counter((v, at(s), at(e), *rest) for v, s, e, *rest in rows)
-    assert stored == wanted, difference(stored, wanted)
-    return wanted.total()
+    assert stored == expected, difference(stored, expected)
+    return expected.total()
 
 
 def at(text: str) -> dt.datetime:
@@ -176,8 +176,8 @@ def check_views(project: Path, visits: list[Visit]) -> None:
     for v in people:
         per_minute[v.time.replace(second=0)].append(v.visitor)
         per_hour[v.time.replace(minute=0, second=0)][v.page] += 1
-    found = {r["minute"]: (r["visitors"], r["visits"]) for r in rows_of(project, "visitors_per_minute")}
-    assert found == {minute: (len(set(who)), len(who)) for minute, who in per_minute.items()}
+    rows = {r["minute"]: (r["visitors"], r["visits"]) for r in rows_of(project, "visitors_per_minute")}
+    assert rows == {minute: (len(set(who)), len(who)) for minute, who in per_minute.items()}
     top = {(r["hour"], r["rank"]): (r["page"], r["visits"]) for r in rows_of(project, "top_pages")}
     assert top == {
         (hour, rank): pair
@@ -191,18 +191,18 @@ def check_quality(project: Path, judged: dict[tuple[int, int], Visit | str]) -> 
     unmet = Counter[str]()
     for v in judged.values():
         unmet.update(v.split(", ") if isinstance(v, str) else () if v.referrer else ("comes from somewhere",))
-    found = {r["name"]: (r["seen"], r["unmet"]) for r in rows_of(project, "quality")}
+    rows = {r["name"]: (r["seen"], r["unmet"]) for r in rows_of(project, "quality")}
     for name in ("is a line of the log", "has a time"):
-        assert found[name] == (len(judged), unmet[name]), name
+        assert rows[name] == (len(judged), unmet[name]), name
     # Whether a line that is none has a referrer depends on how it is broken; it is not told here.
-    seen, nowhere = found["comes from somewhere"]
+    seen, nowhere = rows["comes from somewhere"]
     assert seen == len(judged)
     assert 0 <= nowhere - unmet["comes from somewhere"] <= unmet["has a time"]
 
 
-def difference(found: Counter[Any], wanted: Counter[Any]) -> str:
-    lost, more = wanted - found, found - wanted
+def difference(actual: Counter[Any], expected: Counter[Any]) -> str:
+    lost, more = expected - actual, actual - expected
     return (
-        f"{lost.total()} of {wanted.total()} are missing, {more.total()} too many; "
+        f"{lost.total()} of {expected.total()} are missing, {more.total()} too many; "
         f"missing {list(lost)[:3]}, too many {list(more)[:3]}"
     )

@@ -57,7 +57,7 @@ RULE = ACL("User:alice", "10.0.0.1", ACLOperation.READ, ACLPermissionType.ALLOW,
 
 
 @pytest.mark.parametrize(
-    ("wanted", "met"),
+    ("expected", "met"),
     [
         (ACLFilter(), True),
         (ACLFilter(principal="User:alice", host="10.0.0.1"), True),
@@ -70,5 +70,5 @@ RULE = ACL("User:alice", "10.0.0.1", ACLOperation.READ, ACLPermissionType.ALLOW,
         (ACLFilter(resource_pattern=WILDCARD), False),
     ],
 )
-def test_which_rules_a_filter_meets(wanted: ACLFilter, met: bool):
-    assert wanted.matches(RULE) is met
+def test_which_rules_a_filter_meets(expected: ACLFilter, met: bool):
+    assert expected.matches(RULE) is met

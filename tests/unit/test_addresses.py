@@ -62,12 +62,12 @@ def test_peer_of_a_link_local_address_has_its_scope() -> None:
 
 def test_limits_of_addresses_take_names_and_any_spelling() -> None:
     option = "max.connections.per.ip.overrides"
-    given = {"listeners": "PLAINTEXT://:0", option: "::1:3,[::ffff:10.0.0.1]:4,localhost:5"}
-    limits = BrokerConfig(given).max_connections_per_ip_overrides
+    options = {"listeners": "PLAINTEXT://:0", option: "::1:3,[::ffff:10.0.0.1]:4,localhost:5"}
+    limits = BrokerConfig(options).max_connections_per_ip_overrides
     assert limits["10.0.0.1"] == 4
     assert set(limits) <= {"0:0:0:0:0:0:0:1", "127.0.0.1", "10.0.0.1"}
     with pytest.raises(ConfigurationError, match=option):
-        BrokerConfig({**given, option: "no.such.host.invalid:1"})
+        BrokerConfig({**options, option: "no.such.host.invalid:1"})
 
 
 def dual_stack(**options: Any) -> Broker:
@@ -91,10 +91,10 @@ def test_acl_that_denies_a_host_holds_on_a_listener_of_both_families(host: str, 
             for acl_host, permission in (("*", ACLPermissionType.ALLOW), (spelled, ACLPermissionType.DENY)):
                 pattern = ResourcePattern(ResourceType.TOPIC, "t")
                 admin.create_acls([ACL("User:*", acl_host, ACLOperation.ALL, permission, pattern)])
-            (found,) = [
+            (actual,) = [
                 acl for acl in admin.describe_acls(ACLFilter()) if acl.permission_type is ACLPermissionType.DENY
             ]
-            assert found.host == spelled
+            assert actual.host == spelled
         node: Any = broker
         authorizer = node._node._context.authorizer
         assert not authorizer.allows(AuthorizableClient("User:bob", shown), ACLOperation.READ, ResourceType.TOPIC, "t")
@@ -132,8 +132,8 @@ def test_member_of_a_group_is_described_with_its_address_as_java_writes_it(host:
 def test_quota_of_an_address_is_found_in_any_spelling_and_names_are_refused() -> None:
     with Broker() as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.alter_client_quotas([ClientQuotaAlteration({"ip": "::1"}, {"connection_creation_rate": 7})])
-        wanted = ClientQuotaFilter((ClientQuotaFilterComponent("ip", "0:0:0:0:0:0:0:1"),), strict=True)
-        assert list(admin.describe_client_quotas(wanted).values()) == [{"connection_creation_rate": 7.0}]
+        expected = ClientQuotaFilter((ClientQuotaFilterComponent("ip", "0:0:0:0:0:0:0:1"),), strict=True)
+        assert list(admin.describe_client_quotas(expected).values()) == [{"connection_creation_rate": 7.0}]
         node: Any = broker
         assert node._node._connection_quotas.limits.rate_per_ip == {"0:0:0:0:0:0:0:1": 7.0}
         with pytest.raises(errors.InvalidRequestError, match="no IP address"):

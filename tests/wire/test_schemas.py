@@ -68,10 +68,10 @@ def schemas_of(name: str) -> list[dict[str, Any]]:
         return [int(n) for n in re.findall(r"\d+", path.name)]
 
     files = sorted(Path(FOLDER).glob("*.json"), key=release, reverse=True)
-    found = [content[name] for content in (json.loads(p.read_text()) for p in files) if name in content]
+    document = [content[name] for content in (json.loads(p.read_text()) for p in files) if name in content]
     if name.startswith("Share"):
-        found = found[:1]  # version 0 was a preview that no release serves any more
-    return [schema for schema in found if schema["validVersions"] != "none"]
+        document = document[:1]  # version 0 was a preview that no release serves any more
+    return [schema for schema in document if schema["validVersions"] != "none"]
 
 
 def plain(name: str) -> str:
@@ -83,22 +83,22 @@ def versions_of(schemas: list[dict[str, Any]]) -> set[int]:
 
 
 def expected_default(field: dict[str, Any]) -> Any:
-    given, kind = field.get("default"), field["type"]
-    if given == "null":
+    options, kind = field.get("default"), field["type"]
+    if options == "null":
         return None
     if kind.startswith("[]"):
         return ()
     if kind == "string":
-        return given or ""
+        return options or ""
     if kind == "bool":
-        return str(given).lower() == "true"
+        return str(options).lower() == "true"
     if kind == "bytes":
         return b""
     if kind == "float64":
-        return float(given or 0)
+        return float(options or 0)
     if kind == "uuid":
         return ZERO_UUID
-    return int(str(given or 0), 0)
+    return int(str(options or 0), 0)
 
 
 def compare(cls: type[Struct], fields: list[dict[str, Any]], common: dict[str, Any], version: int, where: str) -> None:
@@ -165,7 +165,7 @@ def compare_ignorable(cls: type[Struct], fields: list[Any], common: Any, version
 
 def test_every_api_of_kafka_is_served_or_left_out_for_a_reason() -> None:
     schemas = [json.loads(path.read_text()) for path in Path(FOLDER).glob("messages-*.json")]
-    known = {name.removesuffix("Request") for release in schemas for name in release if name.endswith("Request")}
+    existing = {name.removesuffix("Request") for release in schemas for name in release if name.endswith("Request")}
     supported, unsupported = {row.name for row in SUPPORTED_APIS}, unsupported_apis().keys()
-    assert known - supported - unsupported == {"ListClientMetricsResources"}, "today's name is ListConfigResources"
+    assert existing - supported - unsupported == {"ListClientMetricsResources"}, "today's name is ListConfigResources"
     assert not supported & unsupported

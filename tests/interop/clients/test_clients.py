@@ -23,8 +23,8 @@ def client(request: pytest.FixtureRequest) -> Client:
     reason = request.param.missing()
     if reason:
         pytest.skip(reason)
-    found: Client = request.param
-    return found
+    fixture: Client = request.param
+    return fixture
 
 
 def test_group_of_three_sees_every_record_of_every_codec_once(

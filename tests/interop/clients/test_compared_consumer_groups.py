@@ -85,10 +85,10 @@ class Node:
         await self._channel.connect()
         for group in ("warm-up", *(f"g{seed}" for seed in range(SEQUENCES))):
             async with asyncio.timeout(SECONDS):
-                while (await self._found(group)) or (await self._describe(group)):
+                while (await self._actual(group)) or (await self._describe(group)):
                     await asyncio.sleep(0.1)
 
-    async def _found(self, group: str) -> int:
+    async def _actual(self, group: str) -> int:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
         return int((await self._channel.send(request, 4, SECONDS)).coordinators[0].error_code)
 
@@ -143,14 +143,14 @@ def steps(seed: int) -> list[Step]:
     """A sequence for up to four members, some of them static, whose places others want."""
     draw = random.Random(seed)
     instances: dict[str, str | None] = {name: f"i-{name}" if draw.random() < 0.4 else None for name in "abcd"}
-    found = []
+    result = []
     for _ in range(draw.randint(8, 24)):
         name = draw.choice("abcd")
         kind = draw.choices(["beat", "leave", "for a while", "other", "join"], [12, 2, 2, 1, 1])[0]
         member = f"{name}2" if kind == "other" and instances[name] else name
         off = draw.choice([-1, 1, 5]) if draw.random() < 0.05 else 0
-        found.append(Step(member, instances[name], kind, off, draw.random() < 0.3, draw.random() < 0.2))
-    return found
+        result.append(Step(member, instances[name], kind, off, draw.random() < 0.3, draw.random() < 0.2))
+    return result
 
 
 async def compare(seed: int, kafka: Node, ours: Node) -> tuple[str, str]:
@@ -161,8 +161,8 @@ async def compare(seed: int, kafka: Node, ours: Node) -> tuple[str, str]:
     for step in steps(seed):
         answers = []
         for node in (kafka, ours):
-            known = node.epochs.get(step.member, JOINING)
-            epoch = {"leave": LEAVING, "for a while": LEAVING_FOR_A_WHILE}.get(step.kind, max(known, JOINING))
+            existing = node.epochs.get(step.member, JOINING)
+            epoch = {"leave": LEAVING, "for a while": LEAVING_FOR_A_WHILE}.get(step.kind, max(existing, JOINING))
             if step.kind in ("other", "join"):
                 epoch = JOINING
             elif step.kind == "beat" and epoch > 0:
@@ -190,9 +190,9 @@ def test_random_heartbeats_are_answered_as_by_kafka(addresses: tuple[str, str]) 
             await node.connect()
         return [await compare(seed, kafka, ours) for seed in range(SEQUENCES)]
 
-    found = asyncio.run(whole())
-    faults = [f"seed {seed}:\n{text}" for seed, (kind, text) in enumerate(found) if kind == FAULT]
+    actual = asyncio.run(whole())
+    faults = [f"seed {seed}:\n{text}" for seed, (kind, text) in enumerate(actual) if kind == FAULT]
     assert not faults, "\n\n".join(faults)
-    counts = Counter(kind for kind, _ in found)
+    counts = Counter(kind for kind, _ in actual)
     assert counts[WAITS] <= SEQUENCES // 20, counts
     assert counts[SAME] >= SEQUENCES // 2, counts

@@ -107,14 +107,14 @@ class Node:
 
     def answers(self) -> dict[str, tuple[int, bool]]:
         """Each case's error code, and whether the records of the sound batches lie where they should."""
-        found = {}
+        result = {}
         for case, partition in self.places:
             self._send_sound(case, partition)
             error = self._send(case, partition, case.data(self.now, self.producer_id), case.version)[0]
             end = self._send_sound(case, partition)
-            found[case.name] = (error, end == 3 if error else end > 3)
+            result[case.name] = (error, end == 3 if error else end > 3)
         self.channel.disconnect()
-        return found
+        return result
 
     def _send_sound(self, case: Case, partition: int) -> int:
         for _ in range(300):
@@ -160,9 +160,9 @@ def test_malformed_batches_get_kafkas_answer_and_all_clients_read_on(
         kafkas = Node(address, cases, f"corpus-{version}-").answers()
     node = Node(ours, cases, f"corpus-{version}-")
     answers = node.answers()
-    wanted = {case.name: (expected(case, kafkas[case.name][0]), True) for case in cases}
+    required = {case.name: (expected(case, kafkas[case.name][0]), True) for case in cases}
     # A batch that is sound where it is not compressed may be stored; what STRICTER is about is then not in it.
-    wrong = {name: (answers[name], kafkas[name], want) for name, want in wanted.items() if answers[name] != want}
+    wrong = {name: (answers[name], kafkas[name], want) for name, want in required.items() if answers[name] != want}
     assert not wrong, wrong
     ends = read_with_ours(ours, node.topics)
     assert read_with_librdkafka(ours, node.topics) == ends

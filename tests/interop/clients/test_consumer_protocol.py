@@ -122,8 +122,8 @@ def groups_tool(bootstrap: str, *arguments: str) -> str:
 def kind(bootstrap: str, group: str) -> str:
     """The group's type, as its coordinator lists it."""
     admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
-    (found,) = [g for g in admin.list_consumer_groups().result().valid if g.group_id == group]
-    return str(found.type.name).lower()
+    (records,) = [g for g in admin.list_consumer_groups().result().valid if g.group_id == group]
+    return str(records.type.name).lower()
 
 
 @pytest.mark.parametrize("pattern", [False, True], ids=["name", "pattern"])

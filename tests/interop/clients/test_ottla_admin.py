@@ -57,8 +57,8 @@ def test_against_apache_kafka(scenario: Scenario, cluster: Cluster) -> None:
 @pytest.mark.option("bootstrap.controllers")
 def test_controllers_are_spoken_with(cluster: Cluster) -> None:
     with KafkaAdminClient(bootstrap_controllers=f"127.0.0.1:{cluster.port + 1}") as admin:
-        told = admin.describe_cluster()
-        assert [(node.id, node.port) for node in told.nodes] == [(1, cluster.port + 1)]
+        description = admin.describe_cluster()
+        assert [(node.id, node.port) for node in description.nodes] == [(1, cluster.port + 1)]
         assert admin.describe_metadata_quorum().leader_id == 1
         assert admin.describe_features().supported
         with pytest.raises(errors.KafkaError):

@@ -76,13 +76,13 @@ def read_all(address: str, partitions: list[TopicPartition]) -> dict[TopicPartit
     with KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
-        found: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
+        actual: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
         deadline = time.monotonic() + 60
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             assert time.monotonic() < deadline
             for tp, rows in consumer.poll(timeout_ms=500).items():
-                found[tp] += [row.value for row in rows]
-    return found
+                actual[tp] += [row.value for row in rows]
+    return actual
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -94,15 +94,15 @@ def test_what_was_sent_is_read(address: str, topic: str, codec: str) -> None:
         producer.flush(30)
         places = [future.get(0) for future in futures]
     partitions = [TopicPartition(topic, i) for i in range(3)]
-    found = read_all(address, partitions)
+    records = read_all(address, partitions)
     for number, place in enumerate(places):
-        assert found[TopicPartition(topic, place.partition)][place.offset] == b"value %d " % number * 20
-    assert sum(map(len, found.values())) == 1000
+        assert records[TopicPartition(topic, place.partition)][place.offset] == b"value %d " % number * 20
+    assert sum(map(len, records.values())) == 1000
 
 
 def test_a_group_reads_everything_once_while_members_come_and_go(address: str, topic: str) -> None:
     seen: list[tuple[int, int]] = []
-    gone = threading.Event()
+    stopped = threading.Event()
 
     def member(strategy: str, stop: threading.Event) -> None:
         with KafkaConsumer(
@@ -120,7 +120,7 @@ def test_a_group_reads_everything_once_while_members_come_and_go(address: str, t
 
     def send() -> None:
         with KafkaProducer(bootstrap_servers=address) as producer:
-            while not gone.is_set():
+            while not stopped.is_set():
                 producer.send(topic, b"v", partition=len(sent) % 3)
                 sent.append(1)
                 time.sleep(0.001)
@@ -135,7 +135,7 @@ def test_a_group_reads_everything_once_while_members_come_and_go(address: str, t
         time.sleep(1)
     stops[0].set()
     time.sleep(1)
-    gone.set()
+    stopped.set()
     sender.join()
     deadline = time.monotonic() + 20
     while len(seen) < len(sent) and time.monotonic() < deadline:
@@ -179,8 +179,8 @@ def test_admin_sets_and_forgets_offsets_of_a_group_without_members(address: str,
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.alter_consumer_group_offsets(topic, {first: 5, second: OffsetAndMetadata(7, "note")})
-        found = admin.list_consumer_group_offsets(topic)
-        assert (found[first].offset, found[second].offset, found[second].metadata) == (5, 7, "note")
+        records = admin.list_consumer_group_offsets(topic)
+        assert (records[first].offset, records[second].offset, records[second].metadata) == (5, 7, "note")
         try:
             admin.delete_consumer_group_offsets(topic, [first])
         except UnsupportedVersionError:
@@ -194,9 +194,9 @@ def test_offsets_are_found_by_time(address: str, topic: str) -> None:
         for number in range(10):
             producer.send(topic, b"v", partition=0, timestamp_ms=1_700_000_000_000 + number).get(10)
     with KafkaConsumer(bootstrap_servers=address) as consumer:
-        found = consumer.offsets_for_times({tp: 1_700_000_000_004})[tp]
-        assert found is not None
-        assert (found.offset, found.timestamp) == (4, 1_700_000_000_004)
+        records = consumer.offsets_for_times({tp: 1_700_000_000_004})[tp]
+        assert records is not None
+        assert (records.offset, records.timestamp) == (4, 1_700_000_000_004)
         assert consumer.offsets_for_times({tp: 1_800_000_000_000}) == {tp: None}
         assert (consumer.beginning_offsets([tp]), consumer.end_offsets([tp])) == ({tp: 0}, {tp: 10})
 
@@ -231,7 +231,7 @@ def test_a_transform_in_transactions_is_read_once(
             ) as consumer:
                 deadline = time.monotonic() + 30
                 while len(seen) < len(values) and time.monotonic() < deadline:
-                    records = [r for found in consumer.poll(500).values() for r in found]
+                    records = [r for batch in consumer.poll(500).values() for r in batch]
                     if not records:
                         continue
                     rounds += 1
@@ -267,9 +267,9 @@ def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
     with Planner({"bootstrap.servers": address}) as planner:
         assert planner.partitions([topic]) == {TopicPartition(topic, i) for i in range(3)}
         assert planner.end_offsets([tp]) == {tp: 500}
-    found = list(read_range(address, tp, 100, 321, {}))
-    assert [offset for columns in found for offset in columns.offsets] == list(range(100, 321))
-    assert found[0].values.get(0) == b"100"
+    actual = list(read_range(address, tp, 100, 321, {}))
+    assert [offset for columns in actual for offset in columns.offsets] == list(range(100, 321))
+    assert actual[0].values.get(0) == b"100"
     with pytest.raises(OffsetOutOfRangeError):
         list(read_range(address, tp, 10_000, 10_001, {}))
 

@@ -59,7 +59,7 @@ def topic(address: str) -> str:
 
 def send(address: str, topic: str) -> list[str]:
     """Messages of every kind of producer; what they are as `key=value`."""
-    told = []
+    reported = []
     for kind in ("sync", "async"):
         for codec in ("none", "gzip", "snappy"):
             # acks=0 not first: what comes before every leader knows of its partition is lost, and nobody says so
@@ -76,8 +76,8 @@ def send(address: str, topic: str) -> list[str]:
                     for number in range(6):
                         value = f"{kind}-{codec}-{acks}-{number}"
                         producer.send(KeyedMessage(topic, f"k{number}", value))
-                        told.append(f"k{number}={value}")
-    return told
+                        reported.append(f"k{number}={value}")
+    return reported
 
 
 def end_of(address: str, topic: str) -> int:
@@ -87,11 +87,11 @@ def end_of(address: str, topic: str) -> int:
 
 
 def test_what_the_producer_sends_is_read_by_the_java_clients_of_0_8(address: str, topic: str) -> None:
-    told = send(address, topic)
+    reported = send(address, topic)
     deadline = time.monotonic() + 20
-    while end_of(address, topic) < len(told) and time.monotonic() < deadline:
+    while end_of(address, topic) < len(reported) and time.monotonic() < deadline:
         time.sleep(0.05)  # with acks=0 nobody says when they are there
-    run_java("kafka_2.10", "0.8.2.2", "ClassicReader", address, topic, "3", *told)
+    run_java("kafka_2.10", "0.8.2.2", "ClassicReader", address, topic, "3", *reported)
 
 
 def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, topic: str) -> None:
@@ -100,8 +100,8 @@ def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, t
         producer.send([KeyedMessage(topic, b"k", b"%d" % number) for number in range(10)])
     host, _, port = address.rpartition(":")
     with SimpleConsumer(host, int(port), client_id="simple") as consumer:
-        (found,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
-        assert [p.partition_id for p in found.partitions_metadata] == [0, 1, 2]
+        (records,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
+        assert [p.partition_id for p in records.partitions_metadata] == [0, 1, 2]
         builder = FetchRequestBuilder()
         for partition in range(3):
             builder.add_fetch(topic, partition, 0, 100_000)
@@ -121,12 +121,12 @@ def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, t
 
 
 def test_new_consumers_read_it_too(address: str, topic: str) -> None:
-    told = send(address, topic)
+    reported = send(address, topic)
     options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
-    found = []
+    result = []
     with KafkaConsumer(topic, bootstrap_servers=address, **options) as consumer:
         for record in consumer:
-            found.append(f"{record.key.decode()}={record.value.decode()}")
-            if len(found) == len(told):
+            result.append(f"{record.key.decode()}={record.value.decode()}")
+            if len(result) == len(reported):
                 break
-    assert sorted(found) == sorted(told)
+    assert sorted(result) == sorted(reported)

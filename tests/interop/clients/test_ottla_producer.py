@@ -45,31 +45,32 @@ def topic(address: str) -> str:
 
 def read(address: str, topic: str, count: int, **options: Any) -> list[Any]:
     """The first `count` records of a topic, in the order of their partitions and offsets."""
-    found: list[Any] = []
+    result: list[Any] = []
     with KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", **options) as consumer:
         consumer.assign([TopicPartition(topic, p) for p in range(PARTITIONS)])
         consumer.seek_to_beginning()
         for _ in range(300):
-            if len(found) >= count:
+            if len(result) >= count:
                 break
-            found += [row for rows in consumer.poll(timeout_ms=200).values() for row in rows]
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+            result += [row for rows in consumer.poll(timeout_ms=200).values() for row in rows]
+    return sorted(result, key=lambda record: (record.partition, record.offset))
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_three_ways_to_send(address: str, topic: str, acks: Any) -> None:
-    told: list[tuple[RecordMetadata | None, BaseException | None]] = []
+    reported: list[tuple[RecordMetadata | None, BaseException | None]] = []
     with KafkaProducer(bootstrap_servers=address, acks=acks) as producer:
         producer.send(topic, b"forgotten", partition=1)
         place = producer.send(topic, b"waited for", partition=1).get(30)
         producer.send(
-            ProducerRecord(topic, b"called back", partition=1), lambda metadata, error: told.append((metadata, error))
+            ProducerRecord(topic, b"called back", partition=1),
+            lambda metadata, error: reported.append((metadata, error)),
         )
         producer.flush(30)
         assert producer.partitions_for(topic) == {0, 1, 2}
     assert (place.topic, place.partition) == (topic, 1)
     assert place.offset == (-1 if acks == 0 else 1)
-    ((metadata, error),) = told
+    ((metadata, error),) = reported
     assert error is None
     assert metadata is not None
     assert metadata.offset == (-1 if acks == 0 else 2)
@@ -140,18 +141,18 @@ def test_columns_go_in_and_come_out(address: str, topic: str, codec: str) -> Non
     with KafkaConsumer(bootstrap_servers=address) as consumer:
         consumer.assign([TopicPartition(topic, p) for p in range(PARTITIONS)])
         consumer.seek_to_beginning()
-        found: dict[bytes, bytes | None] = {}
+        result: dict[bytes, bytes | None] = {}
         for _ in range(300):
             for columns in consumer.poll_batch(timeout_ms=200).values():
                 rows += columns.rows
                 for i in range(columns.rows):
                     key = columns.keys.get(i)
                     if key is not None:
-                        found[key] = columns.values.get(i)
+                        result[key] = columns.values.get(i)
             if rows == 3002:
                 break
     assert rows == 3002
-    assert found == {b"k%d" % i: value for i, value in enumerate(values)}
+    assert result == {b"k%d" % i: value for i, value in enumerate(values)}
 
 
 def test_transactions_are_seen_whole_or_not_at_all(address: str, topic: str) -> None:
@@ -246,15 +247,15 @@ def test_asyncio_sends_and_reads(address: str, topic: str) -> None:
                 futures = [await producer.send(topic, b"%d" % i, key=b"k", partition=i % 3) for i in range(300)]
                 await producer.flush()
             assert [(await future).partition for future in futures] == [i % 3 for i in range(300)]
-        found: list[tuple[bytes, bytes]] = []
+        result: list[tuple[bytes, bytes]] = []
         options = {"group_id": topic, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         async with aio.KafkaConsumer(topic, bootstrap_servers=address, **options) as consumer:
             async for record in consumer:
-                found.append((record.key, record.value))
-                if len(found) == 300:
-                    return found
+                result.append((record.key, record.value))
+                if len(result) == 300:
+                    return result
         raise AssertionError("unreachable")
 
-    found = asyncio.run(run())
-    assert sorted(int(value) for _, value in found) == list(range(300))
-    assert {key for key, _ in found} == {b"k"}
+    actual = asyncio.run(run())
+    assert sorted(int(value) for _, value in actual) == list(range(300))
+    assert {key for key, _ in actual} == {b"k"}

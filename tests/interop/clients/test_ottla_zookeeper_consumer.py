@@ -57,8 +57,8 @@ class Cluster:
         return {str(number) for number in range(first, first + count)}
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
-        found = {int(p): self.zk.get(znodes.consumer_owner(group, topic, int(p))) for p in self.owned(group, topic)}
-        return {p: raw.decode() for p, raw in found.items() if raw is not None}
+        records = {int(p): self.zk.get(znodes.consumer_owner(group, topic, int(p))) for p in self.owned(group, topic)}
+        return {p: raw.decode() for p, raw in records.items() if raw is not None}
 
     def owned(self, group: str, topic: str) -> list[str]:
         return self.zk.children(znodes.consumer_owners(group, topic))
@@ -81,8 +81,8 @@ def ours(zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module", params=["kafkas", "ours"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+    fixture: Cluster = request.getfixturevalue(request.param)
+    return fixture
 
 
 def until(holds: Callable[[], object], what: Callable[[], object]) -> None:
@@ -102,7 +102,7 @@ def texts(messages: list[Seen]) -> list[str]:
 
 def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     topic = group = cluster.topic()
-    told = cluster.send(topic, 0, 40)
+    reported = cluster.send(topic, 0, 40)
     with contextlib.ExitStack() as stack:
         java = JavaMember(options(cluster.connect, group, "b"), topic, tmp_path)
         stack.callback(java.kill)
@@ -113,9 +113,9 @@ def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Clust
         until_owned(
             cluster, group, topic, {p: f"{group}_{owner}" for p, owner in enumerate(("a-0", "a-0", "a-1", "b-0"))}
         )
-        told |= cluster.send(topic, 40, 40)
+        reported |= cluster.send(topic, 40, 40)
         until(lambda: len(ours.seen()) + len(java.seen()) >= 80, lambda: (ours.seen(), java.seen()))
-        assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(told)
+        assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(reported)
         assert {p for p, _, _ in ours.seen()} == {0, 1, 2}
         check_registrations(cluster, group, topic)
         assert java.process.stdin is not None
@@ -124,9 +124,9 @@ def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Clust
         until(lambda: cluster.zk.get(znodes.consumer_offset(group, topic, 3)) == b"20", java.seen)
         java.kill()
         until_owned(cluster, group, topic, {p: f"{group}_a-{p // 2}" for p in range(PARTITIONS)})
-        told |= cluster.send(topic, 80, 40)
+        reported |= cluster.send(topic, 80, 40)
         until(lambda: len(ours.seen()) + len(java.seen()) >= 120, ours.seen)
-        assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(told)
+        assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(reported)
         # and back: Java goes on where ours has ended
         ours.close()
         assert cluster.owners(group, topic) == {}
@@ -193,18 +193,18 @@ def test_offsets_in_kafka_are_committed_to_zookeeper_as_well(cluster: Cluster) -
     topic = group = cluster.topic()
     cluster.send(topic, 0, 8)
     dual = {"offsets.storage": "kafka", "auto.commit.enable": "false", "offsets.channel.backoff.ms": "100"}
-    given = options(cluster.connect, group, "a", {**dual, "offsets.commit.max.retries": "100"})
-    with contextlib.closing(OurMember(given, topic)) as member:
+    arguments = options(cluster.connect, group, "a", {**dual, "offsets.commit.max.retries": "100"})
+    with contextlib.closing(OurMember(arguments, topic)) as member:
         until(lambda: len(member.seen()) >= 8, member.seen)
         member.connector.commit_offsets()
     places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
     with SimpleConsumer(*address(cluster.bootstrap)) as consumer:
         assert consumer.find_coordinator(ConsumerMetadataRequest(group)).error_code == 0
-        kept = consumer.fetch_offsets(OffsetFetchRequest(group, places)).offsets
-    assert [kept[tp].offset for tp in places] == [2] * PARTITIONS
+        remaining = consumer.fetch_offsets(OffsetFetchRequest(group, places)).offsets
+    assert [remaining[tp].offset for tp in places] == [2] * PARTITIONS
     assert [cluster.zk.get(znodes.consumer_offset(group, *tp)) for tp in places] == [b"2"] * PARTITIONS
     cluster.send(topic, 8, 4)
-    with contextlib.closing(OurMember(given, topic)) as member:
+    with contextlib.closing(OurMember(arguments, topic)) as member:
         until(lambda: len(member.seen()) >= 4, member.seen)
         assert sorted(texts(member.seen())) == ["10", "11", "8", "9"]
 
@@ -217,8 +217,8 @@ def address(bootstrap: str) -> tuple[str, int]:
 def test_a_whitelist_takes_topics_that_come_later_and_a_stream_times_out(ours: Cluster) -> None:
     topic = ours.topic()
     ours.send(topic, 0, 4)
-    given = options(ours.connect, topic, "a", {"consumer.timeout.ms": "300"})
-    with Consumer.create(ConsumerConfig(given)) as connector:
+    arguments = options(ours.connect, topic, "a", {"consumer.timeout.ms": "300"})
+    with Consumer.create(ConsumerConfig(arguments)) as connector:
         (stream,) = connector.create_message_streams_by_filter(Whitelist(f"{topic}, {topic}-later"))
         messages = stream.iterator()
         until_owned(ours, topic, topic, dict.fromkeys(range(PARTITIONS), f"{topic}_a-0"))
@@ -227,8 +227,8 @@ def test_a_whitelist_takes_topics_that_come_later_and_a_stream_times_out(ours: C
             messages.has_next()
         ours.send(f"{topic}-later", 0, 1)  # made by asking for it, with one partition
         until(lambda: len(connector.owned) == PARTITIONS + 1, lambda: connector.owned)
-        found = messages.next()
-        assert (found.topic, found.message) == (f"{topic}-later", b"0")
+        actual = messages.next()
+        assert (actual.topic, actual.message) == (f"{topic}-later", b"0")
 
 
 def test_the_console_consumer_and_create_topic_of_0_8(

@@ -69,9 +69,9 @@ def stored(made: SqlSink) -> list[tuple[Any, ...]]:
     engine = made._engine()
     with contextlib.closing(engine.connect()) as connection:
         table = made._table(sa.MetaData())
-        found = [tuple(row) for row in connection.execute(sa.select(table))]
+        actual = [tuple(row) for row in connection.execute(sa.select(table))]
     engine.dispose()
-    return sorted(found, key=repr)
+    return sorted(actual, key=repr)
 
 
 def execute(made: SqlSink, text: str) -> None:
@@ -83,8 +83,8 @@ def execute(made: SqlSink, text: str) -> None:
 
 def test_rows_are_appended_once(url: str, table: str) -> None:
     made = sink(url, table)
-    told = [made.write(Share(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
-    assert [w.known for w in told] == [False, True, False, True]
+    reported = [made.write(Share(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
+    assert [w.known for w in reported] == [False, True, False, True]
     assert stored(made) == sorted([("a", 1), ("b", None)] * 2, key=repr)
 
 
@@ -92,12 +92,12 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: st
     made = sink(url, table)
     for task in (0, 5):  # of many; then everything was killed
         made.write(Share(table, 4, task), rows(name=["a"], visits=[1]))
-    told = [made.write(Share(table, 4, task), rows(name=["a"], visits=[1])) for task in range(2)]
+    reported = [made.write(Share(table, 4, task), rows(name=["a"], visits=[1])) for task in range(2)]
     for writer in (StreamWriter(made), StreamWriter(made)):
         with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(5\)") as error:
-            writer.commit(told, 4)
+            writer.commit(reported, 4)
     execute(made, str(error.value)[str(error.value).index("DELETE FROM") :])
-    StreamWriter(made).commit(told, 4)
+    StreamWriter(made).commit(reported, 4)
 
 
 def test_servers_that_cut_what_does_not_fit_are_told_not_to(url: str, table: str) -> None:
@@ -202,8 +202,8 @@ def test_null_as_a_key_is_refused(url: str, table: str) -> None:
 
 def test_names_of_writes_that_differ_in_case_or_blanks_are_two(url: str, table: str) -> None:
     made = sink(url, table)
-    told = [made.write(Share(query, 0, 0), rows(name=["a"], visits=[1])) for query in ("q-a", "q-A", "q-A ", "q-a")]
-    assert [w.known for w in told] == [False, False, False, True]
+    reported = [made.write(Share(query, 0, 0), rows(name=["a"], visits=[1])) for query in ("q-a", "q-A", "q-A ", "q-a")]
+    assert [w.known for w in reported] == [False, False, False, True]
     assert len(stored(made)) == 3
     execute(made, "DELETE FROM ottla_sink_batches")
 
@@ -241,8 +241,8 @@ def test_instants_do_not_depend_on_the_sessions_time_zone(url: str, table: str) 
     hours = [dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]
     batch = pa.RecordBatch.from_arrays([pa.array(hours, pa.timestamp("us", "America/New_York"))], ["at"])
     made.write(Share(table, 0, 0), iter([batch]))
-    found = [at.astimezone(dt.UTC) if at.tzinfo else at.replace(tzinfo=dt.UTC) for (at,) in stored(made)]
-    assert found == hours
+    actual = [at.astimezone(dt.UTC) if at.tzinfo else at.replace(tzinfo=dt.UTC) for (at,) in stored(made)]
+    assert actual == hours
 
 
 def test_a_long_text_is_written_whole(url: str, table: str) -> None:
@@ -267,17 +267,17 @@ def test_a_failed_task_leaves_nothing(url: str, table: str) -> None:
 
 def test_attempts_at_the_same_time_write_once(url: str, table: str) -> None:
     made = sink(url, table)
-    told: list[bool] = []
+    reported: list[bool] = []
 
     def attempt() -> None:
-        told.append(made.write(Share(table, 0, 0), rows(name=["a"] * 500, visits=[1] * 500)).known)
+        reported.append(made.write(Share(table, 0, 0), rows(name=["a"] * 500, visits=[1] * 500)).known)
 
     attempts = [threading.Thread(target=attempt) for _ in range(4)]
     for thread in attempts:
         thread.start()
     for thread in attempts:
         thread.join()
-    assert sorted(told) == [False, True, True, True]
+    assert sorted(reported) == [False, True, True, True]
     assert len(stored(made)) == 500
 
 
@@ -326,12 +326,12 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
     schema = spark_types.StructType([spark_types.StructField(name, kind) for name, (kind, _) in kinds.items()])
     made = sink(url, table, schema=schema)
     made.write(Share(table, 0, 0), rows(**{name: [value] for name, (_, value) in kinds.items()}))
-    (found,) = stored(made)
-    assert dict(zip(kinds, found, strict=True)) == {name: value for name, (_, value) in kinds.items()}
+    (actual,) = stored(made)
+    assert dict(zip(kinds, actual, strict=True)) == {name: value for name, (_, value) in kinds.items()}
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("options", "match"),
     [
         ({}, "url is required"),
         ({"url": "sqlite:///x"}, "dbtable is required"),
@@ -344,9 +344,9 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
         ({"url": "sqlite:///x", "dbtable": "t" * 129}, "dbtable: it has 129 characters"),
     ],
 )
-def test_wrong_options_are_named(given: dict[str, str], match: str) -> None:
+def test_wrong_options_are_named(options: dict[str, str], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
-        sql_options(given)
+        sql_options(options)
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused_until_their_markers
     for batch_id in (0, 1):
         writer.commit([sink.write(Share(query, batch_id, task, "first"), rows()) for task in range(3)], batch_id)
     sink.write(Share(query, 2, 2, "first"), rows())
-    told = [sink.write(Share(query, 2, task, "second"), rows()) for task in range(2)]
+    reported = [sink.write(Share(query, 2, task, "second"), rows()) for task in range(2)]
     with pytest.raises(IllegalStateError, match=r"10 rows were written by tasks that have none now \(2\)"):
-        writer.commit(told, 2)
+        writer.commit(reported, 2)
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.delete_consumer_groups([sink.name(Share(query, 2, 2))])
-    writer.commit(told, 2)
+    writer.commit(reported, 2)
     assert all(sink.write(Share(query, 2, task, "third"), rows()).known for task in range(2))

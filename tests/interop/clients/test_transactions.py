@@ -35,8 +35,8 @@ def tool(bootstrap: str, tool_name: str, *arguments: str) -> str:
 
 def rdkafka_producer(bootstrap: str, transactional_id: str, **options: Any) -> Any:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    given = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **options}
-    producer = confluent_kafka.Producer(given, logger=None)
+    arguments = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **options}
+    producer = confluent_kafka.Producer(arguments, logger=None)
     producer.init_transactions(SECONDS)
     return producer
 
@@ -70,7 +70,7 @@ def rdkafka_values(consumer: Any, count: int) -> list[bytes]:
 def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) -> None:
     topic = name("committed")
     producer = rdkafka_producer(bootstrap, name("tx"))
-    kept = []
+    remaining = []
     for number in range(6):
         producer.begin_transaction()
         values = [f"{number}-{i}".encode() for i in range(20)]
@@ -81,9 +81,9 @@ def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) ->
             producer.abort_transaction(SECONDS)
         else:
             producer.commit_transaction(SECONDS)
-            kept += values
+            remaining += values
     consumer = rdkafka_consumer(bootstrap, topic, name("g"))
-    assert sorted(rdkafka_values(consumer, len(kept))) == sorted(kept)
+    assert sorted(rdkafka_values(consumer, len(remaining))) == sorted(remaining)
     consumer.close()
     everything = rdkafka_consumer(bootstrap, topic, name("g"), "read_uncommitted")
     assert len(rdkafka_values(everything, 120)) == 120

@@ -54,8 +54,8 @@ PRODUCER = "kafka.tools.ConsoleProducer"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    given = {"zookeeper.session.timeout.ms": str(SESSION_MS), "group.initial.rebalance.delay.ms": "0"}
-    made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
+    options = {"zookeeper.session.timeout.ms": str(SESSION_MS), "group.initial.rebalance.delay.ms": "0"}
+    made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, options)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
             properties.write(f"broker.rack=rack-{broker.id}\nreplica.selector.class={RACK_AWARE}\n")
@@ -204,8 +204,8 @@ def test_fifty_partitions_move_under_load_within_the_throttle(
     assert [[int(getattr(r, "id", r)) for r in p.replicas] for p in described] == [[2, p % 2] for p in range(count)]
     reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
     with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, **reading) as consumer:
-        found = Counter(next(consumer).value for _ in range(8 * count + len(sent)))
-    assert found == Counter({value: 8 * count}) + Counter(b"%d" % number for number in range(len(sent)))
+        result = Counter(next(consumer).value for _ in range(8 * count + len(sent)))
+    assert result == Counter({value: 8 * count}) + Counter(b"%d" % number for number in range(len(sent)))
 
 
 def test_clients_are_refused_what_only_brokers_send(cluster: LocalCluster, admin: KafkaAdminClient) -> None:
@@ -242,9 +242,9 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: LocalCluster, ad
         last.get(30)
 
     async def ask(broker: int, offset: int) -> PartitionData:
-        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+        expected = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
         request = FetchRequest(
-            max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[wanted])], rack_id="rack-2"
+            max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[expected])], rack_id="rack-2"
         )
         port = cluster.broker(broker).port
         channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="far")

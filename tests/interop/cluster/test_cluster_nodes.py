@@ -87,11 +87,11 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
 
 
 def nodes(cluster: Cluster, tree: Tree) -> dict[str, Any]:
-    found = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(cluster.tree).items()}
+    actual = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(cluster.tree).items()}
     for path in EPHEMERAL:
         stat = tree._client.exists(path)
-        found[path] = None if stat is None else sorted(json.loads(tree._client.get(path)[0]))
-    return {path: value for path, value in found.items() if not path.startswith(LEFT_OUT)}
+        actual[path] = None if stat is None else sorted(json.loads(tree._client.get(path)[0]))
+    return {path: value for path, value in actual.items() if not path.startswith(LEFT_OUT)}
 
 
 def sorted_isr(fields: Any) -> Any:

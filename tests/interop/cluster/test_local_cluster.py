@@ -35,8 +35,8 @@ class Cluster:
         return code, self._capsys.readouterr().out
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self("status", "--format", "json")[1])
-        return found
+        document: dict[str, Any] = json.loads(self("status", "--format", "json")[1])
+        return document
 
     def wait_until_whole(self) -> dict[str, Any]:
         deadline = time.monotonic() + WHOLE_SECONDS

@@ -100,15 +100,15 @@ def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
             renewed.set()
 
         registry.on_new_session(tell)
-        gone = registry.session
-        assert gone is not None
-        await registry.end_session(gone)
+        removed = registry.session
+        assert removed is not None
+        await registry.end_session(removed)
         await renewed.wait()
-        kept = registry.session
+        remaining = registry.session
         await registry.multi([Create("/kept", ephemeral=True)])
-        await registry.end_session(gone)
+        await registry.end_session(removed)
         assert await registry.get("/kept") is not None
-        assert registry.session == kept
+        assert registry.session == remaining
 
     run(test, connect)
 
@@ -147,9 +147,9 @@ def test_a_write_that_was_done_before_its_answer_was_lost_is_not_done_again(
         answers = []
         check = registry._check
 
-        def lose(operations: Sequence[Operation], found: Sequence[object]) -> None:
-            answers.append(found)
-            check(operations, found)
+        def lose(operations: Sequence[Operation], actual: Sequence[object]) -> None:
+            answers.append(actual)
+            check(operations, actual)
             raise ConnectionLostError("n")
 
         monkeypatch.setattr(registry, "_check", lose)

@@ -68,8 +68,8 @@ def loaded(log: Log, image: ClusterImage) -> GroupCoordinator:
     coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
     for header, data in log.batches_from(log.log_start_offset):
         for record in [] if header.is_control else decode_records(data, 0, header):
-            found = read_key(record.key)
-            if found is None or found[1] is None:
+            actual = read_key(record.key)
+            if actual is None or actual[1] is None:
                 coordinator.replay(record.key, record.value, live=False)
     return coordinator
 
@@ -147,6 +147,6 @@ def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     assert dumped.count('"groupId":"ours"') >= 10, dumped
     assert "Could not decode" not in dumped
     with kafka(tmp_path, port) as bootstrap:
-        found = members(bootstrap, "ours")
-    assert re.search(rf"first\s+/127.0.0.1\s+client\s+3\s+1\s+{TOPIC}:0,1,2\s+2\s", found), found
-    assert re.search(r"second\s+/127.0.0.1\s+client\s+0\s+2\s", found), found
+        actual = members(bootstrap, "ours")
+    assert re.search(rf"first\s+/127.0.0.1\s+client\s+3\s+1\s+{TOPIC}:0,1,2\s+2\s", actual), actual
+    assert re.search(r"second\s+/127.0.0.1\s+client\s+0\s+2\s", actual), actual

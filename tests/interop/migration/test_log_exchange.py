@@ -44,7 +44,7 @@ def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:
     """Records in transactions, every third of them rolled back, with all codecs; those that count."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     rng = random.Random(seed)
-    kept = []
+    remaining = []
     for i, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         producer = confluent_kafka.Producer(
             {
@@ -65,8 +65,8 @@ def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:
                 producer.abort_transaction(60)
             else:
                 producer.commit_transaction(60)
-                kept += rows
-    return kept
+                remaining += rows
+    return remaining
 
 
 def consume(bootstrap: str, count: int) -> list[tuple[bytes, bytes]]:
@@ -76,28 +76,28 @@ def consume(bootstrap: str, count: int) -> list[tuple[bytes, bytes]]:
         {"bootstrap.servers": bootstrap, "group.id": "x", "isolation.level": "read_committed"}
     )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
-    found = []
+    result = []
     deadline = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < deadline:
+    while len(result) < count and time.monotonic() < deadline:
         for message in consumer.consume(1000, 1):
             assert message.error() is None
-            found.append((message.key(), message.value()))
+            result.append((message.key(), message.value()))
     consumer.close()
-    return found
+    return result
 
 
 def committed(log: Log) -> list[tuple[bytes, bytes]]:
     """What a read_committed consumer gets from our log."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
-    found = []
+    result = []
     for header, data in log.batches_from(0):
         rolled_back = any(
             a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
             for a in aborted
         )
         if not header.is_control and not rolled_back:
-            found += [(r.key, r.value) for r in decode_records(data, 0, header)]
-    return found
+            result += [(r.key, r.value) for r in decode_records(data, 0, header)]
+    return result
 
 
 def append_ours(log: Log, seed: int, count: int) -> list[tuple[bytes, bytes]]:
@@ -166,21 +166,21 @@ def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kills: tuple[bool, 
         cleaner.clean(log, 0)
 
     with kafka(tmp_path, port) as bootstrap:
-        found = consume(bootstrap, len(expected))
-    assert found == expected, "no key is there twice, so compaction keeps all that was committed"
+        records = consume(bootstrap, len(expected))
+    assert records == expected, "no key is there twice, so compaction keeps all that was committed"
 
 
 def states_in(log_dir: LogDir) -> dict[str, Transaction]:
     """The transactional ids that the logs of `__transaction_state` tell of."""
-    found: dict[str, Transaction] = {}
+    result: dict[str, Transaction] = {}
     for tp, log in log_dir.logs.items():
         for _, data in log.batches_from(0) if tp.topic == TRANSACTION_STATE else ():
             for record in records(data):
                 name = read_key(record.key)
                 assert name is not None
                 assert record.value is not None
-                found[name] = read_transaction(name, record.value)
-    return found
+                result[name] = read_transaction(name, record.value)
+    return result
 
 
 def append_state(log_dir: LogDir, transaction: Transaction) -> None:
@@ -221,5 +221,5 @@ def test_transactional_ids_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
             described = admin.describe_transactions(["open", "ours"])
         assert described["open"].state == "CompleteAbort"
-        found = described["ours"]
-        assert (found.producer_id, found.producer_epoch, found.state) == (12_345, 6, "Empty")
+        actual = described["ours"]
+        assert (actual.producer_id, actual.producer_epoch, actual.state) == (12_345, 6, "Empty")

@@ -69,8 +69,8 @@ def test_both_kinds_lead_follow_and_come_back(
             send(producer, 2 * COUNT)
         reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
         with KafkaConsumer(TOPIC, bootstrap_servers=cluster.bootstrap, **reading) as consumer:
-            found = Counter(int(next(consumer).value) for _ in range(3 * COUNT))
-        assert found == Counter(range(3 * COUNT))
+            result = Counter(int(next(consumer).value) for _ in range(3 * COUNT))
+        assert result == Counter(range(3 * COUNT))
         tree.close()
         cluster.stop_brokers()
         for partition in range(PARTITIONS):

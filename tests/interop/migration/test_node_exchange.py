@@ -114,8 +114,8 @@ class Work:
         self.transactional(bootstrap, "left-open")  # its fence ends what was left open
         consumer = self.consumer(bootstrap, "steady-group")
         partitions = [self.rdkafka.TopicPartition("t", p) for p in range(3)]
-        found = {tp.partition: (tp.offset, tp.metadata) for tp in consumer.committed(partitions, 30)}
-        assert found == {p: (offset, "noted") for p, offset in self.committed.items()}
+        committed = {tp.partition: (tp.offset, tp.metadata) for tp in consumer.committed(partitions, 30)}
+        assert committed == {p: (offset, "noted") for p, offset in self.committed.items()}
         consumer.assign([self.rdkafka.TopicPartition("t", p, 0) for p in range(3)])
         values: list[bytes] = []
         deadline = time.monotonic() + 60

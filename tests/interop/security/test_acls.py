@@ -62,7 +62,7 @@ def succeeded(done: subprocess.CompletedProcess[str]) -> str:
 
 def listed(text: str) -> set[ACL]:
     """The rules that Kafka's tool prints."""
-    found, resources = set(), None
+    actual, resources = set(), None
     for line in text.splitlines():
         if (heading := RESOURCES.search(line)) is not None:
             kind, name, how = heading.groups()
@@ -70,8 +70,8 @@ def listed(text: str) -> set[ACL]:
         if (entry := ENTRY.search(line)) is not None:
             assert resources is not None
             principal, host, operation, permission = entry.groups()
-            found.add(ACL(principal, host, ACLOperation[operation], ACLPermissionType[permission], resources))
-    return found
+            actual.add(ACL(principal, host, ACLOperation[operation], ACLPermissionType[permission], resources))
+    return actual
 
 
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
@@ -167,10 +167,10 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
             ACL("User:bob", "*", ACLOperation.CREATE_TOKENS, ALLOW, ResourcePattern(ResourceType.USER, "User:eve")),
         ]
         assert admin.create_acls(special) == special
-        found = theirs("--list")
+        actual = theirs("--list")
         for acl in special:
             entry = f"(principal={acl.principal}, host={acl.host}, operation={acl.operation.name}, "
-            assert entry + f"permissionType={acl.permission_type.name})" in found
+            assert entry + f"permissionType={acl.permission_type.name})" in actual
         writers = ACLFilter(resource_pattern=ResourcePatternFilter(ResourceType.TOPIC, "orders", LITERAL))
         assert set(admin.delete_acls([writers])[writers]) == WRITERS
         assert listed(theirs("--list", "--topic", "orders", "--resource-pattern-type", "literal")) == set()
@@ -278,16 +278,16 @@ def test_rules_of_a_node_without_zookeeper_are_taken_over(
     with (tmp_path / "server.properties").open("a") as properties:
         properties.writelines(f"{name}={value}\n" for name, value in restricted.items())
     deny = ACL("User:bob", "10.0.0.1", ACLOperation.DESCRIBE_CONFIGS, DENY, ResourcePattern(ResourceType.TOPIC, "*"))
-    gone = ACL("User:eve", "*", ACLOperation.ALL, ALLOW, TOPIC)
+    removed = ACL("User:eve", "*", ACLOperation.ALL, ALLOW, TOPIC)
     rules = [*WRITERS, *READERS, deny]
     with (
         server(command, port, tmp_path / "out.txt"),
         KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin,
     ):
         admin.create_topics([NewTopic("orders", 1, 1)])
-        admin.create_acls([*rules, gone])
+        admin.create_acls([*rules, removed])
         only_eve = ACLFilter(principal="User:eve")
-        assert admin.delete_acls([only_eve]) == {only_eve: [gone]}
+        assert admin.delete_acls([only_eve]) == {only_eve: [removed]}
     with (
         Broker(restricted, data_dir=tmp_path / "log") as node,
         KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin,

@@ -101,7 +101,7 @@ def test_ottla_acls_says_what_kafkas_tool_says(
 ) -> None:
     name = f"r-{uuid.uuid4().hex[:8]}"
     named = tuple(text.format(name) for text in resources)
-    told = []
+    reported = []
     for tool, other in ((theirs, ours), (ours, theirs)):
         added = tool("--add", *named, *rules)
         listed = tool("--list", *named)
@@ -113,13 +113,13 @@ def test_ottla_acls_says_what_kafkas_tool_says(
         mine = tool("--list", "--principal", "User:a", "--principal", "User:nobody")
         assert tool("--remove", "--force", *named, *rules) == []
         assert other("--list", *named) == []
-        told.append((added, listed, again, mine))
-    assert told[0] == told[1]
+        reported.append((added, listed, again, mine))
+    assert reported[0] == reported[1]
 
 
 def test_what_counts_for_a_name_is_told_and_removed_alike(ours: Tool, theirs: Tool) -> None:
     name = f"r-{uuid.uuid4().hex[:8]}"
-    told = []
+    reported = []
     for tool in (theirs, ours):
         for pattern, resource in (
             ("literal", name),
@@ -135,10 +135,10 @@ def test_what_counts_for_a_name_is_told_and_removed_alike(ours: Tool, theirs: To
         tool("--remove", "--force", "--topic", name, "--resource-pattern-type", "match")
         left = tool("--list")
         tool("--remove", "--force", "--topic", f"{name}-", "--resource-pattern-type", "any")
-        told.append((listed, left, tool("--list")))
-    assert told[0] == told[1]
-    listed, left, nothing = told[0]
-    assert {pattern: sum("principal=" in line for line in found) for pattern, found in listed.items()} == {
+        reported.append((listed, left, tool("--list")))
+    assert reported[0] == reported[1]
+    listed, left, nothing = reported[0]
+    assert {pattern: sum("principal=" in line for line in actual) for pattern, actual in listed.items()} == {
         "any": 1,
         "match": 3,
         "literal": 1,

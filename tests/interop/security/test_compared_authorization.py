@@ -76,11 +76,11 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def only(admin: KafkaAdminClient, rules: Iterable[ACL]) -> None:
     """Alice may do this, and nothing else."""
-    wanted = set(rules)
-    known = set(admin.describe_acls())
-    admin.delete_acls(list(known - wanted))
-    admin.create_acls(wanted - known)
-    eventually(lambda: set(admin.describe_acls(ACLFilter())) == wanted, SECONDS)
+    expected = set(rules)
+    existing = set(admin.describe_acls())
+    admin.delete_acls(list(existing - expected))
+    admin.create_acls(expected - existing)
+    eventually(lambda: set(admin.describe_acls(ACLFilter())) == expected, SECONDS)
 
 
 async def ask(port: int, login: Login | None, request: Request[Any], version: int) -> Any:

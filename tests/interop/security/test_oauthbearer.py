@@ -109,9 +109,9 @@ def test_librdkafka_shows_what_its_callback_gives(signed: Signed, topic: str) ->
     assert len(shown) > 1
     consumer = Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    found = [message.value() for message in consumer.consume(len(VALUES) + 1, TIMEOUT)]
+    records = [message.value() for message in consumer.consume(len(VALUES) + 1, TIMEOUT)]
     consumer.close()
-    assert found == [*VALUES, b"last"]
+    assert records == [*VALUES, b"last"]
 
 
 def test_kafka_python_shows_what_its_provider_gives(signed: Signed, topic: str) -> None:
@@ -159,8 +159,8 @@ def test_javas_tools_make_their_own(signed: Signed, topic: str, tmp_path: Path) 
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka's tools: {reason}")
     config = tmp_path / "client.properties"
-    told = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER", f"sasl.jaas.config={OWN}")
-    config.write_text("\n".join(told))
+    reported = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER", f"sasl.jaas.config={OWN}")
+    config.write_text("\n".join(reported))
     how = ("--bootstrap-server", signed.address("OPEN"), "--topic", topic, "--command-config", str(config))
     subprocess.run(
         apache_kafka.java("org.apache.kafka.tools.ConsoleProducer", *how),

@@ -105,13 +105,13 @@ def test_records_go_there_and_back(secured: dict[str, Any]) -> None:
         for i in range(1000):
             producer.send("t", b"%d" % i * 100)
         producer.flush(60)
-    found = []
+    result = []
     with KafkaConsumer("t", **secured, group_id="g", auto_offset_reset="earliest") as consumer:
         for _ in range(100):
-            found += [record.value for rows in consumer.poll(500).values() for record in rows]
-            if len(found) == 1000:
+            result += [record.value for rows in consumer.poll(500).values() for record in rows]
+            if len(result) == 1000:
                 break
-    assert found == [b"%d" % i * 100 for i in range(1000)]
+    assert result == [b"%d" % i * 100 for i in range(1000)]
 
 
 def test_who_does_not_say_who_he_is_is_turned_away_at_once(secured: dict[str, Any]) -> None:

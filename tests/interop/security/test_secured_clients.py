@@ -55,8 +55,8 @@ def broker(identities: dict[str, Path]) -> Iterator[Broker]:
         options[f"listener.name.{name}.plain.sasl.jaas.config"] = line
     with Broker({name: str(value) for name, value in options.items()}) as running:
         with KafkaAdminClient(bootstrap_servers=address(running, "PLAINTEXT")) as admin:
-            wanted = [number for number in ScramMechanism if number]
-            admin.alter_user_scram_credentials([UserScramCredentialUpsertion("ann", n, PASSWORD) for n in wanted])
+            expected = [number for number in ScramMechanism if number]
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion("ann", n, PASSWORD) for n in expected])
         yield running
 
 

@@ -64,8 +64,8 @@ def how(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path], how: str) -> Iterator[LocalCluster]:
-    given = {"zookeeper.session.timeout.ms": "2000", "group.initial.rebalance.delay.ms": "0"}
-    made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
+    options = {"zookeeper.session.timeout.ms": "2000", "group.initial.rebalance.delay.ms": "0"}
+    made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, options)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
             # the last value of a property counts
@@ -129,8 +129,8 @@ def test_records_are_on_all_brokers_and_outlive_their_leader(cluster: LocalClust
         eventually(lambda: in_sync(admin, topic) == [{0, 1, 2}] * 3)
         reading = {"group_id": topic, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
         with KafkaConsumer(topic, **options, **reading) as consumer:
-            found = Counter(int(next(consumer).value.rstrip(b"\0")) for _ in range(400))
-        assert found == Counter(range(400))
+            result = Counter(int(next(consumer).value.rstrip(b"\0")) for _ in range(400))
+        assert result == Counter(range(400))
 
 
 def test_transactions_span_brokers(options: dict[str, Any]) -> None:

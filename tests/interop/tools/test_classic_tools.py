@@ -51,8 +51,8 @@ def tree(zookeeper: ZooKeeperServer) -> Iterator[Any]:
 
 
 def partitions(admin: KafkaAdminClient, topic: str) -> int:
-    found = admin.describe_topics().get(topic)
-    return 0 if found is None else len(found.partitions)
+    actual = admin.describe_topics().get(topic)
+    return 0 if actual is None else len(actual.partitions)
 
 
 def kafka_topics(zookeeper: ZooKeeperServer, *arguments: str) -> str:

@@ -52,12 +52,12 @@ def visits(address: str) -> str:
 def test_ottla_get_offsets_says_what_kafkas_tool_says(address: str, visits: str, compare: Compare) -> None:
     at = ("get-offsets", "GetOffsetShell", "--bootstrap-server", address)
     assert f"{visits}:10:0\n{visits}:2:3\n" in compare(*at, "--exclude-internal-topics")
-    for asked, lines in (
+    for options, lines in (
         (("--topic", visits, "--partitions", "2,10", "--time", "earliest"), 2),
         (("--topic", f"'{visits} | nowhere'", "--time", "max-timestamp"), 1),
         (("--topic-partitions", f"{visits}:1-3,{visits}:-1", "--time", str(NOON + 1)), 1),
     ):
-        assert compare(*at, *asked).count("\n") == lines
+        assert compare(*at, *options).count("\n") == lines
     compare(*at, "--topic", "nowhere", code=1)
     compare(*at, "--time", "soon", code=1)
 
@@ -69,15 +69,22 @@ def test_ottla_delete_records_says_what_kafkas_tool_says(
     address: str, visits: str, tmp_path: Path, compare: Compare
 ) -> None:
     file = tmp_path / "offsets.json"
-    asked = ("delete-records", "DeleteRecordsCommand", "--bootstrap-server", address, "--offset-json-file", str(file))
+    arguments = (
+        "delete-records",
+        "DeleteRecordsCommand",
+        "--bootstrap-server",
+        address,
+        "--offset-json-file",
+        str(file),
+    )
     for offset, low in ((2, 2), (-1, 3), (0, 3)):
         partitions = [{"topic": visits, "partition": 2, "offset": offset}]
         file.write_text(json.dumps({"version": 1, "partitions": partitions}))
-        assert compare(*asked).endswith(f"\npartition: {visits}-2\tlow_watermark: {low}\n")
+        assert compare(*arguments).endswith(f"\npartition: {visits}-2\tlow_watermark: {low}\n")
     file.write_text('{"partitions":[]}')
-    compare(*asked)
+    compare(*arguments)
     file.write_text("{")
-    compare(*asked, code=1)
+    compare(*arguments, code=1)
 
 
 @pytest.mark.compatibility(
@@ -109,15 +116,15 @@ THEIRS_ALONE = (
 def test_ottla_log_dirs_says_what_kafkas_tool_says(
     address: str, visits: str, compare: Compare, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--bootstrap-server", address, "--describe")
+    arguments = ("--bootstrap-server", address, "--describe")
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(f"{visits}-too", 1, 1)])
     for topic in (f"{visits}-too", "nowhere"):
-        compare("log-dirs", "LogDirsCommand", *asked, "--topic-list", topic)
-    compare("log-dirs", "LogDirsCommand", *asked, "--broker-list", "4711", code=1)
+        compare("log-dirs", "LogDirsCommand", *arguments, "--topic-list", topic)
+    compare("log-dirs", "LogDirsCommand", *arguments, "--broker-list", "4711", code=1)
     # Several partitions are in the order of Java's hash tables there.
-    theirs = run_tool("org.apache.kafka.tools.LogDirsCommand", *asked, "--topic-list", visits)
-    assert main(["log-dirs", *asked, "--topic-list", visits]) == theirs.returncode == 0
+    theirs = run_tool("org.apache.kafka.tools.LogDirsCommand", *arguments, "--topic-list", visits)
+    assert main(["log-dirs", *arguments, "--topic-list", visits]) == theirs.returncode == 0
     ours = capsys.readouterr().out
     assert ours.splitlines()[:2] == theirs.stdout.splitlines()[:2]
     assert parts(ours) == parts(theirs.stdout)

@@ -122,9 +122,9 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def files(directory: Path, *suffixes: str) -> str:
-    found = sorted(str(path) for path in directory.iterdir() if path.suffix in suffixes and path.stat().st_size)
-    assert found
-    return ",".join(found)
+    actual = sorted(str(path) for path in directory.iterdir() if path.suffix in suffixes and path.stat().st_size)
+    assert actual
+    return ",".join(actual)
 
 
 def ours(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -148,10 +148,10 @@ OLD = ["format_0", "format_1", "adopted"]
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
 def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
-    found = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
-    assert "isvalid: true" in found
-    assert "isvalid: false" not in found
-    assert "invalid bytes" not in found
+    outputs = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
+    assert "isvalid: true" in outputs
+    assert "isvalid: false" not in outputs
+    assert "invalid bytes" not in outputs
     compare("--files", files(directories[name], ".log"))
     compare("--print-data-log", "--skip-record-metadata", "--files", files(directories[name], ".log"))
 
@@ -160,18 +160,18 @@ def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
 def test_indexes_fit_their_logs(directories, name):
     if name == "open":
         pytest.skip("a broker that runs has zeros behind its entries, in Kafka as well")
-    found = compare("--files", files(directories[name], ".index", ".timeindex"))
+    outputs = compare("--files", files(directories[name], ".index", ".timeindex"))
     for complaint in ("Mismatches", "Found timestamp", "not found", "out of order", "Exception"):
-        assert complaint not in found
+        assert complaint not in outputs
     compare("--verify-index-only", "--files", files(directories[name], ".index", ".timeindex"))
-    found = compare("--index-sanity-check", "--files", files(directories[name], ".index", ".timeindex"))
-    assert "passed sanity check" in found
+    outputs = compare("--index-sanity-check", "--files", files(directories[name], ".index", ".timeindex"))
+    assert "passed sanity check" in outputs
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_producer_snapshots_and_transaction_indexes_are_read(directories, name):
-    found = compare("--files", files(directories[name], ".snapshot"))
-    assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4" in found
+    outputs = compare("--files", files(directories[name], ".snapshot"))
+    assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4" in outputs
     if name != "compacted":  # what was rolled back is gone
         assert "lastStableOffset" in compare("--files", files(directories[name], ".txnindex"))
 
@@ -211,8 +211,8 @@ def test_transaction_records_are_printed_alike(tmp_path):
     made = [transaction_record(t, version) for t in (idle, busy) for version in (0, 1)]
     append(log, *((NOW, record.key, record.value) for record in (*made, tombstone("tx"))))
     log.close()
-    found = compare("--transaction-log-decoder", "--files", files(log.dir, ".log"))
-    assert '"previousProducerId":3,"nextProducerId":9' in found
+    outputs = compare("--transaction-log-decoder", "--files", files(log.dir, ".log"))
+    assert '"previousProducerId":3,"nextProducerId":9' in outputs
     compare("--transaction-log-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
@@ -232,6 +232,6 @@ def test_damage_is_reported_alike(directories, tmp_path):
     data = bytearray((directories["closed"] / path.name).read_bytes()[:5000])
     data[70] ^= 1
     path.write_bytes(data)
-    found = compare("--files", str(path))
-    assert "isvalid: false" in found
-    assert "invalid bytes at the end" in found
+    outputs = compare("--files", str(path))
+    assert "isvalid: false" in outputs
+    assert "invalid bytes at the end" in outputs

@@ -70,7 +70,7 @@ def test_ottla_configs_says_what_kafkas_tool_says(bootstrap: str, capsys: pytest
         assert main(["configs", *at, "--alter", "--user", name, "--add-config", added]) == 0
     assert main(["configs", *at, "--alter", "--client-metrics", name, "--add-config", "interval.ms=10000"]) == 0
     capsys.readouterr()
-    for wanted in (
+    for expected in (
         ("--topic", name),
         ("--topic", name, "--all"),
         ("--entity-type", "brokers"),
@@ -78,7 +78,7 @@ def test_ottla_configs_says_what_kafkas_tool_says(bootstrap: str, capsys: pytest
         ("--client-metrics", name),
         ("--topic", "nowhere"),
     ):
-        theirs = run_tool("kafka.admin.ConfigCommand", *at, "--describe", *wanted)
+        theirs = run_tool("kafka.admin.ConfigCommand", *at, "--describe", *expected)
         assert theirs.returncode == 0, theirs.stdout + theirs.stderr
-        assert main(["configs", *at, "--describe", *wanted]) == 0
+        assert main(["configs", *at, "--describe", *expected]) == 0
         assert capsys.readouterr().out == theirs.stdout

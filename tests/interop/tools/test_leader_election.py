@@ -38,14 +38,14 @@ def test_the_preferred_replica_leads_again_and_kafkas_tool_sees_it(
             admin.alter_partition_reassignments({TopicPartition(TOPIC, 0): [second, first, third]})
             eventually(lambda: not admin.list_partition_reassignments())
             assert leader(admin) == first
-            asked = ("--bootstrap-server", cluster.bootstrap, "--election-type", "PREFERRED")
-            assert main(["leader-election", *asked, "--all-topic-partitions"]) == 0
-            told = capsys.readouterr().out
-            assert told == f"Successfully completed leader election (PREFERRED) for partitions {TOPIC}-0\n"
+            arguments = ("--bootstrap-server", cluster.bootstrap, "--election-type", "PREFERRED")
+            assert main(["leader-election", *arguments, "--all-topic-partitions"]) == 0
+            output = capsys.readouterr().out
+            assert output == f"Successfully completed leader election (PREFERRED) for partitions {TOPIC}-0\n"
             eventually(lambda: leader(admin) == second)
         one = ("--topic", TOPIC, "--partition", "0")
-        theirs = run_tool("org.apache.kafka.tools.LeaderElectionCommand", *asked, *one)
-        assert main(["leader-election", *asked, *one]) == theirs.returncode == 0
+        theirs = run_tool("org.apache.kafka.tools.LeaderElectionCommand", *arguments, *one)
+        assert main(["leader-election", *arguments, *one]) == theirs.returncode == 0
         assert capsys.readouterr().out == theirs.stdout
 
 

@@ -20,7 +20,7 @@ NUMBER = re.compile(r"\d+(\.\d+)?")
 
 def shape(text: str) -> list[str]:
     """The lines, with each number as how many places it has."""
-    return [NUMBER.sub(lambda found: f"<{len(found[1] or '')}>", line) for line in text.splitlines()]
+    return [NUMBER.sub(lambda match: f"<{len(match[1] or '')}>", line) for line in text.splitlines()]
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def test_ottla_producer_perf_test_says_what_kafkas_tool_says(
 ) -> None:
     file = tmp_path / "words.txt"
     file.write_text(";one,two;;three,")
-    given = [str(file) if option == file.name else option for option in options]
-    asked = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--num-records", "1000", *given)
-    theirs = run_tool("org.apache.kafka.tools.ProducerPerformance", *asked)
+    arguments = [str(file) if option == file.name else option for option in options]
+    request = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--num-records", "1000", *arguments)
+    theirs = run_tool("org.apache.kafka.tools.ProducerPerformance", *request)
     assert theirs.returncode == 0, theirs.stdout + theirs.stderr
-    main(["producer-perf-test", *asked])
+    main(["producer-perf-test", *request])
     said = capsys.readouterr().out
     assert shape(said) == shape(theirs.stdout)
     if options[0] == "--payload-file":
@@ -98,8 +98,8 @@ def test_ottla_consumer_perf_test_says_what_kafkas_tool_says(
 ) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send_batch(topic, values=[b"x" * 1000] * 1000).get(timeout=60)
-    asked = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, *options)
-    theirs = run_tool("org.apache.kafka.tools.ConsumerPerformance", *asked)
+    arguments = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, *options)
+    theirs = run_tool("org.apache.kafka.tools.ConsumerPerformance", *arguments)
     assert theirs.returncode == 0, theirs.stdout + theirs.stderr
-    assert main(["consumer-perf-test", *asked]) == 0
+    assert main(["consumer-perf-test", *arguments]) == 0
     assert shape(capsys.readouterr().out) == shape(theirs.stdout)

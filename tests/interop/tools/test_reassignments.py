@@ -54,8 +54,8 @@ def tool(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Tool:
     def call(*arguments: str, code: int = 0) -> Any:
         capsys.readouterr()
         command = ["reassign-partitions", "--bootstrap-server", cluster.bootstrap, *arguments, "--json"]
-        found, said = main(command), capsys.readouterr()
-        assert found == code, said.err
+        actual, said = main(command), capsys.readouterr()
+        assert actual == code, said.err
         return said.err if code else json.loads(said.out)
 
     return call
@@ -80,8 +80,8 @@ def throttles(admin: KafkaAdminClient, topic: str) -> dict[tuple[str, str], str 
 
 def status(tool: Tool, file: str) -> str:
     (partition,) = tool("--verify", "--reassignment-json-file", file)["partitions"]
-    found: str = partition["status"]
-    return found
+    actual: str = partition["status"]
+    return actual
 
 
 def test_a_throttled_move_is_listed_called_off_and_let_go(
@@ -95,8 +95,8 @@ def test_a_throttled_move_is_listed_called_off_and_let_go(
     moves = write(tmp_path / "moves.json", ("held", 0, [3, 1]))
     execute = ("--execute", "--reassignment-json-file", moves)
 
-    told = tool(*execute, "--throttle", "1000")
-    assert told["current"]["partitions"][0]["replicas"] == [1, 2]
+    output = tool(*execute, "--throttle", "1000")
+    assert output["current"]["partitions"][0]["replicas"] == [1, 2]
     limits = {
         ("held", "leader.replication.throttled.replicas"): "0:1,0:2",
         ("held", "follower.replication.throttled.replicas"): "0:3",
@@ -129,10 +129,10 @@ def test_a_proposal_moves_topics_off_a_broker_and_its_rollback_back(
     Health(cluster).wait_for_replicas("drained", before)
     topics = tmp_path / "topics.json"
     topics.write_text('{"version":1,"topics":[{"topic":"drained"}]}')
-    told = tool("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,3")
+    output = tool("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,3")
     for name, after in (("proposed", [(1, 3), (3, 1), (1, 3)]), ("current", before)):
         file = tmp_path / f"{name}.json"
-        file.write_text(json.dumps(told[name]))
+        file.write_text(json.dumps(output[name]))
         tool("--execute", "--reassignment-json-file", str(file))
         eventually(lambda: not tool("--list")["reassignments"])
         Health(cluster).wait_for_replicas("drained", after)

@@ -19,7 +19,7 @@ OTHER_EACH_TIME = re.compile(r'(?<="timestamp":)\d+|(?<="avg_throughput":)[\d.E]
 ONE = {"max.message.bytes": "200"}
 
 
-def told(printed: str) -> list[str]:
+def events(printed: str) -> list[str]:
     """The lines, without what differs each time."""
     return [OTHER_EACH_TIME.sub("…", line) for line in printed.splitlines()]
 
@@ -49,12 +49,12 @@ def test_ottla_verifiable_producer_says_what_kafkas_tool_says(
 ) -> None:
     small = tmp_path / "small.properties"
     small.write_text("max.request.size=50\n")
-    given = [str(small) if option == small.name else option for option in options]
-    at = ("--bootstrap-server", address, *given, "--topic")
+    arguments = [str(small) if option == small.name else option for option in options]
+    at = ("--bootstrap-server", address, *arguments, "--topic")
     theirs = run_tool("org.apache.kafka.tools.VerifiableProducer", *at, topics[0])
     assert main(["verifiable-producer", *at, topics[1]]) == theirs.returncode == 0
-    ours = told(capsys.readouterr().out.replace(topics[1], topics[0]))
-    assert ours == told(theirs.stdout)
+    ours = events(capsys.readouterr().out.replace(topics[1], topics[0]))
+    assert ours == events(theirs.stdout)
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def test_ottla_verifiable_consumer_says_what_kafkas_tool_says(
 ) -> None:
     few = tmp_path / "few.properties"
     few.write_text("max.poll.records=3\n")
-    given = [str(few) if option == few.name else option for option in options]
-    compare_consumers(address, visits, given, capsys)
+    arguments = [str(few) if option == few.name else option for option in options]
+    compare_consumers(address, visits, arguments, capsys)
 
 
 @pytest.mark.compatibility("Kafka's tools", "verifying", "VerifiableConsumer with group.protocol=consumer")
@@ -101,4 +101,4 @@ def compare_consumers(address: str, topic: str, options: list[str], capsys: pyte
     at = ("--bootstrap-server", address, "--topic", topic, *options, "--group-id")
     theirs = run_tool("org.apache.kafka.tools.VerifiableConsumer", *at, f"{topic}-theirs")
     assert main(["verifiable-consumer", *at, f"{topic}-ours"]) == theirs.returncode == 0
-    assert told(capsys.readouterr().out) == told(theirs.stdout)
+    assert events(capsys.readouterr().out) == events(theirs.stdout)

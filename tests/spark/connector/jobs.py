@@ -41,8 +41,8 @@ class Jobs:
         reader = self.spark.read.format(self.format).option("kafka.bootstrap.servers", self.servers)
         frame = reader.options(**options).load().drop(but)
         rows = frame.selectExpr(*columns(frame), "spark_partition_id()").collect()
-        found = sorted((plain(row) for row in rows), key=place)
-        return Seen(schema_of(frame), [row[:-1] for row in found], len({row[-1] for row in found}))
+        actual = sorted((plain(row) for row in rows), key=place)
+        return Seen(schema_of(frame), [row[:-1] for row in actual], len({row[-1] for row in actual}))
 
     def stream(self, options: Mapping[str, str], checkpoint: Path) -> Seen:
         """What a streaming query reads until it has all that is there, from its checkpoint on."""

@@ -10,6 +10,6 @@ from tests.spark.connector.table import BATCHES, Row, chosen, noted
 @noted("batch source", "every option")
 @pytest.mark.parametrize("row", chosen(BATCHES), ids=lambda row: row.name)
 def test_both_connectors_read_the_same(row: Row, ours: Jobs, theirs: Jobs) -> None:
-    found, expected = ours.batch(row.options, row.but), theirs.batch(row.options, row.but)
+    actual, expected = ours.batch(row.options, row.but), theirs.batch(row.options, row.but)
     assert len(expected.rows) == row.rows
-    assert found == expected
+    assert actual == expected

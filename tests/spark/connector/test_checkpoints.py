@@ -20,8 +20,8 @@ def test_the_other_connector_goes_on_from_a_checkpoint(first: str, ours: Jobs, t
     options = {"subscribe": topic.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
     assert [len(batch) for batch in begins.stream(options, tmp_path).batches] == [20, 20]
     topic.records(5)
-    found = goes_on.stream(options, tmp_path)
-    assert [row[1] for batch in found.batches for row in batch] == [
+    actual = goes_on.stream(options, tmp_path)
+    assert [row[1] for batch in actual.batches for row in batch] == [
         b"%d-%d" % (partition, n) for partition in range(2) for n in range(20, 25)
     ]
     topic.partition()
@@ -43,8 +43,8 @@ def test_a_checkpoint_of_older_code_is_continued(
     checkpoint = tmp_path / name
     shutil.copytree(WRITTEN_BEFORE / name, checkpoint)
     options = {"subscribe": "kept", "startingOffsets": starting, "maxOffsetsPerTrigger": "16"}
-    found = ours.stream(options, checkpoint)
-    values = sorted(row[1] for batch in found.batches for row in batch)
+    actual = ours.stream(options, checkpoint)
+    values = sorted(row[1] for batch in actual.batches for row in batch)
     assert values == sorted(b"%d-%d" % (p, n) for p, begin in first.items() for n in range(begin, 30))
     if name == "failed":
-        assert len(found.batches[0]) == 16, "the micro-batch that failed has other rows"
+        assert len(actual.batches[0]) == 16, "the micro-batch that failed has other rows"

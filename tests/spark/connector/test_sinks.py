@@ -75,9 +75,9 @@ def test_both_connectors_write_streams(
             rows = rows.selectExpr("key", "cast(count as string) value")
         query = jobs.write_stream(rows, {"topic": topics[jobs.format]}, tmp_path / jobs.format, mode)
         assert query.awaitTermination(QUERY_SECONDS)
-    found = written(ours, topics["ottla"])
-    assert found == written(theirs, topics["kafka"])
-    assert len(found) == (35 if mode == "append" else 2)
+    actual = written(ours, topics["ottla"])
+    assert actual == written(theirs, topics["kafka"])
+    assert len(actual) == (35 if mode == "append" else 2)
 
 
 def test_every_option_of_the_sink_has_a_row() -> None:

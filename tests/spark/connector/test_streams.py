@@ -71,12 +71,12 @@ def test_both_connectors_make_the_same_micro_batches(row: Stream, ours: Jobs, th
     more_first = row.fixed_first
     for rows, change in zip(row.rows, (*row.changes, None), strict=True):
         expected = theirs.stream(options, tmp_path / "theirs")
-        found = ours.stream(options, tmp_path / "ours")
+        actual = ours.stream(options, tmp_path / "ours")
         if more_first:
-            del found.offsets[0]
+            del actual.offsets[0]
             more_first = False
         assert sum(map(len, expected.batches)) == rows
-        assert found == expected
+        assert actual == expected
         if change is not None:
             getattr(topic, change)()
 
@@ -95,10 +95,10 @@ def test_both_connectors_report_lost_records(change: str, left: int, ours: Jobs,
     with pytest.raises(Exception, match="failOnDataLoss"):
         theirs.stream(options, tmp_path / "kafka")
     options["failOnDataLoss"] = "false"
-    found, expected = (jobs.stream(options, tmp_path / jobs.format) for jobs in (ours, theirs))
-    assert found == expected
-    assert sum(map(len, found.batches)) == left
+    actual, expected = (jobs.stream(options, tmp_path / jobs.format) for jobs in (ours, theirs))
+    assert actual == expected
+    assert sum(map(len, actual.batches)) == left
     topic.records(3)
-    found, expected = (jobs.stream(options, tmp_path / jobs.format) for jobs in (ours, theirs))
-    assert found == expected
-    assert sum(map(len, found.batches)) == 6
+    actual, expected = (jobs.stream(options, tmp_path / jobs.format) for jobs in (ours, theirs))
+    assert actual == expected
+    assert sum(map(len, actual.batches)) == 6

@@ -49,13 +49,13 @@ def filled(servers: str, topic: str) -> str:
 
 def values(servers: str, topic: str, count: int) -> list[bytes]:
     options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", "consumer_timeout_ms": 5000}
-    found = []
+    result = []
     with KafkaConsumer(topic, bootstrap_servers=servers, **options) as consumer:
         for record in consumer:
-            found.append(record.value)
-            if len(found) == count:
+            result.append(record.value)
+            if len(result) == count:
                 break
-    return found
+    return result
 
 
 def test_every_example_has_a_test() -> None:
@@ -67,7 +67,7 @@ def test_every_example_has_a_test() -> None:
 
 def test_kafka_pythons_readme(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     loaded("kafka_python/produce.py").main(servers, topic)
-    assert "told of offset" in capsys.readouterr().out
+    assert "callback got offset" in capsys.readouterr().out
     consume = loaded("kafka_python/consume.py")
     consume.main(servers, topic)
     shown = capsys.readouterr().out

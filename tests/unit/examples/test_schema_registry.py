@@ -26,7 +26,7 @@ class Registry(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.schemas: list[str] = []
         self.subjects: dict[str, list[int]] = {}
-        self.asked: list[str] = []
+        self.arguments: list[str] = []
 
     @property
     def url(self) -> str:
@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _parts(self) -> list[str]:
         path = urlparse(self.path).path.strip("/")
-        self.server.asked.append(f"{self.command} {path}")
+        self.server.arguments.append(f"{self.command} {path}")
         return path.split("/")
 
     def _tell(self, answer: dict[str, Any], status: int = 200) -> None:
@@ -99,7 +99,7 @@ def test_avro_with_a_schema_registry(registry: Registry, capsys: pytest.CaptureF
             "{'page': '/', 'millis': 1403061899860, 'agent': 'curl'}",
         ]
         assert registry.subjects == {"visits-value": [1]}
-        assert registry.asked.count("POST subjects/visits-value/versions") == 1
+        assert registry.arguments.count("POST subjects/visits-value/versions") == 1
         options = {"bootstrap_servers": servers, "auto_offset_reset": "earliest", "consumer_timeout_ms": 5000}
         with KafkaConsumer("visits", **options) as consumer:
             assert next(consumer).value[:5] == b"\0\0\0\0\x01"

@@ -46,9 +46,9 @@ def answer(code: int, records: bytes = b"") -> fetch.FetchResponse:
 
 
 def begin(request: object) -> list_offsets.ListOffsetsResponse:
-    found = list_offsets.ListOffsetsPartitionResponse(partition_index=0, old_style_offsets=[0])
+    actual = list_offsets.ListOffsetsPartitionResponse(partition_index=0, old_style_offsets=[0])
     return list_offsets.ListOffsetsResponse(
-        topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[found])]
+        topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[actual])]
     )
 
 

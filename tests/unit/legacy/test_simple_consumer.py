@@ -62,15 +62,15 @@ def write(node: Broker, topic: str, count: int, codec: str = "none") -> None:
 def test_what_the_producer_wrote_is_read(node: Broker, topic: str, codec: str) -> None:
     write(node, topic, 20, codec)
     with reader(node) as consumer:
-        found = [
+        actual = [
             message
             for partition in (0, 1)
             for message in consumer.fetch(
                 FetchRequestBuilder().client_id("c").add_fetch(topic, partition, 0, 100_000).build()
             ).message_set(topic, partition)
         ]
-    assert found == [MessageAndOffset(Message(b"k", b"%d" % number), number) for number in range(20)]
-    assert found[3].next_offset == 4
+    assert actual == [MessageAndOffset(Message(b"k", b"%d" % number), number) for number in range(20)]
+    assert actual[3].next_offset == 4
 
 
 def test_new_clients_read_what_it_wrote_and_it_reads_theirs(node: Broker, topic: str) -> None:
@@ -126,13 +126,13 @@ def test_offsets_are_looked_up_by_time(node: Broker, topic: str) -> None:
 
 def test_metadata_tells_leaders(node: Broker, topic: str) -> None:
     with reader(node) as consumer:
-        (found,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
-        assert (found.topic, found.error_code) == (topic, 0)
-        assert [p.partition_id for p in found.partitions_metadata] == [0, 1]
-        leader = found.partitions_metadata[0].leader
+        (records,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
+        assert (records.topic, records.error_code) == (topic, 0)
+        assert [p.partition_id for p in records.partitions_metadata] == [0, 1]
+        leader = records.partitions_metadata[0].leader
         assert leader is not None
         assert f"{leader.host}:{leader.port}" == node.bootstrap_servers
-        assert found.partitions_metadata[0].isr == (leader,)
+        assert records.partitions_metadata[0].isr == (leader,)
 
 
 @pytest.mark.parametrize("version", [0, 1])

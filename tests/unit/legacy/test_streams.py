@@ -81,8 +81,8 @@ def test_a_message_larger_than_a_fetch_is_told() -> None:
 
 def test_who_waits_for_room_is_woken_when_the_partition_is_given_up() -> None:
     queue = ChunkQueue(1)
-    info, kept = (PartitionTopicInfo(TopicPartition("t", p), queue, 0) for p in (0, 1))
-    queue.put(chunk(kept, 0))
+    info, remaining = (PartitionTopicInfo(TopicPartition("t", p), queue, 0) for p in (0, 1))
+    queue.put(chunk(remaining, 0))
     put: list[bool] = []
     thread = threading.Thread(target=lambda: put.append(queue.put(chunk(info, 0))))
     thread.start()
@@ -90,9 +90,9 @@ def test_who_waits_for_room_is_woken_when_the_partition_is_given_up() -> None:
     queue.clear_dropped()
     thread.join(10)
     assert put == [False]
-    found = queue.poll(0)
-    assert found is not None
-    assert found.info is kept
+    actual = queue.poll(0)
+    assert actual is not None
+    assert actual.info is remaining
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +138,12 @@ def test_a_stored_offset_goes_on(node: Broker) -> None:
 
 def test_a_leader_that_goes_is_looked_for_anew(node: Broker) -> None:
     address = produced(node, "moved", b"a")
-    with ScriptedBroker() as gone:
-        asked = iter([(gone.host, gone.port), address])
+    with ScriptedBroker() as removed:
+        arguments = iter([(removed.host, removed.port), address])
     config = ConsumerConfig(OPTIONS)
     queue = ChunkQueue(2)
     info = PartitionTopicInfo(TopicPartition("moved", 0), queue, 0)
-    manager = ConsumerFetcherManager(config, "m", lambda: [next(asked, address)])
+    manager = ConsumerFetcherManager(config, "m", lambda: [next(arguments, address)])
     manager.start_connections([info])
     try:
         assert stream(queue).iterator().next().message == b"a"

@@ -21,15 +21,15 @@ def divided(
 ) -> dict[str, list[int]]:
     """Partitions by thread, as every member for itself finds it."""
     threads = sorted((ConsumerThreadId(m, n) for m, count in members.items() for n in range(count)), key=str)
-    found: dict[str, list[int]] = {str(thread): [] for thread in threads}
+    actual: dict[str, list[int]] = {str(thread): [] for thread in threads}
     for member in members:
         context = AssignmentContext(
             member, dict.fromkeys(topics, threads), {t: list(range(partitions)) for t in topics}
         )
         for tp, thread in (by_range if rule == "range" else round_robin)(context).items():
             assert thread.consumer == member
-            found[str(thread)].append(tp.partition)
-    return found
+            actual[str(thread)].append(tp.partition)
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,18 @@ def test_where_threads_divide_the_partitions_each_has_the_articles_ceiling(threa
 
 
 def test_threads_are_sorted_as_text() -> None:
-    found = divided(11, {"a": 11})
-    assert found["a-10"] == [2]  # behind a-1
-    assert found["a-2"] == [3]
+    actual = divided(11, {"a": 11})
+    assert actual["a-10"] == [2]  # behind a-1
+    assert actual["a-2"] == [3]
 
 
 @pytest.mark.parametrize("rule", ["range", "roundrobin"])
 @pytest.mark.parametrize("members", [{"a": 1}, {"a": 3, "b": 2}, {"a": 7, "b": 7, "c": 1}])
 def test_every_partition_has_one_thread(rule: str, members: dict[str, int]) -> None:
     for partitions in range(20):
-        found = divided(partitions, members, rule)
-        assert sorted(p for taken in found.values() for p in taken) == list(range(partitions))
-        sizes = [len(taken) for taken in found.values()]
+        actual = divided(partitions, members, rule)
+        assert sorted(p for taken in actual.values() for p in taken) == list(range(partitions))
+        sizes = [len(taken) for taken in actual.values()]
         assert max(sizes) - min(sizes) <= 1
 
 

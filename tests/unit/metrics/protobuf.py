@@ -8,22 +8,22 @@ from typing import Any
 
 
 def decoded(data: bytes) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = defaultdict(list)
+    result: dict[int, list[Any]] = defaultdict(list)
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
         if tag & 7 == 0:
             value, at = _varint(data, at)
-            found[tag >> 3].append(value)
+            result[tag >> 3].append(value)
         elif tag & 7 == 1:
-            found[tag >> 3].append(data[at : at + 8])
+            result[tag >> 3].append(data[at : at + 8])
             at += 8
         else:
             assert tag & 7 == 2
             size, at = _varint(data, at)
-            found[tag >> 3].append(data[at : at + size])
+            result[tag >> 3].append(data[at : at + size])
             at += size
-    return found
+    return result
 
 
 def double(raw: bytes) -> float:
@@ -43,7 +43,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def metrics(data: bytes) -> dict[str, tuple[str, float, dict[str, str]]]:
     """OpenTelemetry's MetricsData as {name: (kind, value, attributes)}, for one data point each."""
-    found = {}
+    result = {}
     for resource in decoded(data)[1]:
         for scope in decoded(resource)[2]:
             for raw in decoded(scope)[2]:
@@ -51,8 +51,8 @@ def metrics(data: bytes) -> dict[str, tuple[str, float, dict[str, str]]]:
                 kind = "gauge" if metric[5] else f"sum {decoded(metric[7][0])[2][0]}"
                 point = decoded(decoded((metric[5] or metric[7])[0])[1][0])
                 attributes = dict(attribute(a) for a in point[7])
-                found[metric[1][0].decode()] = (kind, double(point[4][0]), attributes)
-    return found
+                result[metric[1][0].decode()] = (kind, double(point[4][0]), attributes)
+    return result
 
 
 def labels(data: bytes) -> dict[str, str]:

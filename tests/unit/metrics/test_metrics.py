@@ -54,8 +54,8 @@ def test_a_sensor_feeds_its_metrics_and_its_parents() -> None:
     assert metrics.sensor("one") is sensor
     sensor.record(2)
     sensor.record(4)
-    found = metrics.values()["g"]
-    assert found == {"all-total": 6.0, "avg": 3.0, "max": 4.0, "rate": 0.6, "total": 6.0}
+    actual = metrics.values()["g"]
+    assert actual == {"all-total": 6.0, "avg": 3.0, "max": 4.0, "rate": 0.6, "total": 6.0}
 
 
 def test_values_are_grouped_and_tags_follow_the_group() -> None:

@@ -29,8 +29,8 @@ def test_names_are_those_of_kafkas_telemetry() -> None:
 def test_totals_are_sums_and_the_rest_gauges() -> None:
     made = registry()
     made.sensor("s").record(3)
-    found = metrics(Exporter(made, {}).encoded([""], delta=False))
-    assert found == {
+    actual = metrics(Exporter(made, {}).encoded([""], delta=False))
+    assert actual == {
         "org.apache.kafka.kafka.count.count": ("gauge", 6.0, {}),
         "org.apache.kafka.producer.topic.send.total": (CUMULATIVE, 3.0, {"topic": "t", "node_id": "n1"}),
         "org.apache.kafka.producer.size.avg": ("gauge", 3.0, {}),

@@ -129,8 +129,8 @@ def test_only_committed_micro_batches_count(tmp_path: Path):
 
 
 def test_more_differences_than_anyone_reads_are_not_kept():
-    found = row_account(
+    actual = row_account(
         "events", {"row": list(range(100)), "x": [1] * 100}, pa.table({"row": range(100), "x": [2] * 100})
     )
-    assert 0 < len(found.differences) <= 20
-    assert isinstance(found, Account)
+    assert 0 < len(actual.differences) <= 20
+    assert isinstance(actual, Account)

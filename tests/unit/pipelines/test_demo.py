@@ -15,12 +15,12 @@ from ottla.pipelines.refine.store import Store
 from ottla.pipelines.run import Run
 
 
-def arguments(*given: str) -> argparse.Namespace:
-    return command.COMMAND.parser().parse_args(given)
+def arguments(*options: str) -> argparse.Namespace:
+    return command.COMMAND.parser().parse_args(options)
 
 
-def prepared(tmp_path: Path, *given: str) -> Run:
-    return prepare(arguments("--data", str(tmp_path / "run"), *given), Console(quiet=True))
+def prepared(tmp_path: Path, *options: str) -> Run:
+    return prepare(arguments("--data", str(tmp_path / "run"), *options), Console(quiet=True))
 
 
 def test_a_fresh_run_has_its_settings_and_empty_tables(tmp_path: Path):
@@ -36,36 +36,36 @@ def test_resume_takes_the_settings_of_the_run(tmp_path: Path):
     assert prepared(tmp_path, "--resume") == prepared(tmp_path, "--resume", "--limit", "7") == run
 
 
-@pytest.mark.parametrize("given", [("--limit", "9"), ("--by", "x")])
-def test_resume_refuses_other_settings_than_those_of_the_run(tmp_path: Path, given: tuple[str, str]):
+@pytest.mark.parametrize("options", [("--limit", "9"), ("--by", "x")])
+def test_resume_refuses_other_settings_than_those_of_the_run(tmp_path: Path, options: tuple[str, str]):
     run = prepared(tmp_path, "--limit", "7")
-    with pytest.raises(ConfigurationError, match=f"--resume: .* not with this {given[0]}; leave {given[0]} out"):
-        prepared(tmp_path, "--resume", *given)
+    with pytest.raises(ConfigurationError, match=f"--resume: .* not with this {options[0]}; leave {options[0]} out"):
+        prepared(tmp_path, "--resume", *options)
     assert prepared(tmp_path, "--resume") == run
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         (["--by", "x"], "--by: names a field of --input"),
         (["--input", "nope"], "--input nope: there is no such file"),
         (["--database", "mysql://h/x"], "--database: mysql is not known"),
     ],
 )
-def test_what_is_wrong_costs_no_earlier_run(tmp_path: Path, given: list[str], message: str):
+def test_what_is_wrong_costs_no_earlier_run(tmp_path: Path, options: list[str], message: str):
     prepared(tmp_path, "--limit", "7")
     with pytest.raises(ConfigurationError, match=message):
-        prepared(tmp_path, *given)
+        prepared(tmp_path, *options)
     assert Run.load(tmp_path / "run").limit == 7
 
 
 @pytest.mark.parametrize(
-    "given", [["--rate", "0"], ["--seconds", "-1"], ["--limit", "1.5"], ["--rate", "1", "--seconds", "2"]]
+    "options", [["--rate", "0"], ["--seconds", "-1"], ["--limit", "1.5"], ["--rate", "1", "--seconds", "2"]]
 )
-def test_numbers_are_positive_and_there_is_one_pace(given: list[str], capsys: pytest.CaptureFixture[str]):
+def test_numbers_are_positive_and_there_is_one_pace(options: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        arguments(*given)
-    assert given[0] in capsys.readouterr().err
+        arguments(*options)
+    assert options[0] in capsys.readouterr().err
 
 
 def test_the_hint_names_the_directory_where_it_is_not_the_usual_one():

@@ -44,13 +44,13 @@ def test_events_without_a_key_go_to_each_partition_in_turn():
 @given(
     st.dictionaries(st.sampled_from([(t, p) for t in ("flights", "weather") for p in range(4)]), st.integers(0, 200))
 )
-def test_a_killed_replay_is_completed_wherever_each_partition_ended(kept: dict[tuple[str, int], int]):
+def test_a_killed_replay_is_completed_wherever_each_partition_ended(length: dict[tuple[str, int], int]):
     whole = list(number(made(200)))
     partitions: dict[TopicPartition, list[int]] = {}
     for e in whole:
         partitions.setdefault(TopicPartition(e.topic, e.partition), []).append(e.seq)
     # Whatever had arrived when it was killed: some beginning of each partition.
-    arrived = {tp: seqs[: kept.get(tuple(tp), 0)] for tp, seqs in partitions.items()}
+    arrived = {tp: seqs[: length.get(tuple(tp), 0)] for tp, seqs in partitions.items()}
     last = {tp: seqs[-1] for tp, seqs in arrived.items() if seqs}
     for e in number(made(200)):
         if is_missing(e, last):

@@ -22,26 +22,26 @@ def values(path: Path, by: str | None = None) -> list[dict[str, object]]:
 def test_json_lines(tmp_path: Path):
     lines = ['{"ts": 1700000000, "kind": "a", "n": 1}', '{"ts": 1700000001.5, "kind": "b"}', "{broken"] * 2
     path = written(tmp_path / "x.jsonl", "\n".join(lines) + "\n")
-    found = values(path)
-    assert [v["row"] for v in found] == [1, 2, 3, 4, 5, 6]
-    assert found[0] == {"row": 1, "time": "2023-11-14T22:13:20Z", "group": "a", "event": lines[0]}
-    assert found[2] == {"row": 3, "time": None, "group": UNREADABLE, "event": "{broken"}
+    actual = values(path)
+    assert [v["row"] for v in actual] == [1, 2, 3, 4, 5, 6]
+    assert actual[0] == {"row": 1, "time": "2023-11-14T22:13:20Z", "group": "a", "event": lines[0]}
+    assert actual[2] == {"row": 3, "time": None, "group": UNREADABLE, "event": "{broken"}
 
 
 def test_csv_with_quotes_line_breaks_and_a_short_row(tmp_path: Path):
     path = written(tmp_path / "x.csv", 'date,city,n\n2025-01-02,"a, b\nc",1\n2025-01-03 04:05,d,2\nshort\n')
-    found = values(path, by="city")
-    assert [v["group"] for v in found] == ["a, b\nc", "d", UNREADABLE]
-    assert [v["time"] for v in found] == ["2025-01-02T00:00:00Z", "2025-01-03T04:05:00Z", None]
+    actual = values(path, by="city")
+    assert [v["group"] for v in actual] == ["a, b\nc", "d", UNREADABLE]
+    assert [v["time"] for v in actual] == ["2025-01-02T00:00:00Z", "2025-01-03T04:05:00Z", None]
 
 
 def test_an_access_log_is_counted_by_status(tmp_path: Path):
     path = written(
         tmp_path / "access.log", "".join(ACCESS.format(n=n, status=200 + n % 2 * 204) for n in range(6)) + "x\n"
     )
-    found = values(path)
-    assert [v["group"] for v in found] == ["200", "404"] * 3 + [UNREADABLE]
-    assert found[0]["time"] == "2025-10-10T11:55:00Z"
+    actual = values(path)
+    assert [v["group"] for v in actual] == ["200", "404"] * 3 + [UNREADABLE]
+    assert actual[0]["time"] == "2025-10-10T11:55:00Z"
 
 
 def test_the_group_is_the_first_field_with_few_values(tmp_path: Path):
@@ -51,10 +51,10 @@ def test_the_group_is_the_first_field_with_few_values(tmp_path: Path):
 
 def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path):
     path = written(tmp_path / "x.jsonl", "\n".join(json.dumps({"id": n}) for n in range(60)))
-    found = layout(path, None)
+    actual = layout(path, None)
     (row, *_) = rows(path)
-    assert found == Layout(None, None)
-    assert (group_of(row, found), time_of(row, found)) == ("(all)", None)
+    assert actual == Layout(None, None)
+    assert (group_of(row, actual), time_of(row, actual)) == ("(all)", None)
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,14 @@ def test_a_python_with_nothing_installed_runs_what_is_unpacked(tmp_path: Path) -
     with zipfile.ZipFile(packed) as archive:
         archive.extractall(tmp_path / "unpacked")
     program = "import ottla.client.consumer.fetch.ranges, ottla.records; print(ottla.__file__, ottla.records.COMPILED)"
-    found = subprocess.run(
+    actual = subprocess.run(
         [sys._base_executable, "-S", "-c", program],  # type: ignore[attr-defined]
         env={"PYTHONPATH": str(tmp_path / "unpacked"), "OTTLA_PURE": os.environ.get("OTTLA_PURE", "")},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.split() == [str(tmp_path / "unpacked" / "ottla" / "__init__.py"), str(COMPILED)]
+    assert actual.stdout.split() == [str(tmp_path / "unpacked" / "ottla" / "__init__.py"), str(COMPILED)]
 
 
 def test_the_formats_and_no_ballast_are_in_it(tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ RANGES = [OffsetRange(TopicPartition(t, p), 10, 20) for t in "ab" for p in range
 class Times:
     """A look-up that knows times only: each partition's offset is its time in seconds."""
 
-    asked: Mapping[TopicPartition, int]
+    arguments: Mapping[TopicPartition, int]
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        self.asked = timestamps
+        self.arguments = timestamps
         return {tp: None if tp.topic == "b" else ms // 1000 for tp, ms in timestamps.items()}
 
 

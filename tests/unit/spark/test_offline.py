@@ -50,12 +50,12 @@ def reader(log_dirs: Path, topic: str = "t", **options: str) -> LogDirReader:
 def rows(log_dirs: Path, topic: str = "t", **options: str) -> list[tuple[Any, ...]]:
     """(partition, offset, key, value) of all rows, as Spark would get them."""
     reading = reader(log_dirs, topic, **options)
-    found = []
+    result = []
     for partition in reading.partitions():
         for batch in reading.read(partition):
             columns = [batch[name].to_pylist() for name in ("partition", "offset", "key", "value")]
-            found += list(zip(*columns, strict=True))
-    return sorted(found)
+            result += list(zip(*columns, strict=True))
+    return sorted(result)
 
 
 def consumed(address: str, **options: Any) -> list[tuple[Any, ...]]:
@@ -82,9 +82,9 @@ def test_a_closed_brokers_directory_has_every_row(broker: Broker, tmp_path: Path
 def test_beside_a_running_broker_reading_ends_at_the_checkpoint(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 500)
     expected = consumed(broker.bootstrap_servers)
-    while len(found := rows(tmp_path)) < 500:
-        assert found == [row for row in expected if row in set(found)], "a prefix of each partition"
-    assert found == expected
+    while len(actual := rows(tmp_path)) < 500:
+        assert actual == [row for row in expected if row in set(actual)], "a prefix of each partition"
+    assert actual == expected
 
 
 def test_without_a_checkpoint_the_whole_log_is_read(broker: Broker, tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_read_committed_leaves_out_what_was_rolled_back_or_is_open(broker: Broke
     expected = consumed(address, isolation_level="read_committed")
     broker.stop()
     producer.close(0)
-    found = rows(tmp_path, kafka_isolation_level="read_committed")
-    assert found == expected
-    assert {row[3].split()[0] for row in found} == {b"kept"}
+    actual = rows(tmp_path, kafka_isolation_level="read_committed")
+    assert actual == expected
+    assert {row[3].split()[0] for row in actual} == {b"kept"}
     assert {row[3].split()[0] for row in rows(tmp_path)} == {b"kept", b"dropped", b"open"}
 
 
@@ -156,11 +156,11 @@ def test_times_are_looked_up_as_a_broker_does_it(broker: Broker, tmp_path: Path,
     producer.send("t", b"2", partition=0, timestamp_ms=late).get(10)
     times = (0, 1000, 1001, late, late + 1)
     with KafkaConsumer(bootstrap_servers=address, isolation_level=level) as consumer:
-        found = [consumer.offsets_for_times({tp: at})[tp] for at in times]
+        records = [consumer.offsets_for_times({tp: at})[tp] for at in times]
     broker.stop()
     producer.close(0)
     files = LogFiles(reader(tmp_path, kafka_isolation_level=level).options)
-    expected = [None if at is None else at.offset for at in found]
+    expected = [None if at is None else at.offset for at in records]
     assert expected == [0, 0, 1, 2 if level == "read_uncommitted" else None, None]
     assert [files.at_times({tp: at})[tp] for at in times] == expected
 
@@ -245,13 +245,13 @@ def test_a_tail_that_was_cut_off_is_told(broker: Broker, tmp_path: Path, caplog:
     segment = max((tmp_path / "t-0").glob("*.log"))
     with segment.open("r+b") as file:
         file.truncate(segment.stat().st_size - 1)
-    found = [row for row in rows(tmp_path) if row[0] == 0]
-    assert 0 < len(found) < len(expected)
-    assert found == expected[: len(found)]
-    assert f"t-0 ends at {len(found)}, before its high watermark {len(expected)}" in caplog.text
+    actual = [row for row in rows(tmp_path) if row[0] == 0]
+    assert 0 < len(actual) < len(expected)
+    assert actual == expected[: len(actual)]
+    assert f"t-0 ends at {len(actual)}, before its high watermark {len(expected)}" in caplog.text
     bounds = {"assign": '{"t": [0]}', "endingOffsets": f'{{"t": {{"0": {len(expected)}}}}}'}
     reading = {"ottla.log.dirs": str(tmp_path), **bounds}
-    with pytest.raises(DataLossError, match=f"t-0: it ends at {len(found)}"):
+    with pytest.raises(DataLossError, match=f"t-0: it ends at {len(actual)}"):
         LogDirReader(read_options(reading, streaming=False)).partitions()
 
 
@@ -309,8 +309,8 @@ def test_segments_deleted_after_planning_are_a_loss(broker: Broker, tmp_path: Pa
     first.unlink()
     with pytest.raises(DataLossError, match=r"t-0: .*offset 0 is not there any more"):
         [list(strict.read(p)) for p in planned]
-    found = [n for p in planned for batch in lenient.read(p) for n in batch["offset"].to_pylist()]
-    assert found == [row[1] for row in expected if row[0] == 0 and row[1] >= int(second.stem)]
+    actual = [n for p in planned for batch in lenient.read(p) for n in batch["offset"].to_pylist()]
+    assert actual == [row[1] for row in expected if row[0] == 0 and row[1] >= int(second.stem)]
     shutil.rmtree(tmp_path / "t-0")
     with pytest.raises(DataLossError, match=r"t-0: .*offset 0 is not there any more"):
         [list(strict.read(p)) for p in planned]

@@ -41,8 +41,8 @@ class Held:
         return {tp: self.held[tp][1] for tp in partitions}
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        found = {tp: max(self.held[tp][0], -(-ms // 1000)) for tp, ms in timestamps.items()}
-        return {tp: n if n < self.held[tp][1] else None for tp, n in found.items()}
+        actual = {tp: max(self.held[tp][0], -(-ms // 1000)) for tp, ms in timestamps.items()}
+        return {tp: n if n < self.held[tp][1] else None for tp, n in actual.items()}
 
 
 TWO = Held({A0: (5, 20), A1: (0, 10)})
@@ -132,18 +132,18 @@ sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)
 
 
 @given(sizes, st.integers(1, 20_000))
-def test_the_limit_always_moves_on_and_never_past_the_end(found: list[int], limit: int):
-    start = {TopicPartition("t", i): 10 for i in range(len(found))}
-    latest = {TopicPartition("t", i): 10 + n for i, n in enumerate(found)}
+def test_the_limit_always_moves_on_and_never_past_the_end(actual: list[int], limit: int):
+    start = {TopicPartition("t", i): 10 for i in range(len(actual))}
+    latest = {TopicPartition("t", i): 10 + n for i, n in enumerate(actual)}
     end = limit_offsets(limit, start, latest, {})
     assert all(start[tp] <= end[tp] <= latest[tp] for tp in latest)
     assert (end != start) == (latest != start)
-    assert sum(end.values()) - sum(start.values()) <= limit + len(found)
+    assert sum(end.values()) - sum(start.values()) <= limit + len(actual)
 
 
 @given(sizes, st.none() | st.integers(1, 50), st.none() | st.integers(1, 5000))
-def test_splitting_neither_loses_nor_doubles_an_offset(found: list[int], tasks: int | None, most: int | None):
-    ranges = [OffsetRange(TopicPartition("t", i), 7, 7 + n) for i, n in enumerate(found) if n]
+def test_splitting_neither_loses_nor_doubles_an_offset(actual: list[int], tasks: int | None, most: int | None):
+    ranges = [OffsetRange(TopicPartition("t", i), 7, 7 + n) for i, n in enumerate(actual) if n]
     parts = split(ranges, tasks, most)
     for whole in ranges:
         mine = [p for p in parts if p.topic_partition == whole.topic_partition]

@@ -70,7 +70,7 @@ def test_kafka_options_are_passed_on_without_their_prefix():
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("options", "named"),
     [
         ({"subscribe": ","}, "subscribe"),
         ({"assign": '{"a": [0]}'}, "assign and subscribe"),
@@ -93,9 +93,9 @@ def test_kafka_options_are_passed_on_without_their_prefix():
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers"),
     ],
 )
-def test_what_is_not_allowed_is_named(given: dict[str, str], named: str):
+def test_what_is_not_allowed_is_named(options: dict[str, str], named: str):
     with pytest.raises(ConfigurationError) as raised:
-        batch(**given)
+        batch(**options)
     assert named in str(raised.value)
 
 

@@ -42,16 +42,16 @@ class Held:
     def __init__(self, first: int, end: int, then: tuple[int, int]) -> None:
         self.first, self.end, self.then = first, end, then
 
-    def read_range(self, wanted: OffsetRange, _: SourceOptions) -> Iterator[Columns]:
-        start = wanted.start
+    def read_range(self, expected: OffsetRange, _: SourceOptions) -> Iterator[Columns]:
+        start = expected.start
         if not self.first <= start:
             raise OffsetOutOfRangeError
-        while start < wanted.end:
+        while start < expected.end:
             if start >= self.end:
                 self.first, self.end = self.then
                 if not self.first <= start < self.end:
                     raise OffsetOutOfRangeError
-            step = min(start + 2, wanted.end)
+            step = min(start + 2, expected.end)
             yield columns(start, step)
             start = step
 
@@ -65,10 +65,10 @@ class Held:
         return dict.fromkeys(partitions, self.first)
 
 
-def read(monkeypatch: pytest.MonkeyPatch, held: Held, wanted: OffsetRange, **more: str) -> list[int]:
+def read(monkeypatch: pytest.MonkeyPatch, held: Held, expected: OffsetRange, **more: str) -> list[int]:
     monkeypatch.setattr(reader, "read_range", held.read_range)
     monkeypatch.setattr(reader, "Brokers", lambda _: held)
-    batches = BatchReader(options(**more)).read(RangePartition(wanted))
+    batches = BatchReader(options(**more)).read(RangePartition(expected))
     return [n for batch in batches for n in batch.column("offset").to_pylist()]
 
 
@@ -82,13 +82,13 @@ def test_records_deleted_while_reading_fail_the_task(monkeypatch: pytest.MonkeyP
 
 
 def test_or_are_left_out_where_that_is_allowed(monkeypatch: pytest.MonkeyPatch):
-    found = read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
-    assert found == [0, 1, 2, 3, 7, 8, 9]
+    actual = read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
+    assert actual == [0, 1, 2, 3, 7, 8, 9]
 
 
 def test_a_log_that_went_back_ends_the_reading(monkeypatch: pytest.MonkeyPatch):
-    found = read(monkeypatch, Held(0, 4, (0, 2)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
-    assert found == [0, 1, 2, 3]
+    actual = read(monkeypatch, Held(0, 4, (0, 2)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
+    assert actual == [0, 1, 2, 3]
 
 
 def test_nothing_planned_is_nothing_read():
@@ -118,10 +118,10 @@ TOPICS = {"a": 2, "ab": 1, "__consumer_offsets": 1}
 
 
 def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch):
-    found = looking(monkeypatch, FakePlanner(TOPICS))
-    assert found.partitions(Subscription(topics=("a",))) == {A0, A1}
-    assert found.partitions(Subscription(assigned=frozenset({A1}))) == {A1}
-    assert found.partitions(Subscription(pattern=".")) == {A0, A1, TopicPartition("ab", 0)}
+    actual = looking(monkeypatch, FakePlanner(TOPICS))
+    assert actual.partitions(Subscription(topics=("a",))) == {A0, A1}
+    assert actual.partitions(Subscription(assigned=frozenset({A1}))) == {A1}
+    assert actual.partitions(Subscription(pattern=".")) == {A0, A1, TopicPartition("ab", 0)}
 
 
 @pytest.mark.parametrize(
@@ -132,40 +132,40 @@ def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, subscription: Subscription, message: str):
-    found = looking(monkeypatch, FakePlanner(TOPICS))
+    actual = looking(monkeypatch, FakePlanner(TOPICS))
     with pytest.raises(UnknownTopicOrPartitionError, match=message):
-        found.partitions(subscription)
-    found.partitions(subscription, all_must_exist=False)
+        actual.partitions(subscription)
+    actual.partitions(subscription, all_must_exist=False)
 
 
 def test_a_partition_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    found = looking(monkeypatch, FakePlanner(TOPICS))
-    assert found.partitions(Subscription(assigned=frozenset({A0, TopicPartition("a", 9)}))) == {A0}
+    actual = looking(monkeypatch, FakePlanner(TOPICS))
+    assert actual.partitions(Subscription(assigned=frozenset({A0, TopicPartition("a", 9)}))) == {A0}
     assert "assign: no such partition, left out: a-9" in caplog.text
 
 
 def test_brokers_that_never_answered_are_not_asked_again(monkeypatch: pytest.MonkeyPatch):
-    found = looking(monkeypatch, FakePlanner(TOPICS, [KafkaTimeoutError("no metadata")]))
+    actual = looking(monkeypatch, FakePlanner(TOPICS, [KafkaTimeoutError("no metadata")]))
     with pytest.raises(KafkaTimeoutError, match=r"kafka.bootstrap.servers h:1: no metadata.*default.api.timeout.ms"):
-        found.partitions(Subscription(topics=("a",)))
+        actual.partitions(Subscription(topics=("a",)))
 
 
 def test_a_running_query_waits_for_brokers_that_have_answered(monkeypatch: pytest.MonkeyPatch):
     planner = FakePlanner(TOPICS)
-    found = looking(monkeypatch, planner)
-    found.partitions(Subscription(topics=("a",)))
+    actual = looking(monkeypatch, planner)
+    actual.partitions(Subscription(topics=("a",)))
     planner._errors = [KafkaTimeoutError("no metadata")] * 3
-    assert found.partitions(Subscription(topics=("a",))) == {A0, A1}
+    assert actual.partitions(Subscription(topics=("a",))) == {A0, A1}
     planner._errors = [KafkaTimeoutError("no metadata")] * 4
     with pytest.raises(KafkaTimeoutError, match="no metadata"):
-        found.partitions(Subscription(topics=("a",)))
+        actual.partitions(Subscription(topics=("a",)))
 
 
 def test_a_look_up_is_tried_again(monkeypatch: pytest.MonkeyPatch):
     errors: list[Any] = [UnknownTopicOrPartitionError("first"), UnknownTopicOrPartitionError("second")]
-    found = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "2"})
-    assert found.partitions(Subscription(topics=("a",))) == {A0, A1}
+    actual = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "2"})
+    assert actual.partitions(Subscription(topics=("a",))) == {A0, A1}
     errors = [UnknownTopicOrPartitionError(str(n)) for n in range(3)]
-    found = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "1"})
+    actual = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "1"})
     with pytest.raises(UnknownTopicOrPartitionError, match="1"):
-        found.partitions(Subscription(topics=("a",)))
+        actual.partitions(Subscription(topics=("a",)))

@@ -41,6 +41,6 @@ def test_without_the_second_compiler_there_is_as_much_room_for_code() -> None:
 def room_for_code(options: str) -> int:
     command = [str(find_java().executable), *options.split(), "-XX:+PrintFlagsFinal", "-version"]
     flags = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    found = re.search(r"ReservedCodeCacheSize\s*=\s*(\d+)", flags)
-    assert found is not None
-    return int(found[1])
+    match = re.search(r"ReservedCodeCacheSize\s*=\s*(\d+)", flags)
+    assert match is not None
+    return int(match[1])

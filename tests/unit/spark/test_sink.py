@@ -52,8 +52,8 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def options_for(bootstrap: str, topic: str | None = None, **kafka: str) -> SinkOptions:
-    given = {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{k.replace('_', '.')}": v for k, v in kafka.items()}}
-    return sink_options(given if topic is None else {**given, "topic": topic})
+    options = {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{k.replace('_', '.')}": v for k, v in kafka.items()}}
+    return sink_options(options if topic is None else {**options, "topic": topic})
 
 
 def write_share(share: Share, options: SinkOptions, batches: Iterator[Any]) -> Written:
@@ -80,13 +80,13 @@ def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None
         headers=[[{"key": "h", "value": b"x"}], None, None],
     )
     assert write_share(Share("q", 0, 0), options_for(bootstrap, topic), iter([rows])).rows == 3
-    found = read(bootstrap, topic)
-    assert {(r.key, r.value, tuple(r.headers)) for r in found} == {
+    actual = read(bootstrap, topic)
+    assert {(r.key, r.value, tuple(r.headers)) for r in actual} == {
         (b"k", b"1", (("h", b"x"),)),
         (None, None, ()),
         (b"z", b"3", ()),
     }
-    assert {r.key: r.partition for r in found if r.key != b"z"} == {b"k": 2, None: 1}
+    assert {r.key: r.partition for r in actual if r.key != b"z"} == {b"k": 2, None: 1}
 
 
 def test_a_column_may_name_the_topic(bootstrap: str, topic: str) -> None:
@@ -99,8 +99,8 @@ def test_a_column_may_name_the_topic(bootstrap: str, topic: str) -> None:
 def test_a_micro_batch_that_runs_again_is_recognised(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     again = [Share("again", 4, 1), Share("again", 4, 1), Share("again", 5, 1), Share("again", 5, 1)]
-    told = [write_share(share, options, iter([batch(value=[b"%d" % share.batch_id] * 10)])) for share in again]
-    assert [(w.rows, w.known) for w in told] == [(10, False), (10, True), (10, False), (10, True)]
+    reported = [write_share(share, options, iter([batch(value=[b"%d" % share.batch_id] * 10)])) for share in again]
+    assert [(w.rows, w.known) for w in reported] == [(10, False), (10, True), (10, False), (10, True)]
     assert len(read(bootstrap, topic)) == 20
 
 
@@ -126,24 +126,24 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(bootstrap: str, top
         write_share(Share("fewer", 4, task, FIRST_RUN), options, iter([batch(value=[b"v"] * 10)]))
     again = [Share("fewer", 4, task, SECOND_RUN) for task in range(2)]
     for _ in range(2):
-        told = [write_share(share, options, iter([batch(value=[b"v"] * 10)])) for share in again]
+        reported = [write_share(share, options, iter([batch(value=[b"v"] * 10)])) for share in again]
         with pytest.raises(IllegalStateError, match=r"micro-batch 4 of query fewer .* 10 rows .* \(12\)") as error:
-            writer.commit(told, 4)
+            writer.commit(reported, 4)
     assert f"--bootstrap-server {bootstrap} --delete" in str(error.value)
     group = re.findall(r"--group (\S+)", str(error.value))
     assert group == [TopicSink(options).name(Share("fewer", 4, 12))]
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.delete_consumer_groups(group)
-    writer.commit(told, 4)
+    writer.commit(reported, 4)
 
 
 def test_a_task_without_the_rows_that_it_had_is_refused(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     write_share(Share("emptied", 0, 1, FIRST_RUN), options, iter([batch(value=[b"v"])]))
     rows = {0: [batch(value=[b"v"])], 1: []}
-    told = [write_share(Share("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
+    reported = [write_share(Share("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
     with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(1\)"):
-        StreamWriter(TopicSink(options)).commit(told, 0)
+        StreamWriter(TopicSink(options)).commit(reported, 0)
 
 
 def test_a_micro_batch_that_goes_on_in_the_same_tasks_is_not_refused(bootstrap: str, topic: str) -> None:
@@ -154,9 +154,9 @@ def test_a_micro_batch_that_goes_on_in_the_same_tasks_is_not_refused(bootstrap: 
     writer.commit(older, 0)
     write_share(Share("same", 1, 1, FIRST_RUN), options, iter([batch(value=[b"%f" % random.random()])]))
     again = [Share("same", 1, task, SECOND_RUN) for task in range(2)]
-    told = [write_share(share, options, iter([batch(value=[b"%f" % random.random()])])) for share in again]
-    writer.commit([*told, Written(Share("same", 1, 2, SECOND_RUN), 0)], 1)
-    assert [message.known for message in told] == [False, True]
+    reported = [write_share(share, options, iter([batch(value=[b"%f" % random.random()])])) for share in again]
+    writer.commit([*reported, Written(Share("same", 1, 2, SECOND_RUN), 0)], 1)
+    assert [message.known for message in reported] == [False, True]
     assert len(read(bootstrap, topic)) == 6
 
 
@@ -165,11 +165,11 @@ def test_tasks_of_before_are_looked_up_in_the_first_micro_batch_of_a_run(
 ) -> None:
     options = options_for(bootstrap, topic)
     writer = StreamWriter(TopicSink(options))
-    asked = []
+    arguments = []
     asking = KafkaAdminClient.list_consumer_groups
 
     def noted(self: KafkaAdminClient) -> Any:
-        asked.append(batch_id)
+        arguments.append(batch_id)
         return asking(self)
 
     monkeypatch.setattr(KafkaAdminClient, "list_consumer_groups", noted)
@@ -177,7 +177,7 @@ def test_tasks_of_before_are_looked_up_in_the_first_micro_batch_of_a_run(
         shares = [Share("first", batch_id, task, run) for task in range(2 + batch_id)]
         writer.commit([write_share(share, options, iter([batch(value=[b"v"])])) for share in shares], batch_id)
     # Where the run is not known, every one may be the first.
-    assert asked == [0, 2, 4, 5]
+    assert arguments == [0, 2, 4, 5]
 
 
 def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
@@ -204,16 +204,16 @@ def test_a_marker_that_is_being_committed_is_waited_for(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apache Kafka answers with the offset before it, unless asked for what is stable (KIP-447)."""
-    asked = []
+    arguments = []
     asking = KafkaAdminClient.list_consumer_group_offsets
 
     def noted(self: KafkaAdminClient, *args: Any, **options: Any) -> Any:
-        asked.append(options)
+        arguments.append(options)
         return asking(self, *args, **options)
 
     monkeypatch.setattr(KafkaAdminClient, "list_consumer_group_offsets", noted)
     write_share(Share("stable", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"])]))
-    assert asked == [{"require_stable": True}]
+    assert arguments == [{"require_stable": True}]
 
 
 def test_a_failed_task_leaves_nothing_and_can_run_again(bootstrap: str, topic: str) -> None:
@@ -285,8 +285,8 @@ def test_headers_without_a_name_are_refused(bootstrap: str, topic: str, headers:
 
 def test_writes_whose_names_read_the_same_are_two(bootstrap: str, topic: str) -> None:
     for query, name in ((f"q-{topic}", "b-c"), (f"q-{topic}-b", "c")):
-        told = write_share(Share(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
-        assert not told.known
+        reported = write_share(Share(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
+        assert not reported.known
 
 
 def test_a_task_that_writes_longer_than_its_transaction_may_is_told(topic: str) -> None:
@@ -343,7 +343,7 @@ def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("options", "match"),
     [
         ({}, "kafka.bootstrap.servers is required"),
         ({"kafka.bootstrap.servers": "h:1", "kafka.key.serializer": "x"}, "cast the column key"),
@@ -353,9 +353,9 @@ def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -
         ({"kafka.bootstrap.servers": "h:1", "sinkId": "x", "batchId": "last"}, "batchId: 'last'"),
     ],
 )
-def test_wrong_options_are_named(given: dict[str, str], match: str) -> None:
+def test_wrong_options_are_named(options: dict[str, str], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
-        sink_options(given)
+        sink_options(options)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ def temporary(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
 
 @pytest.mark.parametrize("temporary", ["/" + "t" * (LONGEST - 1)], indirect=True)
 def test_sockets_lie_in_a_directory_of_their_own(temporary: str) -> None:
-    found = worker_sockets.__wrapped__()
-    assert found[DIRECTORY] == temporary
-    assert found["spark.buffer.size"] == "262144"
+    actual = worker_sockets.__wrapped__()
+    assert actual[DIRECTORY] == temporary
+    assert actual["spark.buffer.size"] == "262144"
 
 
 @pytest.mark.parametrize("temporary", ["/" + "t" * LONGEST], indirect=True)

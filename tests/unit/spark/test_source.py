@@ -43,15 +43,15 @@ def test_options_that_no_read_takes_are_told_before_there_is_one(wrong: dict[str
         OttlaDataSource({**READING, **wrong}).schema()
 
 
-@pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"endingOffsets": "latest"}])
-def test_what_only_a_batch_or_only_a_stream_takes_is_left_to_them(given: dict[str, str]) -> None:
-    assert OttlaDataSource({**READING, **given}).schema() == OttlaDataSource(READING).schema()
+@pytest.mark.parametrize("options", [{"startingOffsets": "latest"}, {"endingOffsets": "latest"}])
+def test_what_only_a_batch_or_only_a_stream_takes_is_left_to_them(options: dict[str, str]) -> None:
+    assert OttlaDataSource({**READING, **options}).schema() == OttlaDataSource(READING).schema()
 
 
 def test_a_schema_may_name_fewer_columns_which_are_then_all_that_is_made() -> None:
-    wanted = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
-    assert OttlaDataSource(READING).reader(wanted).columns == ("offset", "key")
-    assert OttlaDataSource({**READING, "includeHeaders": "true"}).streamReader(wanted).columns == ("offset", "key")
+    expected = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
+    assert OttlaDataSource(READING).reader(expected).columns == ("offset", "key")
+    assert OttlaDataSource({**READING, "includeHeaders": "true"}).streamReader(expected).columns == ("offset", "key")
 
 
 def test_complete_is_written_to_topics_but_overwriting_is_not() -> None:

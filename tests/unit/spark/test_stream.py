@@ -48,8 +48,8 @@ class FakeBrokers:
 
 def made(held: dict[TopicPartition, tuple[int, int]], **options: str) -> tuple[StreamReader, FakeBrokers]:
     subscribed = {} if "subscribePattern" in options else {"subscribe": "a"}
-    given = {"kafka.bootstrap.servers": "h:1", **subscribed, "startingOffsets": "earliest", **options}
-    reader, brokers = StreamReader(read_options(given, streaming=True)), FakeBrokers(held)
+    arguments = {"kafka.bootstrap.servers": "h:1", **subscribed, "startingOffsets": "earliest", **options}
+    reader, brokers = StreamReader(read_options(arguments, streaming=True)), FakeBrokers(held)
     reader._brokers = brokers  # type: ignore[assignment]
     return reader, brokers
 

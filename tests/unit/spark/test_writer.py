@@ -19,7 +19,7 @@ class Context:
 
     def __init__(self, **properties: str) -> None:
         names = {QUERY_ID: "query", BATCH_ID: "batch_id", RUN_ID: "run"}
-        self.properties = {name: properties.get(told) for name, told in names.items()}
+        self.properties = {name: properties.get(reported) for name, reported in names.items()}
 
     def partitionId(self) -> int:  # noqa: N802 - the name is Spark's
         return 5
@@ -48,9 +48,9 @@ def share(monkeypatch: pytest.MonkeyPatch, sink: Shares, context: Context) -> Sh
 
 
 def test_a_named_write_is_that_of_the_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Context(query="q", batch_id="7")
-    assert share(monkeypatch, Shares("copy"), told) == Share("q-copy", 7, 5)
-    assert share(monkeypatch, Shares("q-of-mine", 8), told) == Share("q-of-mine", 8, 5)
+    reported = Context(query="q", batch_id="7")
+    assert share(monkeypatch, Shares("copy"), reported) == Share("q-copy", 7, 5)
+    assert share(monkeypatch, Shares("q-of-mine", 8), reported) == Share("q-of-mine", 8, 5)
     assert share(monkeypatch, Shares("q-of-mine", 8), Context()) == Share("q-of-mine", 8, 5)
 
 

@@ -37,7 +37,7 @@ from ottla import (
 from ottla.errors import TopicAlreadyExistsError
 
 
-def told(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+def events(metadata: RecordMetadata | None, error: BaseException | None) -> None:
     if metadata is not None:
         print(metadata.topic, metadata.partition, metadata.offset)
     else:
@@ -47,7 +47,7 @@ def told(metadata: RecordMetadata | None, error: BaseException | None) -> None:
 def produce(servers: str) -> int:
     with KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=20) as producer:
         metadata: RecordMetadata = producer.send("t", b"value", key=b"key", headers=[("h", b"1")]).get(timeout=10)
-        producer.send(ProducerRecord("t", b"value", timestamp_ms=1), told)
+        producer.send(ProducerRecord("t", b"value", timestamp_ms=1), events)
         producer.flush(10)
         parts: set[int] = producer.partitions_for("t")
         return metadata.offset + len(parts)
@@ -62,12 +62,12 @@ class Listener(ConsumerRebalanceListener):
 
 
 def consume(servers: str) -> list[bytes]:
-    found: list[bytes] = []
+    result: list[bytes] = []
     with KafkaConsumer({"bootstrap.servers": servers, "group.id": "g"}) as consumer:
         consumer.subscribe(["t"], listener=Listener())
         records: dict[TopicPartition, list[ConsumerRecord]] = consumer.poll(timeout_ms=100)
         for partition, some in records.items():
-            found += [record.value for record in some]
+            result += [record.value for record in some]
             consumer.commit_sync({partition: OffsetAndMetadata(some[-1].offset + 1)})
             position: int = consumer.position(partition)
             print(position)
@@ -75,7 +75,7 @@ def consume(servers: str) -> list[bytes]:
             offset: int = record.offset
             print(offset)
             break
-    return found
+    return result
 
 
 def administer(servers: str) -> None:
@@ -117,9 +117,9 @@ def classic(servers: str) -> None:
         producer.send(legacy.KeyedMessage("t", "key", "message"))
     with legacy.SimpleConsumer("localhost", 9092) as consumer:
         response = consumer.fetch(legacy.FetchRequestBuilder().add_fetch("t", 0, 0, 1000).build())
-        for found in response.message_set("t", 0):
-            value: bytes | None = found.message.value
-            print(found.offset, value)
+        for batch in response.message_set("t", 0):
+            value: bytes | None = batch.message.value
+            print(batch.offset, value)
 
 
 def main() -> None:

@@ -28,10 +28,10 @@ def options(project: Path, **more: Any) -> RunOptions:
     return RunOptions(project / "spark-pipeline.yml", **more)
 
 
-def killed(project: Path, **asked: Any) -> Unfinished:
+def killed(project: Path, **arguments: Any) -> Unfinished:
     """A note that a killed run has left."""
     before = Unfinished(project)
-    before.note(before.taken_up(options(project, **asked)))
+    before.note(before.taken_up(options(project, **arguments)))
     return Unfinished(project)
 
 
@@ -43,10 +43,10 @@ def test_a_run_that_ended_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_full_refresh_that_was_killed_is_taken_up(tmp_path: Path) -> None:
-    asked = killed(tmp_path, full_refresh=["a"]).taken_up(options(tmp_path, full_refresh=["b"], refresh=["c"]))
-    assert (asked["full_refresh"], asked["refresh"]) == (["a", "b"], ["c"])
-    asked = killed(tmp_path, full_refresh_all=True).taken_up(options(tmp_path, refresh=["c"]))
-    assert (asked["full_refresh_all"], asked["refresh"]) == (True, [])
+    arguments = killed(tmp_path, full_refresh=["a"]).taken_up(options(tmp_path, full_refresh=["b"], refresh=["c"]))
+    assert (arguments["full_refresh"], arguments["refresh"]) == (["a", "b"], ["c"])
+    arguments = killed(tmp_path, full_refresh_all=True).taken_up(options(tmp_path, refresh=["c"]))
+    assert (arguments["full_refresh_all"], arguments["refresh"]) == (True, [])
 
 
 def test_what_was_emptied_is_not_emptied_again(tmp_path: Path) -> None:
@@ -65,29 +65,29 @@ def test_directories_that_nobody_knows_are_removed_but_not_those_of_streams(tmp_
     tables = [SimpleNamespace(name="known")]
     spark = cast("Any", SimpleNamespace(catalog=SimpleNamespace(listTables=lambda: tables)))
     tables_of = tmp_path / "tables"
-    asked = {"full_refresh": [], "full_refresh_all": False}
+    arguments = {"full_refresh": [], "full_refresh_all": False}
     outputs = frozenset({"known", "stream", "orphan"})
-    assert remove_orphans(spark, tmp_path, asked, outputs) == [tables_of / "orphan"]
+    assert remove_orphans(spark, tmp_path, arguments, outputs) == [tables_of / "orphan"]
     assert sorted(p.name for p in tables_of.iterdir()) == ["known", "mine", "other.db", "stream"]
-    assert remove_orphans(spark, tmp_path, asked | {"full_refresh": ["stream"]}, outputs) == [tables_of / "stream"]
+    assert remove_orphans(spark, tmp_path, arguments | {"full_refresh": ["stream"]}, outputs) == [tables_of / "stream"]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "said"),
     [
         ({"refresh": ["good", "visit"]}, "--refresh: there is no table 'visit'; did you mean Visits"),
         ({"refresh": ["visits"]}, "--refresh: there is no table 'visits'"),
         ({"full_refresh": ["letters"]}, "--full-refresh: 'letters' is no table; Visits, good can be refreshed"),
     ],
 )
-def test_names_to_refresh_that_are_no_tables_are_refused(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+def test_names_to_refresh_that_are_no_tables_are_refused(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
     """Spark would leave everything out, and say that the run is complete."""
     pytest.importorskip("grpc")
     from ottla.pipelines.declarative.graph import Graph
 
     graph = Graph("id", frozenset({"visits", "good", "letters"}), frozenset({"Visits", "good"}))
     with pytest.raises(ConfigurationError, match=said):
-        check_names(options(tmp_path, **given), graph)
+        check_names(options(tmp_path, **arguments), graph)
     check_names(options(tmp_path, refresh=["spark_catalog.default.Visits"], full_refresh=["good"]), graph)
 
 
@@ -182,10 +182,10 @@ def test_a_project_that_was_moved_is_refused_before_it_begins_anew(tmp_path: Pat
     assert not (tmp_path / "old").exists()
 
 
-@pytest.mark.parametrize("known", ["file:/projects/für-alle/tables", "file:///projects/f%C3%BCr-alle/tables/"])
-def test_a_catalog_of_another_place_is_refused(known: str) -> None:
+@pytest.mark.parametrize("existing", ["file:/projects/für-alle/tables", "file:///projects/f%C3%BCr-alle/tables/"])
+def test_a_catalog_of_another_place_is_refused(existing: str) -> None:
     def at(warehouse: str) -> Any:
-        catalog = SimpleNamespace(getDatabase=lambda name: SimpleNamespace(locationUri=known))
+        catalog = SimpleNamespace(getDatabase=lambda name: SimpleNamespace(locationUri=existing))
         return SimpleNamespace(catalog=catalog, conf=SimpleNamespace(get=lambda name: warehouse))
 
     check_catalog(at("file:///projects/für-alle/tables"), Path("/projects/für-alle"))
