@@ -185,7 +185,7 @@ class Partition:
             raise NotLeaderOrFollowerError
 
     def append(self, data: memoryview, acks: int = ALL_REPLICAS, *, from_client: bool = True) -> Appended:
-        """Append batches as the leader; `when_committed` tells when they are replicated."""
+        """Append batches as the leader; see `when_committed`."""
         self.check_open()
         if not self.leads:
             raise NotLeaderOrFollowerError

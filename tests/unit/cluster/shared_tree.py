@@ -64,16 +64,16 @@ class SharedTree:
         except MetadataStoreError:
             self.nodes = before
             raise
-        self._tell(changed)
+        self._fire_watches(changed)
 
     def expire(self, owner: Session) -> None:
         """The session's ephemeral nodes go."""
         changed: list[str] = []
         for path in [path for path, entry in self.nodes.items() if entry.owner is owner]:
             changed += self._apply(Delete(path), owner)
-        self._tell(changed)
+        self._fire_watches(changed)
 
-    def _tell(self, places: list[str]) -> None:
+    def _fire_watches(self, places: list[str]) -> None:
         for place in places:
             for watcher in self._watchers.pop(place, ()):
                 asyncio.get_running_loop().call_soon(watcher)

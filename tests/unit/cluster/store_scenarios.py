@@ -68,32 +68,32 @@ async def sequences_go_on_where_a_node_was_deleted(store: MetadataStore) -> None
     assert len(last) == len("c_") + 10
 
 
-async def a_watch_hears_once_of_the_next_change(store: MetadataStore) -> None:
+async def a_watch_fires_once_for_the_next_change(store: MetadataStore) -> None:
     await store.multi([Create("/w")])
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    events: asyncio.Queue[str] = asyncio.Queue()
 
     def tells(what: str) -> Callable[[], None]:
-        return lambda: heard.put_nowait(what)
+        return lambda: events.put_nowait(what)
 
     await store.get("/w/x", tells("made"))
     await store.children("/w", tells("child came"))
     await store.multi([Create("/w/x")])
-    assert {await heard.get(), await heard.get()} == {"made", "child came"}
+    assert {await events.get(), await events.get()} == {"made", "child came"}
     await store.get("/w/x", tells("set"))
     await store.multi([Set("/w/x", b"1")])
     await store.multi([Set("/w/x", b"2")])
-    assert await heard.get() == "set"
+    assert await events.get() == "set"
     await store.get("/w/x", tells("deleted"))
     await store.multi([Delete("/w/x")])
-    assert await heard.get() == "deleted"
+    assert await events.get() == "deleted"
     twice = tells("once")
     await store.children("/w", twice)
     await store.children("/w", twice)
     await store.multi([Create("/w/y")])
     await store.get("/w/y", tells("after it"))
     await store.multi([Set("/w/y", b"")])
-    assert [await heard.get(), await heard.get()] == ["once", "after it"]
-    assert heard.empty()
+    assert [await events.get(), await events.get()] == ["once", "after it"]
+    assert events.empty()
 
 
 SCENARIOS: list[Callable[[MetadataStore], Awaitable[None]]] = [
@@ -101,5 +101,5 @@ SCENARIOS: list[Callable[[MetadataStore], Awaitable[None]]] = [
     a_multi_is_done_whole_or_not_at_all,
     a_node_made_again_is_told_from_the_one_before,
     sequences_go_on_where_a_node_was_deleted,
-    a_watch_hears_once_of_the_next_change,
+    a_watch_fires_once_for_the_next_change,
 ]

@@ -48,11 +48,11 @@ class Broker:
     """A store, and what its listener was told last."""
 
     def __init__(self, store: MetadataStore, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.store = AclStore(store, self._told, monotonic)
+        self.store = AclStore(store, self._on_acls, monotonic)
         self.rules: set[ACL] = set()
         self._news = asyncio.Event()
 
-    def _told(self, rules: Collection[ACL]) -> None:
+    def _on_acls(self, rules: Collection[ACL]) -> None:
         assert len(set(rules)) == len(rules)
         self.rules = set(rules)
         self._news.set()
@@ -80,15 +80,15 @@ def in_memory(test: Callable[[SharedTree, MetadataStore], Coroutine[Any, Any, No
     run(on_tree())
 
 
-async def notes(store: MetadataStore) -> list[bytes]:
-    found = []
+async def notifications(store: MetadataStore) -> list[bytes]:
+    collected = []
     for parent in ("/kafka-acl-changes", "/kafka-acl-extended-changes"):
         for name in await store.children(parent):
             assert name.startswith("acl_changes_0")
             node = await store.get(f"{parent}/{name}")
             assert node is not None
-            found.append(node.value)
-    return found
+            collected.append(node.value)
+    return collected
 
 
 def test_rules_lie_where_kafka_looks_for_them(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_rules_lie_where_kafka_looks_for_them(tmp_path: Path) -> None:
         node = await store.get("/kafka-acl-extended/prefixed/TransactionalId/app-")
         assert node is not None
         assert json.loads(node.value)["acls"][0]["operation"] == "IdempotentWrite"
-        literal, extended = await notes(store)
+        literal, extended = await notifications(store)
         assert literal == b"TOPIC:orders"
         assert json.loads(extended) == {
             **{"version": 1, "resourceType": "TRANSACTIONAL_ID", "name": "app-", "patternType": "PREFIXED"}
@@ -150,7 +150,7 @@ def test_a_rule_that_is_there_already_is_no_change() -> None:
         version = tree.nodes["/kafka-acl/Topic/orders"].version
         assert await broker.store.add([rule()]) == [None]
         assert tree.nodes["/kafka-acl/Topic/orders"].version == version
-        assert len(await notes(store)) == 1
+        assert len(await notifications(store)) == 1
 
     in_memory(test)
 
@@ -197,11 +197,11 @@ def test_what_other_versions_write_is_read() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
         entry = {"host": "h", "permissionType": "DENY", "operation": "DescribeConfigs", "principal": "User:CN=a:b"}
-        found = ACL("User:CN=a:b", "h", ACLOperation.DESCRIBE_CONFIGS, ACLPermissionType.DENY, TOPIC)
+        collected = ACL("User:CN=a:b", "h", ACLOperation.DESCRIBE_CONFIGS, ACLPermissionType.DENY, TOPIC)
         value = json.dumps({"version": 1, "acls": [entry, entry]}).encode()
         await store.multi([Create("/kafka-acl/Topic/orders", value)])
         await store.multi([Create("/kafka-acl-changes/acl_changes_", b"Topic:orders", sequence=True)])
-        await broker.until({found})
+        await broker.until({collected})
         other = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b")
         writes = [
             Create("/kafka-acl/TransactionalId"),
@@ -209,7 +209,7 @@ def test_what_other_versions_write_is_read() -> None:
             Create("/kafka-acl-changes/acl_changes_", b"TransactionalId:a:b", sequence=True),
         ]
         await store.multi(writes)
-        await broker.until({found, rule(other)})
+        await broker.until({collected, rule(other)})
         empty = [
             Set("/kafka-acl/Topic/orders", b""),
             Create("/kafka-acl-changes/acl_changes_", b"TOPIC:orders", sequence=True),
@@ -308,10 +308,10 @@ def test_notes_go_after_a_while_and_who_may_have_missed_some_reads_everything() 
         await broker.store.refresh()
         now[0] += change_notifications.EXPIRY_SECONDS - 1
         await broker.store.refresh()
-        assert len(await notes(store)) == 1
+        assert len(await notifications(store)) == 1
         now[0] += 2
         await broker.store.refresh()
-        assert await notes(store) == []
+        assert await notifications(store) == []
 
     in_memory(test)
 

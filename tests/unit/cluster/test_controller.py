@@ -96,9 +96,9 @@ class Broker:
         await self.member.join()
 
     def state(self, tp: TopicPartition = T0) -> PartitionImage:
-        found = self.member.metadata_cache.image.partition(tp)
-        assert found is not None
-        return found
+        partition = self.member.metadata_cache.image.partition(tp)
+        assert partition is not None
+        return partition
 
     async def answer(self, request: Any) -> Any:
         """What the handlers do."""
@@ -135,10 +135,10 @@ class Broker:
         """Wait until something holds for what this broker knows."""
         changed = asyncio.Event()
 
-        async def tell(before: object, after: object) -> None:
+        async def on_change(before: object, after: object) -> None:
             changed.set()
 
-        self.member.metadata_cache.on_change(tell)
+        self.member.metadata_cache.on_change(on_change)
         while not holds():
             await changed.wait()
             changed.clear()
@@ -198,12 +198,12 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
 
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        told = asyncio.Event()
+        is_replaced = asyncio.Event()
         reasons: list[str] = []
 
         def expelled(reason: str) -> None:
             reasons.append(reason)
-            told.set()
+            is_replaced.set()
 
         three_.member._on_replaced = expelled
         three_.session.pause()
@@ -211,7 +211,7 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
         await one.until(lambda: 3 not in one.member.metadata_cache.image.brokers)
         other = await cluster.add(3)
         three_.session.resume()
-        await told.wait()
+        await is_replaced.wait()
         assert "/brokers/ids/3 belongs to another running broker" in reasons[0]
         await three_.member.controlled_shutdown()  # does not give away what the other one leads
         assert 3 not in one.member.metadata_cache.image.shutting_down
@@ -601,7 +601,7 @@ def test_moves_and_elections_that_are_written_into_the_tree_by_hand_are_carried_
 REASSIGN = "/admin/reassign_partitions"
 
 
-def asked(cluster: Cluster) -> list[int] | None:
+def request_replicas(cluster: Cluster) -> list[int] | None:
     """The partitions that are left in the request to move; None where there is no request."""
     node = cluster.tree.get(REASSIGN)
     return None if node is None else [item["partition"] for item in znodes.load(node.value)["partitions"]]
@@ -616,8 +616,8 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]] * 4, {})
-        wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
-        await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(wanted))])
+        requested = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
+        await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(requested))])
         ends, taken_back, elsewhere, goes_on = (TopicPartition("t", p) for p in range(4))
         await one.until(
             lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(4))
@@ -626,7 +626,7 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
         await one.controller.reassignments.reassign(elsewhere, [3, 2])
         await one.controller.isr_updates.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
         await one.controller.isr_updates.alter_partition(1, ends, one.state(ends), (1, 2, 3))
-        await until(lambda: asked(cluster) == [3])
+        await until(lambda: request_replicas(cluster) == [3])
         await one.controller.reassignments.reassign(ends, [1, 2])
         for _ in range(100):  # nothing more is to come of the request
             await asyncio.sleep(0)
@@ -634,7 +634,7 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
         assert one.state(elsewhere).replicas == (3, 2)
         assert reassignment_rules.target_of(one.state(ends)) == (1, 2)
         await one.controller.isr_updates.alter_partition(1, goes_on, one.state(goes_on), (1, 2, 3))
-        await until(lambda: asked(cluster) is None)
+        await until(lambda: request_replicas(cluster) is None)
         assert one.state(goes_on).replicas == (1, 3)
 
     run(test)
@@ -644,18 +644,18 @@ def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() 
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2], [1, 2]], {})
-        wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(2)]
-        request = znodes.request_value(wanted)
+        requested = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(2)]
+        request = znodes.request_value(requested)
         await cluster.tree.session().multi([Create(REASSIGN, request)])
         await one.until(
             lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(2))
         )
         await one.member._znode_handlers.close()  # the broker dies before it looks again
         await one.controller.reassignments.reassign(T0, None)
-        assert asked(cluster) == [1]
+        assert request_replicas(cluster) == [1]
         await one.controller.reassignments.reassign(TopicPartition("t", 1), [3, 2])
-        assert asked(cluster) is None
-        await one.controller.reassignments.apply_request(T0, wanted[0], request)  # which was read before
+        assert request_replicas(cluster) is None
+        await one.controller.reassignments.apply_request(T0, requested[0], request)  # which was read before
         assert one.state().replicas == (1, 2)
 
     run(test)
@@ -671,7 +671,7 @@ def test_a_request_to_move_that_is_changed_by_hand_counts_as_it_is_then() -> Non
             await session.multi([Set(REASSIGN, value) if cluster.tree.get(REASSIGN) else Create(REASSIGN, value)])
             await one.until(lambda target=target: reassignment_rules.target_of(one.state()) == tuple(target))  # type: ignore[misc]
         await session.multi([Set(REASSIGN, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')])
-        await until(lambda: asked(cluster) is None)
+        await until(lambda: request_replicas(cluster) is None)
         assert reassignment_rules.target_of(one.state()) == (3, 1)
 
     run(test)
@@ -792,7 +792,9 @@ def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_
         two.session.get = fail_once  # type: ignore[method-assign]
         two.session.expire()
         two.session.resume()
-        await one.until(lambda: 2 in (known := one.member.metadata_cache.image.brokers) and known[2].epoch > epoch)
+        await one.until(
+            lambda: 2 in (brokers_now := one.member.metadata_cache.image.brokers) and brokers_now[2].epoch > epoch
+        )
 
     run(test)
 

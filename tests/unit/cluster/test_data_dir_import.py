@@ -82,27 +82,27 @@ def metadata(directory: Path, *records: Data) -> Path:
 
 
 def test_the_metadata_log_is_read_to_its_end(tmp_path):
-    found = kraft.read(metadata(tmp_path, *RECORDS))
-    assert {topic.name for topic in found.topics.values()} == {"a"}
-    partitions = found.topics[A].partitions
+    result = kraft.read(metadata(tmp_path, *RECORDS))
+    assert {topic.name for topic in result.topics.values()} == {"a"}
+    partitions = result.topics[A].partitions
     assert (partitions[0].leader_epoch, partitions[1].leader_epoch, partitions[1].isr) == (4, 6, [0])
-    assert found.topic_options["a"] == {"retention.ms": "7000"}
-    assert found.options == {
+    assert result.topic_options["a"] == {"retention.ms": "7000"}
+    assert result.options == {
         "brokers/<default>": {"log.retention.ms": "5"},
         "users/u/clients/<default>": {"producer_byte_rate": "1024"},
     }
-    assert found.next_producer_id == 5000
+    assert result.next_producer_id == 5000
 
 
 def test_only_ended_transactions_of_the_controller_count(tmp_path):
-    kept, dropped = uuid.UUID(int=3 << 100), uuid.UUID(int=4 << 100)
+    committed, dropped = uuid.UUID(int=3 << 100), uuid.UUID(int=4 << 100)
     home = metadata(
         tmp_path,
         m.BeginTransactionRecord(),
         m.TopicRecord(name="dropped", topic_id=dropped),
         m.AbortTransactionRecord(),
         m.BeginTransactionRecord(),
-        m.TopicRecord(name="kept", topic_id=kept),
+        m.TopicRecord(name="kept", topic_id=committed),
         m.EndTransactionRecord(),
         m.BeginTransactionRecord(),
         m.TopicRecord(name="open", topic_id=A),
@@ -149,9 +149,9 @@ def of_broker_3(record: Data) -> Data:
 def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
     async def test(client: Asker) -> None:
         assert client.node.broker_id == 3
-        found = topic(client, "a")
-        assert (found.id, found.configs, len(found.partitions)) == (A, {"retention.ms": "7000"}, 2)
-        assert [p.leader_epoch for p in found.partitions] == [5, 7]
+        result = topic(client, "a")
+        assert (result.id, result.configs, len(result.partitions)) == (A, {"retention.ms": "7000"}, 2)
+        assert [p.leader_epoch for p in result.partitions] == [5, 7]
         assert client.context.config.log_retention_ms == 5
         assert await client.context.producer_ids.next_id() == 5000
         assert len(client.context.partitions) == 2
@@ -163,23 +163,23 @@ def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
 
 
 def access_rule(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
-    who = {"principal": "User:alice", "host": "*"}
-    told = {
+    principal = {"principal": "User:alice", "host": "*"}
+    response = {
         "resource_type": 5,
         "resource_name": name,
         "pattern_type": how,
         "operation": 4,
         "permission_type": permission,
     }
-    return m.AccessControlEntryRecord(id=uuid.UUID(int=number), **who, **told)
+    return m.AccessControlEntryRecord(id=uuid.UUID(int=number), **principal, **response)
 
 
 def test_access_rules_are_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(client: Asker) -> None:
-        told = await client.ask(DescribeAclsRequest(**everything), 3)
-        found = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in told.resources]
-        assert found == [(5, "app-", 4, 1), (5, "t", 3, 1)]
-        assert told.resources[1].acls[0].principal == "User:alice"
+        response = await client.ask(DescribeAclsRequest(**everything), 3)
+        result = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in response.resources]
+        assert result == [(5, "app-", 4, 1), (5, "t", 3, 1)]
+        assert response.resources[1].acls[0].principal == "User:alice"
         assert "a/b" in caplog.text
 
     everything = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
@@ -202,9 +202,9 @@ def test_a_rule_that_forbids_is_never_left_out(tmp_path: Path) -> None:
 
 def test_logs_without_metadata_tell_their_topics(tmp_path):
     async def test(client: Asker) -> None:
-        found = topic(client, "a")
-        assert (found.id, len(found.partitions), found.configs) == (A, 3, {})
-        assert found.partitions[0].leader_epoch == 8
+        result = topic(client, "a")
+        assert (result.id, len(result.partitions), result.configs) == (A, 3, {})
+        assert result.partitions[0].leader_epoch == 8
         assert topic(client, "__consumer_offsets").configs["cleanup.policy"] == "compact"
         assert client.context.partitions.get(TopicPartition("a", 2)) is not None
 
@@ -217,8 +217,8 @@ def test_producer_ids_met_in_logs_are_not_given_again(tmp_path):
     async def first(client: Asker) -> None:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-        wish = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[wish]), 7)
+        new_topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[new_topic]), 7)
         builder = BatchBuilder(bytearray(300))
         builder.append(1, b"k", b"v")
         data = memoryview(bytearray(builder.close(123_456, 0, 0)))
@@ -248,9 +248,9 @@ def test_metadata_is_printed_while_no_broker_uses_it(tmp_path, capsys):
 def test_metadata_with_wrong_options_fails(tmp_path, capsys):
     assert main(["metadata", "export", "--data", str(tmp_path)]) == 1
     assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert "needs --zookeeper" in told
-    assert "has no registry.sqlite" in told
+    response = capsys.readouterr().err
+    assert "needs --zookeeper" in response
+    assert "has no registry.sqlite" in response
 
 
 def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):

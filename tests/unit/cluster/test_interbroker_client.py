@@ -22,7 +22,7 @@ class Broker:
         self.connections = 0
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.asked = asyncio.Event()
+        self.received = asyncio.Event()
         self.port = 0
         self.client_ids: set[str | None] = set()
         self.writers: list[asyncio.StreamWriter] = []
@@ -38,7 +38,7 @@ class Broker:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 header, _ = decode_request_header(await reader.readexactly(size))
                 self.client_ids.add(header.client_id)
-                self.asked.set()
+                self.received.set()
                 await self.may_answer.wait()
                 body = header.correlation_id.to_bytes(4, "big") + encode(HeartbeatResponse(error_code=number), 1)
                 writer.write(len(body).to_bytes(4, "big") + body)
@@ -103,10 +103,10 @@ def test_a_long_wait_on_one_lane_keeps_no_other_waiting() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
             slow = asyncio.create_task(beat(interbroker, purpose="fetcher"))
-            await broker.asked.wait()
-            broker.asked.clear()
+            await broker.received.wait()
+            broker.received.clear()
             quick = asyncio.create_task(beat(interbroker, purpose="markers"))
-            await broker.asked.wait()
+            await broker.received.wait()
             broker.may_answer.set()
             assert {await slow, await quick} == {1, 2}
 
@@ -118,7 +118,7 @@ def test_a_connection_that_broke_is_made_again() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
             waiting = asyncio.create_task(beat(interbroker))
-            await broker.asked.wait()
+            await broker.received.wait()
             broker.hang_up()
             with pytest.raises(NetworkError):
                 await waiting
@@ -148,7 +148,7 @@ def test_a_broker_that_does_not_live_is_not_asked() -> None:
             async with interbroker_client(brokers) as interbroker:
                 broker.may_answer.clear()
                 waiting = asyncio.create_task(beat(interbroker))
-                await broker.asked.wait()
+                await broker.received.wait()
                 del brokers[1]
                 with pytest.raises(BrokerNotAvailableError, match="broker 1"):
                     await beat(interbroker)
@@ -165,9 +165,9 @@ def test_nobody_waits_for_a_broker_that_is_gone_or_has_moved() -> None:
                 brokers = {1: broker.image()}
                 async with interbroker_client(brokers) as interbroker:
                     broker.may_answer.clear()
-                    broker.asked.clear()
+                    broker.received.clear()
                     waiting = asyncio.create_task(beat(interbroker))
-                    await broker.asked.wait()
+                    await broker.received.wait()
                     image = ClusterImage("c")
                     await interbroker.on_image_changed(image, image)
                     assert not waiting.done(), "nothing has changed"
@@ -219,13 +219,13 @@ def test_closing_fails_who_waits_and_who_comes_later() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
             waiting = asyncio.create_task(beat(interbroker))
-            await broker.asked.wait()
+            await broker.received.wait()
             dialling = asyncio.create_task(beat(interbroker, purpose="other"))
             await asyncio.sleep(0)
             interbroker.close()
-            for asked in waiting, dialling, asyncio.create_task(beat(interbroker)):
+            for received in waiting, dialling, asyncio.create_task(beat(interbroker)):
                 with pytest.raises((NetworkError, BrokerNotAvailableError)):
-                    await asked
+                    await received
 
     run(test)
 

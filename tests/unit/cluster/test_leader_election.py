@@ -61,17 +61,17 @@ def test_every_reason_has_a_rule() -> None:
 
 def test_a_move_goes_through_both_places_and_can_change_its_mind() -> None:
     p = partition(1, (1, 2), (1, 2))
-    who = Candidates({1, 2, 3, 4})
-    moving = reassignment_rules.start(p, (3, 2), who)
+    candidates = Candidates({1, 2, 3, 4})
+    moving = reassignment_rules.start(p, (3, 2), candidates)
     assert moving is not None
     assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
     assert reassignment_rules.target_of(moving) == (3, 2)
     assert reassignment_rules.origin_of(moving) == (2, 1)
-    elsewhere = reassignment_rules.start(moving, (4, 2), who)
+    elsewhere = reassignment_rules.start(moving, (4, 2), candidates)
     assert elsewhere is not None
     assert (elsewhere.replicas, elsewhere.adding, elsewhere.removing) == ((4, 2, 1), (4,), (1,))
-    assert reassignment_rules.complete(moving, who) is None
-    back = reassignment_rules.cancel(moving, who)
+    assert reassignment_rules.complete(moving, candidates) is None
+    back = reassignment_rules.cancel(moving, candidates)
     assert back is not None
     assert (back.replicas, back.adding, back.removing, back.leader) == ((2, 1), (), (), 1)
 

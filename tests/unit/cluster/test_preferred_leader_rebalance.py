@@ -39,10 +39,10 @@ def test_a_new_controller_looks_before_the_interval_is_over(monkeypatch: pytest.
 
         def __init__(self) -> None:
             self.elected = asyncio.Event()
-            self.asked: tuple[Any, ...] = ()
+            self.elections: tuple[Any, ...] = ()
 
-        async def elect(self, *asked: Any) -> None:
-            self.asked = asked
+        async def elect(self, *elections: Any) -> None:
+            self.elections = elections
             self.elected.set()
 
     async def test() -> None:
@@ -51,6 +51,6 @@ def test_a_new_controller_looks_before_the_interval_is_over(monkeypatch: pytest.
         balance.start()
         await asyncio.wait_for(controller.elected.wait(), 30)
         balance.close()
-        assert controller.asked == (Reason.PREFERRED, [TopicPartition("t", 0)])
+        assert controller.elections == (Reason.PREFERRED, [TopicPartition("t", 0)])
 
     asyncio.run(test())

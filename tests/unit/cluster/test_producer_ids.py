@@ -19,8 +19,8 @@ def test_brokers_never_hand_out_the_same_id() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
         brokers = [ProducerIds(tree.session(), broker_id) for broker_id in range(3)]
-        asked = [broker.next_id() for _ in range(znodes.PRODUCER_ID_BLOCK_SIZE + 10) for broker in brokers]
-        ids = await asyncio.gather(*asked)
+        requests = [broker.next_id() for _ in range(znodes.PRODUCER_ID_BLOCK_SIZE + 10) for broker in brokers]
+        ids = await asyncio.gather(*requests)
         assert len(set(ids)) == len(ids)
 
     asyncio.run(test())
@@ -82,9 +82,9 @@ def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> N
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
         one, two = (ProducerIds(tree.session(), broker_id) for broker_id in range(2))
-        given = await one.next_id()
-        assert given >= two.end
-        assert all(await asyncio.gather(*(two.is_allocated(given) for _ in range(3))))
+        allocated = await one.next_id()
+        assert allocated >= two.end
+        assert all(await asyncio.gather(*(two.is_allocated(allocated) for _ in range(3))))
         assert not await two.is_allocated(two.end)
         assert not await two.is_allocated(2**63 - 1)
 

@@ -35,16 +35,16 @@ def run(test: Callable[[Brokers, RequestBatcher[int, int]], Awaitable[None]]) ->
 
 def test_what_comes_up_during_a_request_goes_together_in_the_next() -> None:
     async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
-        asked = [asyncio.create_task(batcher.submit(1, 2))]
+        submitted = [asyncio.create_task(batcher.submit(1, 2))]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        asked += [asyncio.create_task(batcher.submit(1, question)) for question in (3, 4)]
-        asked.append(asyncio.create_task(batcher.submit(2, 5)))  # who waits for one broker keeps no other waiting
+        submitted += [asyncio.create_task(batcher.submit(1, question)) for question in (3, 4)]
+        submitted.append(asyncio.create_task(batcher.submit(2, 5)))  # who waits for one broker keeps no other waiting
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert brokers.requests == [(1, [2]), (2, [5])]
         brokers.may_answer.set()
-        assert await asyncio.gather(*asked) == [4, 9, 16, 25]
+        assert await asyncio.gather(*submitted) == [4, 9, 16, 25]
         assert brokers.requests == [(1, [2]), (2, [5]), (1, [3, 4])]
 
     run(test)
@@ -66,13 +66,15 @@ def test_who_gave_up_is_not_asked_for() -> None:
     run(test)
 
 
-@pytest.mark.parametrize(("error", "told"), [(NetworkError(), NetworkError), (ValueError(), UnknownServerError)])
-def test_all_of_a_request_hear_of_its_failure_and_the_next_is_tried(error: Exception, told: type[Exception]) -> None:
+@pytest.mark.parametrize(("error", "expected"), [(NetworkError(), NetworkError), (ValueError(), UnknownServerError)])
+def test_all_of_a_request_hear_of_its_failure_and_the_next_is_tried(
+    error: Exception, expected: type[Exception]
+) -> None:
     async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
         brokers.error = error
         brokers.may_answer.set()
         results = await asyncio.gather(*[batcher.submit(1, question) for question in (2, 3)], return_exceptions=True)
-        assert [type(result) for result in results] == [told, told]
+        assert [type(result) for result in results] == [expected, expected]
         brokers.error = None
         assert await batcher.submit(1, 4) == 16
 

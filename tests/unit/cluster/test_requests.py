@@ -62,7 +62,7 @@ def sent(request: Request[object]) -> Request[object]:
     return decode(type(request), memoryview(data), version, 0)
 
 
-def told(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
+def applied(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
     duties = requests.leader_and_isr(before, after, BROKERS[TOLD])
     metadata = requests.update_metadata(before, after, BROKERS[TOLD])
     if duties is not None:
@@ -81,9 +81,9 @@ def test_differences_add_up_to_the_image_of_now(seed: int) -> None:
     for _ in range(8):
         truth = changed(truth, rng)
         if rng.random() < 0.7:  # else a notice that came too late is told with the next
-            followed = told(followed, last, truth)
+            followed = applied(followed, last, truth)
             last = truth
-    followed = told(followed, last, truth)
+    followed = applied(followed, last, truth)
     assert followed.topics == truth.topics
     assert followed.names == truth.names
     assert followed.brokers == truth.brokers
@@ -99,10 +99,10 @@ def test_nothing_is_told_where_nothing_has_changed() -> None:
 def test_everything_told_anew_leaves_out_topics_that_are_gone() -> None:
     rng = random.Random(2)
     truth = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
-    followed = told(ClusterImage("c"), None, truth)
-    gone = next(iter(truth.topics))
-    truth = truth.with_topics({name: t for name, t in truth.topics.items() if name != gone})
-    assert told(followed, None, truth).topics == truth.topics
+    followed = applied(ClusterImage("c"), None, truth)
+    deleted = next(iter(truth.topics))
+    truth = truth.with_topics({name: t for name, t in truth.topics.items() if name != deleted})
+    assert applied(followed, None, truth).topics == truth.topics
 
 
 def test_an_old_state_does_not_replace_a_newer_one() -> None:
@@ -112,7 +112,7 @@ def test_an_old_state_does_not_replace_a_newer_one() -> None:
     topic = first.topics[name]
     newer = replace(topic.partitions[0], leader_epoch=5)
     second = first.with_topics({**first.topics, name: replace(topic, partitions=(newer, *topic.partitions[1:]))})
-    followed = told(told(ClusterImage("c"), None, second), second, second)
+    followed = applied(applied(ClusterImage("c"), None, second), second, second)
     late = requests.update_metadata(None, first, BROKERS[TOLD])
     assert late is not None
     late.type = image_delta.INCREMENTAL

@@ -41,14 +41,14 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
         store = SqliteMetadataStore(directory)
         store.open()
         member = await join(store)
-        heard: asyncio.Queue[None] = asyncio.Queue()
+        changes: asyncio.Queue[None] = asyncio.Queue()
 
-        async def tell(before: object, after: object) -> None:
-            heard.put_nowait(None)
+        async def on_change(before: object, after: object) -> None:
+            changes.put_nowait(None)
 
-        member.metadata_cache.on_change(tell)
+        member.metadata_cache.on_change(on_change)
         try:
-            await test(store, member.controller, heard)
+            await test(store, member.controller, changes)
         finally:
             await member.close()
             await store.close()
@@ -57,12 +57,12 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
 
 
 def test_a_topic_of_an_older_tool_gets_an_id_and_keeps_it_when_it_grows(tmp_path: Path) -> None:
-    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+    async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         await store.multi([Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')])
-        await heard.get()
+        await changes.get()
         before = controller.image.topics["t"]
         await store.multi([Set("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[2]}}')])
-        await heard.get()
+        await changes.get()
         after = controller.image.topics["t"]
         assert after.id == before.id
         assert [(p.leader, p.isr) for p in after.partitions] == [(1, (1,)), (-1, (2,))]
@@ -76,33 +76,38 @@ def test_a_topic_of_an_older_tool_gets_an_id_and_keeps_it_when_it_grows(tmp_path
     ids=["0.9", "0.10.1"],
 )
 def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path: Path) -> None:
-    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+    async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         value = znodes.config_value({"producer_byte_rate": "1000"})
-        told = Create("/config/changes/config_change_", b"nonsense", sequence=True)
-        await store.multi([Create("/config/clients/app", value), told, told._replace(value=note)])
-        await heard.get()
+        notification = Create("/config/changes/config_change_", b"nonsense", sequence=True)
+        await store.multi([Create("/config/clients/app", value), notification, notification._replace(value=note)])
+        await changes.get()
         assert controller.image.configs == {"clients/app": {"producer_byte_rate": "1000"}}
 
     follow(test, tmp_path)
 
 
 def test_a_note_of_0_8_is_the_name_of_a_topic_and_what_is_no_note_keeps_no_other_back(tmp_path: Path) -> None:
-    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+    async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         await controller.topics.create("t", [[1]], {})
-        told = Create("/config/changes/config_change_", b"[]", sequence=True)
+        notification = Create("/config/changes/config_change_", b"[]", sequence=True)
         value = b'{"version":1,"config":{"retention.ms":5000,"cleanup.policy":"compact"}}'
         await store.multi(
-            [told, told._replace(value=b"3"), told._replace(value=b'"t"'), Set("/config/topics/t", value)]
+            [
+                notification,
+                notification._replace(value=b"3"),
+                notification._replace(value=b'"t"'),
+                Set("/config/topics/t", value),
+            ]
         )
         while not controller.image.topics["t"].configs:
-            await heard.get()
+            await changes.get()
         assert controller.image.topics["t"].configs == {"retention.ms": "5000", "cleanup.policy": "compact"}
 
     follow(test, tmp_path)
 
 
 def test_one_request_may_name_all_topics_that_are_to_be_deleted(tmp_path: Path) -> None:
-    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+    async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         for name in ("foo", "bar", "stays"):
             await controller.topics.create(name, [[1]], {})
         await store.multi([Set("/admin/delete_topics", b'{"version":1,"topics":["foo","bar","never-was"]}')])
@@ -125,20 +130,20 @@ def test_a_leader_that_is_not_in_sync_is_elected_as_soon_as_it_may_be(tmp_path: 
     changed = znodes.config_value({"unclean.leader.election.enable": "true"})
     note = b'{"version":2,"entity_path":"topics/t"}'
 
-    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+    async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         topic = "/brokers/topics/t"
         nodes = [(f"{topic}/partitions", b""), (f"{topic}/partitions/0", b""), (f"{topic}/partitions/0/state", lost)]
         await store.multi(
             [Create(topic, b'{"version":1,"partitions":{"0":[2,1]}}'), *(Create(*node) for node in nodes)]
         )
         while "t" not in controller.image.topics:
-            await heard.get()
+            await changes.get()
         assert controller.image.topics["t"].partitions[0].leader == -1
         await store.multi(
             [Create("/config/topics/t", changed), Create("/config/changes/config_change_", note, sequence=True)]
         )
         while controller.image.topics["t"].partitions[0].leader == -1:
-            await heard.get()
+            await changes.get()
         after = controller.image.topics["t"].partitions[0]
         assert (after.leader, after.leader_epoch, after.isr) == (1, 5, (1,))
 
@@ -167,12 +172,12 @@ def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
 def test_what_is_no_broker_and_no_event_keeps_no_other_from_being_heard_of(tmp_path: Path) -> None:
     other = store_reader.broker_value(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", 9093, "PLAINTEXT"),)))
 
-    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+    async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         for number, wrong in enumerate((b"not JSON", b"[]", b"{}", b'{"host":"h","port":"x"}'), start=90):
             await store.multi([Create(f"/brokers/ids/{number}", wrong)])
         await store.multi([Create("/brokers/ids/2", other)])
         while len(controller.image.brokers) < 2:
-            await heard.get()
+            await changes.get()
         event = Create("/log_dir_event_notification/log_dir_event_", b"not JSON", sequence=True)
         await store.multi([event, event._replace(value=b"3"), event._replace(value=znodes.log_dir_event(2))])
         while await store.children("/log_dir_event_notification"):

@@ -120,7 +120,7 @@ def error(answer: Any) -> str | None:
     return for_code(answer.error_code).name if answer.error_code else None
 
 
-def given(answer: ConsumerGroupHeartbeatResponse) -> Owned | None:
+def assigned(answer: ConsumerGroupHeartbeatResponse) -> Owned | None:
     """The assignment of an answer, by the names that `topic_id` made ids of."""
     if answer.assignment is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.unit.coordinator.consumer_world import CLIENT, World, error, given, topic_id
+from tests.unit.coordinator.consumer_world import CLIENT, World, assigned, error, topic_id
 
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import KafkaError
@@ -25,7 +25,7 @@ NOT_COORDINATOR = "NOT_COORDINATOR"
 
 
 def partitions(parts: Parts) -> set[TopicIdPartition]:
-    return {TopicIdPartition(topic_id(t), p) for t, found in parts.items() for p in found}
+    return {TopicIdPartition(topic_id(t), p) for t, numbers in parts.items() for p in numbers}
 
 
 class NewMember:
@@ -35,12 +35,12 @@ class NewMember:
         self.world, self.id, self.r, self.topics, self.regex = world, member_id, r, topics, regex
         self.epoch = 0
         self.reads: Parts = {}
-        self.told: Parts | None = None
+        self.assignment: Parts | None = None
         self.full = False
 
     def step(self, *, lossy: bool) -> None:
-        if self.told is not None and not (lossy and self.r.random() < 0.4):
-            self.reads, self.told = self.told, None
+        if self.assignment is not None and not (lossy and self.r.random() < 0.4):
+            self.reads, self.assignment = self.assignment, None
         more: dict[str, Any] = {}
         if self.epoch == 0 or self.full:
             more = {"rebalance_timeout_ms": 8000, "subscribed_topic_names": self.topics}
@@ -49,21 +49,21 @@ class NewMember:
         if lossy and self.r.random() < 0.15:
             # The answer did not arrive: it tells all about itself, to be told all. What it had not begun to read yet it
             # lets go, as the broker may have seen that it does not read it
-            self.full, self.told = True, None
+            self.full, self.assignment = True, None
             return
         self.full = False
         if answer.error_code:
             assert error(answer) in ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"), error(answer)
-            self.epoch, self.reads, self.told = 0, {}, None
+            self.epoch, self.reads, self.assignment = 0, {}, None
             return
         assert answer.member_epoch >= self.epoch, "an epoch went back"
         self.epoch = answer.member_epoch
-        told = given(answer)
-        self.told = told if told is not None else self.told
+        assignment = assigned(answer)
+        self.assignment = assignment if assignment is not None else self.assignment
 
     def leave(self) -> None:
         self.world.leave(self.id)
-        self.epoch, self.reads, self.told = 0, {}, None
+        self.epoch, self.reads, self.assignment = 0, {}, None
 
 
 class OldMember:
@@ -103,8 +103,8 @@ class OldMember:
         request = HeartbeatRequest(group_id="g", member_id=self.id, generation_id=self.generation)
         try:
             self.world.coordinator.heartbeat(request)
-        except KafkaError as found:
-            self._lose(found.name)
+        except KafkaError as numbers:
+            self._lose(numbers.name)
 
     def _lose(self, why: str) -> None:
         assert why in ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", NOT_COORDINATOR), why
@@ -132,8 +132,8 @@ class OldMember:
             self.id, self.generation = answer.member_id, answer.generation_id
             self._sync(answer)
         else:
-            found = decode_versioned(ConsumerProtocolAssignment, answer.assignment) if answer.assignment else None
-            self.reads = {t.topic: t.partitions for t in found.assigned_partitions} if found is not None else {}
+            numbers = decode_versioned(ConsumerProtocolAssignment, answer.assignment) if answer.assignment else None
+            self.reads = {t.topic: t.partitions for t in numbers.assigned_partitions} if numbers is not None else {}
 
     def _sync(self, joined: JoinGroupResponse) -> None:
         self.waits = object()
@@ -157,8 +157,8 @@ class OldMember:
                 readers.setdefault(topic, []).append(m.member_id)
         shares: dict[str, Parts] = {m.member_id: {} for m in joined.members}
         for topic, ids in readers.items():
-            found = self.world.image.topics.get(topic)
-            for p in range(len(found.partitions) if found else 0):
+            numbers = self.world.image.topics.get(topic)
+            for p in range(len(numbers.partitions) if numbers else 0):
                 shares[ids[p % len(ids)]].setdefault(topic, []).append(p)
         return [
             SyncGroupRequestAssignment(

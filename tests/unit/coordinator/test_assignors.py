@@ -31,8 +31,8 @@ def again(specs: Mapping[str, MemberSpec], shares: Shares) -> dict[str, MemberSp
 def check(specs: Mapping[str, MemberSpec], sizes: Mapping[UUID, int], shares: Shares) -> None:
     assert shares.keys() == specs.keys()
     read = Counter(p for share in shares.values() for p in share)
-    wanted = {t for spec in specs.values() for t in spec.topics}
-    assert set(read) == {TopicIdPartition(t, p) for t in wanted for p in range(sizes[t])}
+    subscribed_topics = {t for spec in specs.values() for t in spec.topics}
+    assert set(read) == {TopicIdPartition(t, p) for t in subscribed_topics for p in range(sizes[t])}
     assert not read or max(read.values()) == 1
     for member, share in shares.items():
         assert {p.topic_id for p in share} <= specs[member].topics

@@ -314,14 +314,14 @@ def test_whatever_happens_tokens_are_answered_once_and_generations_grow(seed: in
     """Random members join, sync, heartbeat, leave and fall silent; at the end everybody is answered."""
     r = random.Random(seed)
     world = World(group_initial_rebalance_delay_ms=r.choice([0, 3000]))
-    known: dict[str, JoinGroupResponse] = {}
+    states: dict[str, JoinGroupResponse] = {}
     pending: dict[str, str] = {}
     last_generation = 0
     for step in range(120):
         name = f"m{r.randrange(5)}"
         action = r.choice(["join", "join", "sync", "sync", "heartbeat", "leave", "time"])
         token = f"{action}{step}"
-        joined = known.get(name)
+        joined = states.get(name)
         if action == "join" and name not in pending:
             world.join(
                 token, joined.member_id if joined else "", version=r.choice([3, 5]), metadata=bytes([r.randrange(2)])
@@ -333,18 +333,18 @@ def test_whatever_happens_tokens_are_answered_once_and_generations_grow(seed: in
             world.heartbeat(joined)
         elif action == "leave" and joined is not None:
             world.leave(token, MemberIdentity(member_id=joined.member_id))
-            known.pop(name)
+            states.pop(name)
             pending.pop(name, None)
         else:
             world.pass_time(r.choice([10, 3000, 11_000]))
-        for who, waiting in list(pending.items()):
+        for member_name, waiting in list(pending.items()):
             answer = world.answers.get(waiting)
             if answer is not None:
-                del pending[who]
+                del pending[member_name]
                 if answer.error_code in (0, 79):
-                    known[who] = answer
+                    states[member_name] = answer
                 else:
-                    known.pop(who, None)
+                    states.pop(member_name, None)
         group = world.groups.by_id.get("g")
         if group is not None:
             assert group.generation >= last_generation
@@ -413,9 +413,9 @@ def exact_deadline(group: ClassicGroup) -> float:
 def test_next_deadline_is_never_later_than_the_first_timer(seed: int) -> None:
     draw, world, tokens = random.Random(seed), World(), count()
     for _ in range(120):
-        known = list(world.group.members.values()) if "g" in world.groups.by_id else []
+        states = list(world.group.members.values()) if "g" in world.groups.by_id else []
         action = draw.choice(["join", "join", "again", "beat", "sync", "leave", "time"])
-        member = draw.choice(known) if known else None
+        member = draw.choice(states) if states else None
         token = f"t{next(tokens)}"
         if action == "join" or member is None:
             version, session = draw.choice([3, 5]), draw.choice([6_000, 10_000, 45_000])

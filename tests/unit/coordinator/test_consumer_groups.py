@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.consumer_world import World, error, given, topic_id
+from tests.unit.coordinator.consumer_world import World, assigned, error, topic_id
 
 from ottla.coordinator.group.common.consumer_member import MemberState
 from ottla.coordinator.group.common.group import Committer
@@ -22,12 +22,12 @@ def settled(world: World, *members: str) -> dict[str, Any]:
     epochs: dict[str, int] = {}
     for member in members:
         answer = world.join(member)
-        owned[member], epochs[member] = given(answer), answer.member_epoch
+        owned[member], epochs[member] = assigned(answer), answer.member_epoch
         for _ in range(4):
             for name in owned:
                 answer = world.beat(name, epochs[name], owned[name])
                 epochs[name] = answer.member_epoch
-                owned[name] = given(answer) if answer.assignment is not None else owned[name]
+                owned[name] = assigned(answer) if answer.assignment is not None else owned[name]
     return owned
 
 
@@ -35,7 +35,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     world = World()
     answer = world.join("a")
     assert (error(answer), answer.member_id, answer.member_epoch) == (None, "a", 1)
-    assert (given(answer), answer.heartbeat_interval_ms) == (ALL, 5000)
+    assert (assigned(answer), answer.heartbeat_interval_ms) == (ALL, 5000)
     assert world.group.state_name is ConsumerGroupState.STABLE
 
 
@@ -52,20 +52,20 @@ def test_partitions_are_given_up_before_they_are_assigned() -> None:
     world = World()
     world.join("a")
     b = world.join("b")
-    assert (b.member_epoch, given(b)) == (2, {})
+    assert (b.member_epoch, assigned(b)) == (2, {})
     a = world.beat("a", 1, ALL)
     assert a.member_epoch == 1
-    kept = given(a)
-    assert kept is not None
-    assert len(kept["t"]) == 3
-    assert given(world.beat("b", 2, {})) is None  # not yet: a reads them still
+    retained = assigned(a)
+    assert retained is not None
+    assert len(retained["t"]) == 3
+    assert assigned(world.beat("b", 2, {})) is None  # not yet: a reads them still
     assert world.group.state_name is ConsumerGroupState.RECONCILING
-    a = world.beat("a", 1, kept)
+    a = world.beat("a", 1, retained)
     assert (a.member_epoch, a.assignment) == (2, None)
     b = world.beat("b", 2, {})
-    taken = given(b)
+    taken = assigned(b)
     assert taken is not None
-    assert sorted(kept["t"] + taken["t"]) == ALL["t"]
+    assert sorted(retained["t"] + taken["t"]) == ALL["t"]
     assert world.group.state_name is ConsumerGroupState.STABLE
 
 
@@ -78,7 +78,7 @@ def test_a_member_that_does_not_give_up_in_time_is_thrown_out() -> None:
         world.pass_time(4_000)
         world.beat("b", 2, {})
     assert error(world.beat("a", 1, ALL)) == "UNKNOWN_MEMBER_ID"
-    assert given(world.beat("b", 3 if world.group.members["b"].epoch == 3 else 2, {}, **full())) == ALL
+    assert assigned(world.beat("b", 3 if world.group.members["b"].epoch == 3 else 2, {}, **full())) == ALL
 
 
 def full() -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_leaving_frees_partitions_at_once_and_the_last_one_empties_the_group() -
     world = World()
     settled(world, "a", "b")
     assert world.leave("b").member_epoch == -1
-    assert given(world.beat("a", world.group.members["a"].epoch, None)) == ALL
+    assert assigned(world.beat("a", world.group.members["a"].epoch, None)) == ALL
     world.leave("a")
     assert (world.group.state_name, world.group.members, world.group.owners) == (ConsumerGroupState.EMPTY, {}, {})
 
@@ -175,7 +175,7 @@ def test_a_member_may_join_again_with_epoch_0_and_gets_its_assignment_again() ->
     world = World()
     world.join("a")
     again = world.join("a")
-    assert (again.member_epoch, given(again)) == (1, ALL)
+    assert (again.member_epoch, assigned(again)) == (1, ALL)
 
 
 def test_new_partitions_and_deleted_topics_begin_a_new_epoch() -> None:
@@ -183,9 +183,9 @@ def test_new_partitions_and_deleted_topics_begin_a_new_epoch() -> None:
     world.join("a", "t,u")
     world.topics({"t": 2, "u": 1, "other": 1})
     answer = world.beat("a", 1)
-    assert (answer.member_epoch, given(answer)) == (2, {"t": [0, 1], "u": [0]})
+    assert (answer.member_epoch, assigned(answer)) == (2, {"t": [0, 1], "u": [0]})
     world.topics({"t": 2, "other": 5})
-    assert given(world.beat("a", 2)) == {"t": [0, 1]}  # to be given up
+    assert assigned(world.beat("a", 2)) == {"t": [0, 1]}  # to be given up
     assert world.beat("a", 2, {"t": [0, 1]}).member_epoch == 3
     world.topics({"t": 2, "other": 9})
     assert world.beat("a", 3).member_epoch == 3
@@ -193,17 +193,17 @@ def test_new_partitions_and_deleted_topics_begin_a_new_epoch() -> None:
 
 def test_a_topic_that_comes_later_is_assigned_then() -> None:
     world = World({})
-    assert given(world.join("a", "t")) == {}
+    assert assigned(world.join("a", "t")) == {}
     world.topics({"t": 2})
-    assert given(world.beat("a", 1, {})) == {"t": [0, 1]}
+    assert assigned(world.beat("a", 1, {})) == {"t": [0, 1]}
 
 
 def test_a_regular_expression_stands_for_all_topics_whose_whole_name_matches() -> None:
     world = World({"topic1": 1, "topic2": 1, "a-topic": 1})
-    assert given(world.join("a", None, subscribed_topic_regex="^topic.*")) == {"topic1": [0], "topic2": [0]}
+    assert assigned(world.join("a", None, subscribed_topic_regex="^topic.*")) == {"topic1": [0], "topic2": [0]}
     world.topics({"topic1": 1, "topic3": 1})
-    assert given(world.beat("a", 1, {"topic1": [0], "topic2": [0]})) == {"topic1": [0]}
-    assert given(world.beat("a", 1, {"topic1": [0]})) == {"topic1": [0], "topic3": [0]}
+    assert assigned(world.beat("a", 1, {"topic1": [0], "topic2": [0]})) == {"topic1": [0]}
+    assert assigned(world.beat("a", 1, {"topic1": [0]})) == {"topic1": [0], "topic3": [0]}
     world.beat("a", 2, {}, subscribed_topic_names=["topic1"], subscribed_topic_regex="")
     assert world.group.regexes == {}
 
@@ -251,12 +251,12 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     settled(world, "other")
     world.join("a", instance_id="i")
     world.beat("other", 1, ALL)
-    kept = given(world.beat("other", 1, ALL, **full()))
-    world.beat("other", 1, kept)
-    had = given(world.beat("a", 2, {}, instance_id="i"))
+    retained = assigned(world.beat("other", 1, ALL, **full()))
+    world.beat("other", 1, retained)
+    had = assigned(world.beat("a", 2, {}, instance_id="i"))
     assert world.leave("a", -2, instance_id="i").member_epoch == -2
     back = world.join("b", instance_id="i")
-    assert (given(back), world.group.epoch) == (had, 2)
+    assert (assigned(back), world.group.epoch) == (had, 2)
     assert "a" not in world.group.members
     assert error(world.beat("a", 2, instance_id="i")) == "FENCED_INSTANCE_ID"
 
@@ -310,7 +310,7 @@ def test_an_empty_group_leaves_only_tombstones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("who", "expected"),
+    ("committer", "expected"),
     [
         (Committer("a", None, 1), None),
         (Committer("a", None, 2), "STALE_MEMBER_EPOCH"),
@@ -320,15 +320,15 @@ def test_an_empty_group_leaves_only_tombstones() -> None:
         (Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_who_may_commit(who: Committer, expected: str | None) -> None:
+def test_who_may_commit(committer: Committer, expected: str | None) -> None:
     world = World()
     world.join("a")
-    found = None
+    raised = None
     try:
-        world.group.check_commit(who, 9, 0)
+        world.group.check_commit(committer, 9, 0)
     except KafkaError as refused:
-        found = refused.name
-    assert found == expected
+        raised = refused.name
+    assert raised == expected
 
 
 def test_anybody_may_commit_for_an_empty_group() -> None:

@@ -34,8 +34,8 @@ def test_a_classic_member_has_a_mark_before_what_it_told() -> None:
     member = ConsumerMember("m", classic=Classic(10_000, (("range", b"\x01"),)))
     _, value = text(records.member_record("g", member))
     assert value is not None
-    told = "01" + "00002710" + "02" + "06" + b"range".hex() + "02" + "01" + "00" + "00"
-    assert value.endswith("01" + "00" + f"{len(told) // 2:02x}" + told)
+    metadata = "01" + "00002710" + "02" + "06" + b"range".hex() + "02" + "01" + "00" + "00"
+    assert value.endswith("01" + "00" + f"{len(metadata) // 2:02x}" + metadata)
 
 
 def test_epochs_targets_and_assignments_are_written_as_kafka_writes_them() -> None:

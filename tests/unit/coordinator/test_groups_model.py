@@ -131,9 +131,9 @@ class Simulation:
         assert group.members.keys() == {m.id for m in self.members if m is not None}
         read = [p for m in self.members if m is not None for p in partitions(m.reads)]
         assert len(read) == len(set(read))
-        assert set(read) == self.wanted()
+        assert set(read) == self.subscribed_partitions()
 
-    def wanted(self) -> set[TopicIdPartition]:
+    def subscribed_partitions(self) -> set[TopicIdPartition]:
         names: set[str] = set()
         for member in self.members:
             assert member is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.coordinator.consumer_world import CLIENT, World, given
+from tests.unit.coordinator.consumer_world import CLIENT, World, assigned
 
 REFRESH_MS = 600_000
 EVERYTHING = {"ta", "tb", "tc"}
@@ -45,11 +45,11 @@ def resolved(world: World, expression: str = "t.*") -> set[str]:
 
 def test_topics_that_the_member_may_not_describe_do_not_match() -> None:
     world = world_of("ta", "tb")
-    assert given(join(be(world, "ta"), "m")) == {"ta": [0]}
+    assert assigned(join(be(world, "ta"), "m")) == {"ta": [0]}
 
 
 def test_without_an_authorizer_everything_matches() -> None:
-    assert given(join(World({"ta": 1, "tb": 1}), "m")) == {"ta": [0], "tb": [0]}
+    assert assigned(join(World({"ta": 1, "tb": 1}), "m")) == {"ta": [0], "tb": [0]}
 
 
 def test_a_new_topic_is_found_by_those_who_may_see_it() -> None:
@@ -65,7 +65,7 @@ def test_members_that_share_an_expression_read_what_all_of_them_may_see() -> Non
     world = world_of("ta", "tb")
     join(be(world, *EVERYTHING), "wide")
     assert resolved(world) == {"ta", "tb"}
-    assert given(join(be(world, "ta"), "narrow")) in ({}, {"ta": [0]})
+    assert assigned(join(be(world, "ta"), "narrow")) in ({}, {"ta": [0]})
     assert resolved(world) == {"ta"}
     beats_until_quiet(world, wide=EVERYTHING, narrow={"ta"})
     assert resolved(world) == {"ta"}
@@ -87,7 +87,7 @@ def test_what_is_forbidden_later_is_given_up_with_the_next_heartbeat() -> None:
     world = world_of("ta", "tb")
     answer = join(be(world, "ta", "tb"), "m")
     answer = be(world, "ta").beat("m", answer.member_epoch, {"ta": [0], "tb": [0]})
-    assert given(answer) == {"ta": [0]}
+    assert assigned(answer) == {"ta": [0]}
 
 
 def test_what_is_allowed_later_is_found_when_expressions_are_refreshed() -> None:
@@ -110,4 +110,4 @@ def test_when_a_member_goes_nothing_is_shown_to_those_who_stay() -> None:
 
 
 def test_a_member_that_nobody_vouches_for_sees_nothing() -> None:
-    assert given(join(world_of("ta"), "m")) == {}
+    assert assigned(join(world_of("ta"), "m")) == {}

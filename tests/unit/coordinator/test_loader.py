@@ -204,12 +204,12 @@ def test_after_the_end_nothing_is_coordinated() -> None:
 
 
 def test_what_is_kept_goes_with_its_partition() -> None:
-    kept: ShardedMap[str, int] = ShardedMap(len)
-    kept.update({"a": 1, "b": 2, "cc": 3})
-    kept["a"] = 4
-    assert kept.values_in(1) == [4, 2] or kept.values_in(1) == [2, 4]
-    del kept["b"]
-    assert kept.keys_in(1) == ["a"]
-    assert kept.drop(1) == {"a": 4}
-    assert dict(kept) == {"cc": 3}
-    assert kept.drop(1) == {}
+    by_partition: ShardedMap[str, int] = ShardedMap(len)
+    by_partition.update({"a": 1, "b": 2, "cc": 3})
+    by_partition["a"] = 4
+    assert by_partition.values_in(1) == [4, 2] or by_partition.values_in(1) == [2, 4]
+    del by_partition["b"]
+    assert by_partition.keys_in(1) == ["a"]
+    assert by_partition.drop(1) == {"a": 4}
+    assert dict(by_partition) == {"cc": 3}
+    assert by_partition.drop(1) == {}

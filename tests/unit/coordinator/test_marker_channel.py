@@ -52,16 +52,16 @@ class Others:
     """Peers that write every marker, but for those in `errors`."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
+        self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.errors: dict[TopicPartition, int] = {}
         self.silent: set[TopicPartition] = set()
-        self.gone: set[int] = set()
+        self.unreachable: set[int] = set()
 
     async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
-        if broker_id in self.gone:
+        if broker_id in self.unreachable:
             raise NetworkError
         request = decode(WriteTxnMarkersRequest, encode(request, version), version)
-        self.asked.append((broker_id, request))
+        self.requests.append((broker_id, request))
         markers = [
             WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
@@ -98,8 +98,8 @@ def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
     (results,) = write(here, others, (COMMIT, T[:4]))
     assert results == dict.fromkeys(T[:4])
     assert here.written == [T[0]]
-    assert sorted(broker for broker, _ in others.asked) == [1, 2]
-    (request,) = [request for broker, request in others.asked if broker == 1]
+    assert sorted(broker for broker, _ in others.requests) == [1, 2]
+    (request,) = [request for broker, request in others.requests if broker == 1]
     (marker,) = request.markers
     assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 3, True)
     assert marker.coordinator_epoch == 5
@@ -109,7 +109,7 @@ def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
 def test_nobody_is_asked_for_partitions_that_are_led_here() -> None:
     here, others = Here(), Others()
     assert write(here, others, (COMMIT, [T[0]])) == [{T[0]: None}]
-    assert not others.asked
+    assert not others.requests
 
 
 def test_transactions_that_end_meanwhile_go_into_one_request() -> None:
@@ -117,15 +117,15 @@ def test_transactions_that_end_meanwhile_go_into_one_request() -> None:
     endings = [(TransactionEnd(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
     others.errors[T[1]] = 0
     assert write(Here(), others, *endings) == [{T[1]: None}] * 5
-    assert sum(len(request.markers) for _, request in others.asked) == 5
-    assert len(others.asked) < 5
+    assert sum(len(request.markers) for _, request in others.requests) == 5
+    assert len(others.requests) < 5
 
 
 def test_errors_are_told_by_partition() -> None:
     others = Others()
     others.errors[T[1]] = NotLeaderOrFollowerError.code or 0
     others.silent.add(T[3])
-    others.gone.add(2)
+    others.unreachable.add(2)
     unknown = TopicPartition("unknown", 0)
     (results,) = write(Here(), others, (COMMIT, [*T, unknown]))
     assert {tp: type(error) for tp, error in results.items() if error is not None} == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.consumer_world import CLIENT, World, error, given, topic_id
+from tests.unit.coordinator.consumer_world import CLIENT, World, assigned, error, topic_id
 
 from ottla.coordinator.group.classic.classic_group import ClassicGroupState
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
@@ -76,8 +76,8 @@ class Mixed(World):
     def old_beat(self, member: str, generation: int) -> str | None:
         try:
             self.coordinator.heartbeat(HeartbeatRequest(group_id="g", member_id=member, generation_id=generation))
-        except KafkaError as found:
-            return found.name
+        except KafkaError as decoded:
+            return decoded.name
         return None
 
     def old_leave(self, *members: str) -> list[int]:
@@ -96,8 +96,8 @@ class Mixed(World):
 
 
 def parts(answer: SyncGroupResponse) -> Parts:
-    found = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
-    return {t.topic: t.partitions for t in found.assigned_partitions}
+    decoded = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
+    return {t.topic: t.partitions for t in decoded.assigned_partitions}
 
 
 def both(world: Mixed) -> tuple[str, JoinGroupResponse]:
@@ -107,12 +107,12 @@ def both(world: Mixed) -> tuple[str, JoinGroupResponse]:
     assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"
     joined = world.old_join(old, owned=ALL)
     assert joined is not None
-    kept = parts(world.old_sync(joined))
+    retained = parts(world.old_sync(joined))
     assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"  # it has yet to say that it gave the others up
-    joined = world.old_join(old, owned=kept)
+    joined = world.old_join(old, owned=retained)
     assert joined is not None
-    assert parts(world.old_sync(joined)) == kept
-    assert given(world.beat("new", 2, {})) is not None
+    assert parts(world.old_sync(joined)) == retained
+    assert assigned(world.beat("new", 2, {})) is not None
     assert world.old_beat(old, joined.generation_id) is None
     return old, joined
 
@@ -121,7 +121,7 @@ def test_a_new_member_turns_a_classic_group_into_a_consumer_group() -> None:
     world = Mixed()
     old = world.old_group()
     answer = world.join("new")
-    assert (error(answer), answer.member_epoch, given(answer)) == (None, 2, {})
+    assert (error(answer), answer.member_epoch, assigned(answer)) == (None, 2, {})
     member = world.group.members[old]
     assert member.classic is not None
     assert (member.epoch, len(member.assigned)) == (1, 6)
@@ -148,11 +148,11 @@ def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None
 def test_a_member_that_was_only_given_an_id_keeps_nobody_from_joining() -> None:
     # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that came at this moment never read anything
     world = Mixed()
-    told = world.old_join(version=4)
-    assert error(told) == "MEMBER_ID_REQUIRED"
+    rejected = world.old_join(version=4)
+    assert error(rejected) == "MEMBER_ID_REQUIRED"
     assert error(world.join("new")) is None
-    assert error(world.old_join(told.member_id, version=4)) is None
-    assert world.group.members.keys() == {"new", told.member_id}
+    assert error(world.old_join(rejected.member_id, version=4)) is None
+    assert world.group.members.keys() == {"new", rejected.member_id}
 
 
 def test_a_classic_member_may_join_a_consumer_group() -> None:
@@ -165,8 +165,8 @@ def test_a_classic_member_may_join_a_consumer_group() -> None:
     assert (joined.generation_id, joined.protocol_name, joined.leader, joined.members) == (2, "range", "", [])
     assert parts(world.old_sync(joined)) == {}
     assert world.old_beat(joined.member_id, 2) is None
-    kept = given(world.beat("new", 1, ALL))
-    world.beat("new", 1, kept)
+    retained = assigned(world.beat("new", 1, ALL))
+    world.beat("new", 1, retained)
     assert world.old_beat(joined.member_id, 2) == "REBALANCE_IN_PROGRESS"  # its partitions are free
     again = world.old_join(joined.member_id)
     assert again is not None
@@ -217,7 +217,7 @@ def test_a_classic_member_leaves_a_consumer_group() -> None:
     world = Mixed()
     old, _ = both(world)
     assert world.old_leave(old) == [0]
-    assert given(world.beat("new", 2, None)) == ALL
+    assert assigned(world.beat("new", 2, None)) == ALL
 
 
 def test_the_group_is_classic_again_when_the_last_new_member_leaves() -> None:
@@ -268,7 +268,7 @@ def test_a_group_of_another_kind_is_not_converted() -> None:
 def test_empty_groups_make_room_for_the_other_protocol() -> None:
     world = Mixed()
     world.old_leave(world.old_group())
-    assert given(world.join("new")) == ALL
+    assert assigned(world.join("new")) == ALL
     world.leave("new")
     joined = world.old_join()
     assert joined is not None
@@ -293,7 +293,7 @@ def test_a_static_classic_member_comes_back_with_the_new_protocol() -> None:
     assert joined is not None
     world.old_sync(joined, {joined.member_id: ALL})
     answer = world.join("new", instance_id="i")
-    assert (error(answer), given(answer)) == (None, ALL)
+    assert (error(answer), assigned(answer)) == (None, ALL)
     assert world.group.owners == {TopicIdPartition(topic_id("t"), p): "new" for p in range(6)}
 
 

@@ -50,8 +50,8 @@ class Book:
             "g", ClassicGroupState.EMPTY if state is ClassicGroupState.EMPTY else state, 3, kind, "range"
         )
         if state is not ClassicGroupState.EMPTY:
-            wish = encode_versioned(ConsumerProtocolSubscription(topics=topics.split(",")), 0)
-            group.add(ClassicMember("m", None, "c", "/h", 10, 60, {"range": wish}, b"", deadline=10))
+            subscription = encode_versioned(ConsumerProtocolSubscription(topics=topics.split(",")), 0)
+            group.add(ClassicMember("m", None, "c", "/h", 10, 60, {"range": subscription}, b"", deadline=10))
         self.groups.by_id["g"] = group
         return group
 
@@ -68,7 +68,7 @@ class Book:
 
 
 @pytest.mark.parametrize(
-    ("state", "who", "error"),
+    ("state", "committer", "error"),
     [
         (ClassicGroupState.EMPTY, OUTSIDER, None),
         (ClassicGroupState.EMPTY, Committer("somebody", None, -1), None),
@@ -82,14 +82,14 @@ class Book:
         (ClassicGroupState.STABLE, Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_who_may_commit(state: ClassicGroupState, who: Committer, error: type[KafkaError] | None) -> None:
+def test_who_may_commit(state: ClassicGroupState, committer: Committer, error: type[KafkaError] | None) -> None:
     book = Book()
     book.group(state)
     if error is None:
-        book.offsets.check_commit("g", who, 8)
+        book.offsets.check_commit("g", committer, 8)
     else:
         with pytest.raises(error):
-            book.offsets.check_commit("g", who, 8)
+            book.offsets.check_commit("g", committer, 8)
 
 
 def test_a_commit_keeps_the_member_alive() -> None:
@@ -152,9 +152,9 @@ def test_offsets_are_deleted_but_for_topics_that_the_group_reads() -> None:
     book = Book()
     book.group(topics="t")
     other = TopicPartition("u", 0)
-    found = dict(book.offsets.delete("g", [TP, other]))
-    assert found[TP] is None
-    assert found[other] == records.offset_record("g", other, None)
+    deleted = dict(book.offsets.delete("g", [TP, other]))
+    assert deleted[TP] is None
+    assert deleted[other] == records.offset_record("g", other, None)
 
 
 def test_offsets_of_a_group_of_another_kind_are_deleted_when_it_is_empty() -> None:

@@ -64,7 +64,7 @@ def test_each_record_may_have_a_type_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("ranges", "error"),
     [
         (AcknowledgedRange(0, 9, [ACCEPT]), InvalidRequestError),
         (AcknowledgedRange(2, 1, [ACCEPT]), InvalidRequestError),
@@ -74,13 +74,13 @@ def test_each_record_may_have_a_type_of_its_own() -> None:
         (AcknowledgedRange(2, 2, [ACCEPT]), InvalidRecordStateError),
     ],
 )
-def test_what_a_member_may_not_say_changes_nothing(said: AcknowledgedRange, error: type[Exception]) -> None:
+def test_what_a_member_may_not_say_changes_nothing(ranges: AcknowledgedRange, error: type[Exception]) -> None:
     shared = begun()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acquire("b", 3, 3, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(2, 2, [RELEASE])], 0)
     with pytest.raises(error):
-        shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT]), said], 0)
+        shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT]), ranges], 0)
     assert shared.slots[1].state is RecordState.ACQUIRED
 
 
@@ -106,13 +106,13 @@ def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
 
 def test_who_waits_is_told_when_records_come_back() -> None:
     shared = begun()
-    told: list[int] = []
-    shared.waiters.add(lambda: told.append(1))
+    wakes: list[int] = []
+    shared.waiters.add(lambda: wakes.append(1))
     shared.acquire("a", 0, 1, 9, 0)
     shared.release("b")
-    assert told == []
+    assert wakes == []
     shared.release("a")
-    assert told == [1]
+    assert wakes == [1]
 
 
 def test_only_so_many_records_are_in_the_works() -> None:
@@ -172,7 +172,7 @@ def test_each_record_has_one_owner_at_a_time_and_ends_after_so_many_deliveries(s
     accepted: set[int] = set()
     for _ in range(400):
         member = r.choice("abc")
-        mine = sorted(o for o, who in owners.items() if who == member)
+        mine = sorted(o for o, member_name in owners.items() if member_name == member)
         what = r.random()
         if what < 0.5:
             first = shared.next_offset

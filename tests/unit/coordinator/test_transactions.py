@@ -52,8 +52,8 @@ def at(state: TransactionState, **changes: object) -> Transaction:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def init(known: Transaction | None, expected: Producer | None = None, fresh: int | None = None) -> Transaction:
-    return init_producer(known, InitProducerIdRequestData("tx", 100, expected), NOW, BUMPS, fresh)
+def init(current: Transaction | None, expected: Producer | None = None, new_id: int | None = None) -> Transaction:
+    return init_producer(current, InitProducerIdRequestData("tx", 100, expected), NOW, BUMPS, new_id)
 
 
 # InitProducerId
@@ -62,7 +62,7 @@ def init(known: Transaction | None, expected: Producer | None = None, fresh: int
 def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
     with pytest.raises(NeedsProducerId):
         init(None)
-    new = init(None, fresh=9)
+    new = init(None, new_id=9)
     assert (new.producer_id, new.producer_epoch, new.state, new.timeout_ms) == (9, 0, TransactionState.EMPTY, 100)
 
 
@@ -111,10 +111,10 @@ def test_producer_that_comes_back_too_late_is_fenced(stranger: Producer) -> None
 
 @pytest.mark.parametrize("expected", [None, Producer(7, MAX_EPOCH)])
 def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -> None:
-    known = at(TransactionState.EMPTY, producer_epoch=MAX_EPOCH)
+    current = at(TransactionState.EMPTY, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
-        init(known, expected)
-    rotated = init(known, expected, fresh=9)
+        init(current, expected)
+    rotated = init(current, expected, new_id=9)
     assert (rotated.producer_id, rotated.producer_epoch, rotated.previous_producer_id) == (9, 0, 7)
     if expected is not None:
         again = init(rotated, expected)
@@ -124,8 +124,8 @@ def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -
 def test_epoch_that_fenced_the_last_one_is_never_handed_out() -> None:
     fenced = complete(fence(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), NOW, BUMPS), NOW)
     assert fenced.producer_epoch == MAX_EPOCH + 1
-    assert init(fenced, Producer(7, MAX_EPOCH), fresh=9).producer_id == 9
-    assert init(fenced, fresh=9).producer_id == 9
+    assert init(fenced, Producer(7, MAX_EPOCH), new_id=9).producer_id == 9
+    assert init(fenced, new_id=9).producer_id == 9
 
 
 # AddPartitionsToTxn
@@ -140,14 +140,14 @@ def test_first_partition_begins_the_transaction(state: TransactionState) -> None
 
 
 def test_more_partitions_join_and_known_ones_change_nothing() -> None:
-    known = at(TransactionState.ONGOING)
-    assert add_partitions(known, ME, [T0], NOW, CLASSIC) is known
-    more = add_partitions(known, ME, [T1], NOW, CLASSIC)
+    current = at(TransactionState.ONGOING)
+    assert add_partitions(current, ME, [T0], NOW, CLASSIC) is current
+    more = add_partitions(current, ME, [T1], NOW, CLASSIC)
     assert (more.partitions, more.start_ms) == (frozenset({T0, T1}), 500)
 
 
 @pytest.mark.parametrize(
-    ("known", "who", "error"),
+    ("current", "producer", "error"),
     [
         (None, ME, InvalidProducerIdMappingError),
         (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
@@ -158,12 +158,12 @@ def test_more_partitions_join_and_known_ones_change_nothing() -> None:
     ],
 )
 def test_partitions_join_only_their_owners_transaction(
-    known: Transaction | None, who: Producer, error: type[KafkaError]
+    current: Transaction | None, producer: Producer, error: type[KafkaError]
 ) -> None:
     with pytest.raises(error):
-        add_partitions(known, who, [T0], NOW, CLASSIC)
+        add_partitions(current, producer, [T0], NOW, CLASSIC)
     with pytest.raises(error):
-        missing(known, who, [T0])
+        missing(current, producer, [T0])
 
 
 def test_partitions_outside_of_the_transaction_are_missing() -> None:
@@ -186,7 +186,7 @@ def test_classic_end_keeps_the_epoch(commit: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "who", "error"),
+    ("current", "producer", "error"),
     [
         (None, ME, InvalidProducerIdMappingError),
         (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
@@ -195,9 +195,9 @@ def test_classic_end_keeps_the_epoch(commit: bool) -> None:
         (at(TransactionState.EMPTY), ME, InvalidTxnStateError),
     ],
 )
-def test_classic_end_is_refused(known: Transaction | None, who: Producer, error: type[KafkaError]) -> None:
+def test_classic_end_is_refused(current: Transaction | None, producer: Producer, error: type[KafkaError]) -> None:
     with pytest.raises(error):
-        end(known, who, True, NOW)
+        end(current, producer, True, NOW)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -218,10 +218,10 @@ def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
 
 def test_newer_end_with_used_up_epochs_gives_another_producer_id() -> None:
     last = Producer(7, MAX_EPOCH)
-    known = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
+    current = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
-        end_and_bump(known, last, True, NOW, None)
-    prepared = end_and_bump(known, last, True, NOW, 9)
+        end_and_bump(current, last, True, NOW, None)
+    prepared = end_and_bump(current, last, True, NOW, 9)
     assert (prepared.producer_id, prepared.producer_epoch) == (7, MAX_EPOCH + 1)  # what the markers say
     done = complete(prepared, NOW)
     assert Producer(done.producer_id, done.producer_epoch) == next_producer(prepared) == Producer(9, 0)

@@ -99,12 +99,12 @@ class Broker:
     async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str = "") -> Any:
         frame = bytearray()
         encode(request, version, frame)
-        asked: Any = decode(type(request), memoryview(frame), version)
+        decoded: Any = decode(type(request), memoryview(frame), version)
         await self.brokers.travel(self.id, broker_id, timeout)
         other = self.brokers.live[broker_id]
         call = asked_of(other.context, version)
-        handler: Any = fetch if isinstance(asked, fetch.FetchRequest) else list_offsets
-        answer = handler.handle(asked, call)
+        handler: Any = fetch if isinstance(decoded, fetch.FetchRequest) else list_offsets
+        answer = handler.handle(decoded, call)
         response = await answer if isinstance(answer, Awaitable) else answer
         if isinstance(response, FetchResponse):
             _read(response)
@@ -158,8 +158,8 @@ class Brokers:
 
     @property
     def leader(self) -> Broker | None:
-        found = self.live.get(self.state.leader)
-        return found if found is not None and found.partitions.get_leader(TP) is not None else None
+        broker = self.live.get(self.state.leader)
+        return broker if broker is not None and broker.partitions.get_leader(TP) is not None else None
 
     async def travel(self, source: int, target: int, timeout: float) -> None:
         await asyncio.sleep(self.random.uniform(0.0001, 0.005))
@@ -169,14 +169,14 @@ class Brokers:
         if target not in self.live or source not in self.live:
             raise BrokerConnectionError(f"broker {target} is dead")
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Every living broker hears of the state, sooner or later."""
         for broker in self.live.values():
-            task = asyncio.ensure_future(self._tell(broker, self.image))
+            task = asyncio.ensure_future(self._publish(broker, self.image))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
 
-    async def _tell(self, broker: Broker, image: ClusterImage) -> None:
+    async def _publish(self, broker: Broker, image: ClusterImage) -> None:
         await asyncio.sleep(self.random.uniform(0, 0.1))
         if broker.alive:
             await broker.see(image)
@@ -193,7 +193,7 @@ class Brokers:
         if image.state_version != state.state_version:
             raise InvalidUpdateVersionError
         self.state = replace(state, isr=isr, state_version=state.state_version + 1)
-        self.tell()
+        self.publish()
         await self.travel(broker_id, broker_id, 1)
         return self.state
 
@@ -206,7 +206,7 @@ class Brokers:
         self.state = replace(
             state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, state_version=state.state_version + 1
         )
-        self.tell()
+        self.publish()
 
     def kill(self, broker_id: int) -> None:
         self.live.pop(broker_id).kill()
@@ -242,11 +242,11 @@ class Brokers:
 def content(partition: Partition) -> bytes:
     """The bytes of a log below its high watermark."""
     log = partition.log
-    found = bytearray()
+    broker = bytearray()
     for header, data in log.batches_from(log.log_start_offset):
         if header.next_offset <= partition.high_watermark:
-            found += data
-    return bytes(found)
+            broker += data
+    return bytes(broker)
 
 
 def _read(response: FetchResponse) -> None:

@@ -33,21 +33,21 @@ class Wire:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[AlterPartitionRequest] = []
+        self.requests: list[AlterPartitionRequest] = []
         brokers = {i: BrokerImage(i, (Endpoint("PLAINTEXT", "h", 1),), epoch=90 + i) for i in (1, 2, 3)}
         self.image = ClusterImage("c", controller_id=CONTROLLER, brokers=brokers).with_topics(
             {"t": TopicImage("t", TOPIC_ID, (P, P))}
         )
         self.changes = AlterPartitionManager(OWN, self, lambda: self.image, self.alter)
 
-    async def alter(self, *asked: Any) -> PartitionImage:
+    async def alter(self, *requests: Any) -> PartitionImage:
         raise AssertionError("another broker is the controller")
 
     async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str = "") -> Any:
         assert broker_id == CONTROLLER
         data = bytearray()
         encode(request, version, data)
-        self.asked.append(decode(AlterPartitionRequest, memoryview(data), version, 0))
+        self.requests.append(decode(AlterPartitionRequest, memoryview(data), version, 0))
         await asyncio.sleep(0)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -73,7 +73,7 @@ def test_wishes_go_together_with_the_registrations_in_which_members_have_fetched
         assert await asking[0] == replace(P, isr=(1, 2), state_version=8)
         with pytest.raises(IneligibleReplicaError):
             await asking[1]
-        (request,) = wire.asked
+        (request,) = wire.requests
         assert (request.broker_id, request.broker_epoch) == (OWN, 91)
         (topic,) = request.topics
         assert [p.partition_index for p in topic.partitions] == [0, 1]
@@ -88,6 +88,6 @@ def test_the_controller_is_asked_until_it_answers_whatever_happens() -> None:
         left_out = answer()
         wire = Wire(BrokerConnectionError(), left_out, RuntimeError("a fault of ours"), answer(grown(0)))
         assert (await wire.changes.submit(T0, P, (1, 2), {})).isr == (1, 2)
-        assert len(wire.asked) == 4
+        assert len(wire.requests) == 4
 
     asyncio.run(asyncio.wait_for(test(), 10))

@@ -29,7 +29,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 
 
-class Heard:
+class RecordingListener:
     def __init__(self) -> None:
         self.calls: list[Any] = []
 
@@ -64,14 +64,14 @@ async def now(brokers: Brokers, **changes: Any) -> None:
 
 def test_listeners_hear_of_new_epochs_and_of_the_end(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
-        heard = Heard()
-        brokers.live[1].partitions.add_listener(heard)
+        listener = RecordingListener()
+        brokers.live[1].partitions.add_listener(listener)
         await now(brokers, leader=1, leader_epoch=1)
         await now(brokers, isr=(1, 2))
-        assert heard.calls == [("led", 1)], "the same epoch is no news"
+        assert listener.calls == [("led", 1)], "the same epoch is no news"
         await now(brokers, leader_epoch=2)
         await now(brokers, leader=-1, leader_epoch=3)
-        assert heard.calls[1:] == [("led", 2), ("resigned", 0)]
+        assert listener.calls[1:] == [("led", 2), ("resigned", 0)]
 
     with_brokers(test, tmp_path)
 
@@ -103,11 +103,11 @@ def test_a_partition_that_goes_leaves_its_log_until_it_is_deleted(tmp_path: Path
     async def test(brokers: Brokers) -> None:
         broker = brokers.live[0]
         partitions: Partitions = broker.partitions
-        heard = Heard()
-        partitions.add_listener(heard)
+        listener = RecordingListener()
+        partitions.add_listener(listener)
         await now(brokers, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=1)
         assert partitions.get(TP) is None
-        assert heard.calls == [("resigned", 0)]
+        assert listener.calls == [("resigned", 0)]
         assert TP in broker.log_dir.logs
         partitions.delete(TP)
         assert TP not in broker.log_dir.logs
@@ -265,15 +265,15 @@ def test_a_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
 def test_a_replica_in_sync_gets_no_empty_log_where_a_directory_is_missing(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         partitions = brokers.live[1].partitions
-        told: list[TopicPartition] = []
+        reported: list[TopicPartition] = []
         partitions._all_dirs = False
-        partitions._on_dir_failure = told.extend
+        partitions._on_dir_failure = reported.extend
         await now(brokers, replicas=(0, 2), isr=(0, 2), leader_epoch=1)
         partitions.delete(TP)
         await now(brokers, replicas=(1, 0, 2), isr=(1,), leader=1, leader_epoch=2)
         await now(brokers, leader=-1, leader_epoch=3)
         assert partitions.get(TP) is None
-        assert told == [TP], "once"
+        assert reported == [TP], "once"
         await now(brokers, isr=(0,), leader=0, leader_epoch=4)
         assert partitions.get(TP) is not None, "what is copied from the leader may begin empty"
 
@@ -285,8 +285,8 @@ def test_a_disk_that_fails_when_a_role_is_taken_takes_the_replica_out_of_service
 ) -> None:
     async def test(brokers: Brokers) -> None:
         partitions = brokers.live[1].partitions
-        told: list[TopicPartition] = []
-        partitions._on_dir_failure = told.extend
+        reported: list[TopicPartition] = []
+        partitions._on_dir_failure = reported.extend
         partition = partitions.get(TP)
         assert partition is not None
 
@@ -296,7 +296,7 @@ def test_a_disk_that_fails_when_a_role_is_taken_takes_the_replica_out_of_service
         with monkeypatch.context() as patched:
             patched.setattr(partition.log.leader_epochs, "assign", fail)
             await now(brokers, leader=1, leader_epoch=1)
-        assert told == [TP]
+        assert reported == [TP]
         with pytest.raises(KafkaStorageError):
             partition.append(view())
 
@@ -343,8 +343,8 @@ def test_consumers_do_not_hear_of_an_end_before_the_one_they_know(tmp_path: Path
         def ask(time: int, replica_id: int = -1) -> tuple[int, int]:
             want = ListOffsetsPartition(partition_index=0, timestamp=time)
             topic = ListOffsetsTopic(name="t", partitions=[want])
-            found = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), call)
-            return found.topics[0].partitions[0].error_code, found.topics[0].partitions[0].offset
+            answered = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), call)
+            return answered.topics[0].partitions[0].error_code, answered.topics[0].partitions[0].offset
 
         assert ask(LATEST_TIMESTAMP)[0] == code
         assert ask(0)[0] == code, "by time, too"

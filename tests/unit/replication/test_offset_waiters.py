@@ -25,14 +25,14 @@ def test_who_waits_is_told_that_it_is_in_vain() -> None:
 
 
 def test_what_nobody_waits_for_may_be_in_vain_without_a_word() -> None:
-    told: list[dict[str, Any]] = []
+    contexts: list[dict[str, Any]] = []
 
     async def test() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
         waits = OffsetWaiters()
         waits.add(3)
         waits.fail_all(NotLeaderOrFollowerError())
         gc.collect()
 
     run(test())
-    assert told == []
+    assert contexts == []

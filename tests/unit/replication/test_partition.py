@@ -76,12 +76,12 @@ def view(*values: bytes) -> memoryview:
 
 def test_without_an_fsync_an_append_is_safe_at_once(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
-        told: list[int] = []
-        partition.watch(told.append)
+        gained: list[int] = []
+        partition.watch(gained.append)
         appended = partition.append(view(b"a"))
         assert partition.when_committed(appended.last_offset + 1) is None
-        assert (partition.high_watermark, len(told)) == (1, 1)
-        partition.unwatch(told.append)
+        assert (partition.high_watermark, len(gained)) == (1, 1)
+        partition.unwatch(gained.append)
         assert not held.jobs
 
     with_partition(test, tmp_path)
@@ -201,10 +201,10 @@ def test_a_closed_partition_sends_everybody_elsewhere(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         appended = partition.append(view(b"a"))
         wait = partition.when_committed(appended.last_offset + 1)
-        told: list[int] = []
-        partition.watch(told.append)
+        gained: list[int] = []
+        partition.watch(gained.append)
         partition.close()
-        assert told == [0]
+        assert gained == [0]
         assert wait is not None
         with pytest.raises(NotLeaderOrFollowerError):
             await wait

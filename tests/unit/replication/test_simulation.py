@@ -93,9 +93,9 @@ def test_nothing_acknowledged_is_lost_and_replicas_are_equal(tmp_path: Path, see
         leader = brokers.leader
         assert leader is not None
         assert leader.partition is not None
-        kept = {r.offset: r.value for _, data in leader.partition.log.batches_from(0) for r in records(data)}
+        stored = {r.offset: r.value for _, data in leader.partition.log.batches_from(0) for r in records(data)}
         assert writer.acked
-        lost = {offset: value for offset, value in writer.acked.items() if kept.get(offset) != value}
+        lost = {offset: value for offset, value in writer.acked.items() if stored.get(offset) != value}
         assert not lost, f"seed {seed}"
         brokers.close()
 

@@ -186,9 +186,9 @@ def with_metadata(
     broker.
     """
     topics: dict[str, TopicImage] = {} if request.type == FULL else dict(image.topics)
-    for name, told_id, states in _topics(request):
+    for name, sent_id, states in _topics(request):
         old = image.topics.get(name)
-        topic_id = told_id if told_id.int else old.id if old is not None else ids.get(name, told_id)
+        topic_id = sent_id if sent_id.int else old.id if old is not None else ids.get(name, sent_id)
         if states and all(state.leader == DELETED for state in states):
             if old is None or old.id == topic_id:
                 topics.pop(name, None)

@@ -178,11 +178,11 @@ def _offline_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
 class _Channel:
     """The channel to one broker while it is registered."""
 
-    def __init__(self, metadata_cache: MetadataCache, broker: BrokerImage, tell: SendChanges, epoch: int) -> None:
+    def __init__(self, metadata_cache: MetadataCache, broker: BrokerImage, send: SendChanges, epoch: int) -> None:
         self._cache = metadata_cache
         self._epoch = epoch
         self._broker = broker
-        self._tell = tell
+        self._send_changes = send
         self._sent: ClusterImage | None = None
         self._send_all = True
         self._number = -1
@@ -219,7 +219,7 @@ class _Channel:
                 continue  # this broker follows the next controller already
             before, self._send_all = None if self._send_all else self._sent, False
             try:
-                await self._tell(self._broker, before, image)
+                await self._send_changes(self._broker, before, image)
             except Exception as error:
                 self._send_all = self._send_all or before is None
                 self._report(error)

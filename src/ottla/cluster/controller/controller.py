@@ -233,8 +233,8 @@ class Controller:
         for tp, p in partitions:
             candidates = self._context.candidates(image, tp)
             after = decide(p, candidates)
-            nobody = (after or p).leader == NO_LEADER and reason is Reason.BROKERS
-            if nobody and self._unclean_allowed(image.topics[tp.topic].configs):
+            is_leaderless = (after or p).leader == NO_LEADER and reason is Reason.BROKERS
+            if is_leaderless and self._unclean_allowed(image.topics[tp.topic].configs):
                 after = leader_election.unclean(p, candidates)
             if after is not None:
                 changed[tp] = after

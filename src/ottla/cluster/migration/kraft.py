@@ -21,7 +21,7 @@ from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, R
 DIRECTORY = "__cluster_metadata-0"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SCRAM = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-NOT_TOLD = -2
+UNCHANGED = -2
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -74,7 +74,7 @@ class Metadata:
             partition.eligible_leader_replicas = record.eligible_leader_replicas
         if record.last_known_elr is not None:
             partition.last_known_elr = record.last_known_elr
-        if record.leader != NOT_TOLD:
+        if record.leader != UNCHANGED:
             partition.leader = record.leader
             partition.leader_epoch += 1
 

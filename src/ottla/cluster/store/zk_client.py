@@ -139,12 +139,12 @@ class ZkClient:
 
     def brokers(self, watch: Watcher | None = None) -> dict[int, tuple[str, int]]:
         """Return host and port of the registered brokers."""
-        found = {}
+        addresses = {}
         for name in self.children(znodes.BROKER_IDS, watch):
             raw = self.get(znodes.broker(int(name)))
             if raw is not None:
-                found[int(name)] = broker_address(raw)
-        return {number: address for number, address in found.items() if address is not None}
+                addresses[int(name)] = broker_address(raw)
+        return {number: address for number, address in addresses.items() if address is not None}
 
 
 def broker_address(raw: bytes) -> tuple[str, int] | None:

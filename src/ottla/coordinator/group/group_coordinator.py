@@ -94,7 +94,7 @@ class GroupCoordinator:
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """Handle Heartbeat. Raises the error that tells the member what to do."""
+        """Handle Heartbeat. Raises the error that the member has to handle."""
         group = self.by_id.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             self._classic_members.heartbeat(group, request)

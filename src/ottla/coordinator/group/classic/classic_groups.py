@@ -134,7 +134,7 @@ class ClassicGroups:
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """Handle Heartbeat. Raises the error that tells the member what to do."""
+        """Handle Heartbeat. Raises the error that the member has to handle."""
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
         if group.state is ClassicGroupState.EMPTY:
