@@ -49,9 +49,9 @@ class Admin:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pass
 
-    def describe_acls(self, wanted: ACLFilter) -> list[ACL]:
-        self.filters.append(wanted)
-        return [rule for rule in self.rules if wanted.matches(rule)]
+    def describe_acls(self, expected: ACLFilter) -> list[ACL]:
+        self.filters.append(expected)
+        return [rule for rule in self.rules if expected.matches(rule)]
 
     def create_acls(self, new: Iterable[ACL]) -> None:
         for rule in new:
@@ -59,9 +59,9 @@ class Admin:
             self.rules.add(rule)
 
     def delete_acls(self, filters: list[ACLFilter]) -> dict[ACLFilter, list[ACL]]:
-        found = {wanted: self.describe_acls(wanted) for wanted in filters}
-        self.rules -= {rule for rules in found.values() for rule in rules}
-        return found
+        result = {expected: self.describe_acls(expected) for expected in filters}
+        self.rules -= {rule for rules in result.values() for rule in rules}
+        return result
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def rule(
 
 
 def test_rules_are_made_of_all_that_was_named(acls: Acls, admin: Admin) -> None:
-    told = acls(
+    output = acls(
         *("--add", "--topic", "t", "--group", "g", "--operation", "Read", "--operation", "describe"),
         *("--allow-principal", "User:a", "--allow-host", "h1", "--allow-host", "h2", "--deny-principal", "User:b"),
     )
@@ -106,18 +106,18 @@ def test_rules_are_made_of_all_that_was_named(acls: Acls, admin: Admin) -> None:
         for operation in (READ, DESCRIBE)
         for who, host, permission in (("User:a", "h1", ALLOW), ("User:a", "h2", ALLOW), ("User:b", "*", DENY))
     }
-    assert told.startswith(
+    assert output.startswith(
         f"Adding ACLs for resource `{T}`: \n \t(principal=User:a, host=h1, operation=READ, permissionType=ALLOW)\n\t("
     )
-    assert f"permissionType=DENY)\n\nAdding ACLs for resource `{G}`: \n" in told
+    assert f"permissionType=DENY)\n\nAdding ACLs for resource `{G}`: \n" in output
 
 
 def test_a_rule_that_is_there_is_said_to_be(acls: Acls, admin: Admin) -> None:
     add = ("--add", "--topic", "t", "--allow-principal", "User:a")
     acls(*add, "--operation", "Read")
-    told = acls(*add, "--operation", "Read", "--operation", "Write")
+    output = acls(*add, "--operation", "Read", "--operation", "Write")
     entry = "(principal=User:a, host=*, operation={}, permissionType=ALLOW)"
-    assert told == (
+    assert output == (
         f"Acl (pattern={T}, entry={entry.format('READ')}) already exists.\n"
         f"Adding ACLs for resource `{T}`: \n \t{entry.format('WRITE')}\n\n"
     )
@@ -169,7 +169,7 @@ def test_beginnings_of_names_are_a_pattern(acls: Acls, admin: Admin) -> None:
     assert made.resource_pattern == ResourcePattern(Kind.TOPIC, "visits-", ACLResourcePatternType.PREFIXED)
 
 
-def test_rules_are_told_by_resource(acls: Acls, admin: Admin) -> None:
+def test_acls_are_listed_by_resource(acls: Acls, admin: Admin) -> None:
     admin.rules = {
         rule(Kind.TOPIC, "t", READ),
         rule(Kind.TOPIC, "t", WRITE, "User:b", "h", DENY),
@@ -188,15 +188,15 @@ def test_rules_are_told_by_resource(acls: Acls, admin: Admin) -> None:
 def test_a_filter_may_be_any_pattern_or_what_counts_for_a_name(acls: Acls, admin: Admin) -> None:
     for text in ("any", "Match"):
         acls("--list", "--topic", "t", "--resource-pattern-type", text)
-    patterns = [wanted.resource_pattern.pattern_type.name for wanted in admin.filters]
+    patterns = [expected.resource_pattern.pattern_type.name for expected in admin.filters]
     assert patterns == ["ANY", "MATCH"]
 
 
 def test_rules_are_removed_after_a_yes(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, gone = rule(Kind.TOPIC, "t", WRITE), rule(Kind.TOPIC, "t", READ)
+    remaining, removed = rule(Kind.TOPIC, "t", WRITE), rule(Kind.TOPIC, "t", READ)
     remove = ("--remove", "--topic", "t", "--allow-principal", "User:a", "--operation", "Read")
-    for answer, left in (("n", {kept, gone}), ("Y", {kept})):
-        admin.rules = {kept, gone}
+    for answer, left in (("n", {remaining, removed}), ("Y", {remaining})):
+        admin.rules = {remaining, removed}
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n"))
         assert acls(*remove) == (
             "Are you sure you want to remove ACLs: \n"
@@ -218,7 +218,7 @@ def test_all_rules_of_a_resource_are_removed_where_none_is_named(
     assert admin.rules == {others}
 
 
-def test_nothing_is_removed_where_nobody_can_be_asked_unless_by_force(
+def test_nothing_is_removed_without_confirmation_unless_forced(
     acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.rules = {rule(Kind.TOPIC, "t", READ)}
@@ -229,9 +229,9 @@ def test_nothing_is_removed_where_nobody_can_be_asked_unless_by_force(
     assert not admin.rules
 
 
-def test_answers_in_json_tell_rules_with_all_their_parts(acls: Acls) -> None:
+def test_json_has_all_parts_of_acls(acls: Acls) -> None:
     add = ("--add", "--topic", "t", "--allow-principal", "User:a", "--operation", "Read", "--json")
-    told = {
+    output = {
         "resource_type": "TOPIC",
         "resource_name": "t",
         "pattern_type": "LITERAL",
@@ -240,11 +240,11 @@ def test_answers_in_json_tell_rules_with_all_their_parts(acls: Acls) -> None:
         "operation": "READ",
         "permission_type": "ALLOW",
     }
-    assert json.loads(acls(*add)) == {"added": [told], "existing": []}
-    assert json.loads(acls(*add)) == {"added": [], "existing": [told]}
-    assert json.loads(acls("--list", "--json")) == {"acls": [told]}
+    assert json.loads(acls(*add)) == {"added": [output], "existing": []}
+    assert json.loads(acls(*add)) == {"added": [], "existing": [output]}
+    assert json.loads(acls("--list", "--json")) == {"acls": [output]}
     assert json.loads(acls("--list", "--json", "--principal", "User:b")) == {"acls": []}
-    assert json.loads(acls("--remove", "--topic", "t", "--force", "--json")) == {"removed": [told]}
+    assert json.loads(acls("--remove", "--topic", "t", "--force", "--json")) == {"removed": [output]}
 
 
 def test_controllers_of_kafka_are_asked_where_they_are_named(admin: Admin, tmp_path: Any) -> None:
@@ -259,9 +259,9 @@ def test_what_a_broker_refuses_is_one_line(acls: Acls, admin: Admin, monkeypatch
         raise ClusterAuthorizationFailedError
 
     monkeypatch.setattr(admin, "describe_acls", refuse)
-    told = acls("--list", code=1)
-    assert told.startswith("Error while executing ACL command: ")
-    assert told.count("\n") == 1
+    output = acls("--list", code=1)
+    assert output.startswith("Error while executing ACL command: ")
+    assert output.count("\n") == 1
 
 
 ADD = ("--add", "--allow-principal", "User:a")
@@ -316,7 +316,7 @@ def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], admin: Admin) -> No
     assert not admin.options
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["acls", "--version"])
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""`ottla broker-api-versions`: which version is used, and what is told of a broker that does not answer."""
+"""`ottla broker-api-versions`: usable versions, and unreachable brokers."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
     ],
 )
 def test_a_version_is_usable_where_both_sides_speak_it(key: int, spoken: tuple[int, int], text: str) -> None:
-    assert text in [str(told) for told in api_versions({key: VersionRange(*spoken)})]
+    assert text in [str(output) for output in api_versions({key: VersionRange(*spoken)})]
 
 
-def test_what_clients_ask_for_and_a_broker_lacks_is_told() -> None:
-    told = api_versions({0: VersionRange(0, 13)})
-    assert [api.api_key for api in told] == sorted(api.api_key for api in told)
-    texts = list(map(str, told))
+def test_what_clients_ask_for_and_a_broker_lacks_is_reported() -> None:
+    output = api_versions({0: VersionRange(0, 13)})
+    assert [api.api_key for api in output] == sorted(api.api_key for api in output)
+    texts = list(map(str, output))
     assert "Metadata(3): UNSUPPORTED" in texts
     assert not any(text.startswith(("LeaderAndIsr", "Vote", "UNKNOWN")) for text in texts)
 
@@ -63,14 +63,14 @@ def test_every_version_that_is_served_can_be_used(
     assert main([*at, "--json"]) == 0
     ((node),) = json.loads(capsys.readouterr().out)
     assert (f"{node['host']}:{node['port']}", node["error"]) == (ottla_broker.bootstrap_servers, None)
-    told = [ApiVersions(**api) for api in node["apis"]]
-    spoken = [api for api in told if api.min_version is not None]
+    output = [ApiVersions(**api) for api in node["apis"]]
+    spoken = [api for api in output if api.min_version is not None]
     assert {api.name for api in spoken} == {row.name for row, _ in advertised_apis(telemetry=False, in_cluster=False)}
     assert all(api.usable_version == api.max_version for api in spoken)
     assert main([*at]) == 0
     head, *lines, end = capsys.readouterr().out.splitlines()
     assert head == f"{ottla_broker.bootstrap_servers} (id: 0 rack: null isFenced: false) -> ("
-    assert [line.strip("\t,") for line in lines] == list(map(str, told))
+    assert [line.strip("\t,") for line in lines] == list(map(str, output))
     assert end == ")"
 
 
@@ -100,6 +100,6 @@ def test_where_no_broker_answers_it_is_tried_once(capsys: pytest.CaptureFixture[
 def test_a_properties_file_may_have_it_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "patient.properties"
     file.write_text("retries=1000000\nrequest.timeout.ms=200\ndefault.api.timeout.ms=300\n")
-    asked = ("--bootstrap-server", "127.0.0.1:1", "--command-config", str(file))
-    assert main(["broker-api-versions", *asked]) == 1
+    requests = ("--bootstrap-server", "127.0.0.1:1", "--command-config", str(file))
+    assert main(["broker-api-versions", *requests]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err

@@ -20,9 +20,9 @@ from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 
 
-def make(directory: Path, brokers: int = 3, **given: str) -> LocalCluster:
+def make(directory: Path, brokers: int = 3, **settings: str) -> LocalCluster:
     directory.mkdir(exist_ok=True)
-    options = {name.replace("_", "."): value for name, value in given.items()}
+    options = {name.replace("_", "."): value for name, value in settings.items()}
     return LocalCluster.create(directory, brokers, 9092, 2181, options)
 
 
@@ -128,12 +128,12 @@ def test_signals_are_known_by_name_and_number() -> None:
     assert [_signal(text) for text in ("KILL", "sigterm", "9")] == [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
 
 
-def test_a_cluster_that_is_down_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_a_stopped_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(tmp_path, 2)
     assert main(["cluster", "status", "--dir", str(tmp_path), "--format", "json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert [broker["running"] for broker in told["brokers"]] == [False, False]
-    assert told["controller"] is None
+    output = json.loads(capsys.readouterr().out)
+    assert [broker["running"] for broker in output["brokers"]] == [False, False]
+    assert output["controller"] is None
     assert main(["cluster", "down", "--dir", str(tmp_path)]) == 0
 
 
@@ -150,21 +150,21 @@ def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest
         assert main(["cluster", "start", "0", "--dir", str(tmp_path)]) == 1
         said = capsys.readouterr().err
         assert "broker 0 is paused (SIGSTOP): resume it with `ottla cluster kill 0 --signal CONT`" in said
-        found = status(cluster)
-        assert (found.brokers[0]["paused"], found.error) == (True, "all running brokers are paused (SIGSTOP)")
-        assert "paused" in "\n".join(as_text(found))
-        found.brokers[0]["registered"] = True
-        whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
+        result = status(cluster)
+        assert (result.brokers[0]["paused"], result.error) == (True, "all running brokers are paused (SIGSTOP)")
+        assert "paused" in "\n".join(as_text(result))
+        result.brokers[0]["registered"] = True
+        whole = Status(result.directory, result.zookeeper | {"running": True}, result.brokers, 0, 1, 12, [], [])
         assert not whole.is_healthy
     finally:
         daemon.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
 
 
 def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
-    found = status(make(tmp_path, 1))
-    assert not found.is_healthy
-    found.brokers[0] |= {"running": True, "registered": True}
-    whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
+    result = status(make(tmp_path, 1))
+    assert not result.is_healthy
+    result.brokers[0] |= {"running": True, "registered": True}
+    whole = Status(result.directory, result.zookeeper | {"running": True}, result.brokers, 0, 1, 12, [], [])
     assert whole.is_healthy
     whole.under_replicated = [f"t-{n}" for n in range(12)]
     assert not whole.is_healthy
@@ -179,8 +179,8 @@ def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
     pid = daemon.start(wait, tmp_path / "log")
     try:
         assert daemon.is_running(pid, str(tmp_path))
-        assert not daemon.is_running(pid, "somebody else")
-        assert not daemon.send(pid, "somebody else", signal.SIGKILL)
+        assert not daemon.is_running(pid, "another process")
+        assert not daemon.send(pid, "another process", signal.SIGKILL)
         assert daemon.send(pid, str(tmp_path), signal.SIGSTOP)
         assert daemon.is_stopped(pid, str(tmp_path))
         assert daemon.send(pid, str(tmp_path), signal.SIGCONT)

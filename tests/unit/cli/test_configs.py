@@ -32,11 +32,11 @@ def configs(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> Configs
 
 @pytest.fixture
 def user(ottla_topic: str) -> str:
-    """A name that nobody else has."""
+    """A unique name."""
     return ottla_topic
 
 
-def test_options_of_a_topic_are_set_told_and_removed(configs: Configs, topic: str) -> None:
+def test_topic_configs_are_set_described_and_removed(configs: Configs, topic: str) -> None:
     named = ("--entity-type", "topics", "--entity-name", topic)
     changed = f"Completed updating config for topic {topic}.\n"
     assert configs("--alter", *named, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]") == (
@@ -54,13 +54,13 @@ def test_options_of_a_topic_are_set_told_and_removed(configs: Configs, topic: st
     assert configs("--describe", "--topic", topic)[1] == f"Dynamic configs for topic {topic} are:\n"
 
 
-def test_all_tells_defaults_too(configs: Configs, topic: str) -> None:
-    told = configs("--describe", "--topic", topic, "--all")[1].splitlines()
-    assert told[0] == f"All configs for topic {topic} are:"
-    assert any(line.startswith("  segment.bytes=1073741824 sensitive=false") for line in told)
+def test_all_includes_defaults(configs: Configs, topic: str) -> None:
+    output = configs("--describe", "--topic", topic, "--all")[1].splitlines()
+    assert output[0] == f"All configs for topic {topic} are:"
+    assert any(line.startswith("  segment.bytes=1073741824 sensitive=false") for line in output)
 
 
-def test_without_a_name_every_topic_is_told(configs: Configs, topic: str) -> None:
+def test_without_a_name_every_topic_is_described(configs: Configs, topic: str) -> None:
     assert f"Dynamic configs for topic {topic} are:\n" in configs("--describe", "--entity-type", "topics")[1]
 
 
@@ -73,13 +73,13 @@ def test_a_file_has_options_too(configs: Configs, topic: str, tmp_path: Path) ->
     file = tmp_path / "topic.properties"
     file.write_text("# of a topic\nretention.ms=7000\nsegment.ms = 100000\n")
     assert configs("--alter", "--topic", topic, "--add-config-file", str(file))[0] == 0
-    (told,) = json.loads(configs("--describe", "--topic", topic, "--json")[1])
-    assert (told["type"], told["name"]) == ("topics", topic)
-    assert {option["name"]: option["value"] for option in told["configs"]} == {
+    (output,) = json.loads(configs("--describe", "--topic", topic, "--json")[1])
+    assert (output["type"], output["name"]) == ("topics", topic)
+    assert {option["name"]: option["value"] for option in output["configs"]} == {
         "retention.ms": "7000",
         "segment.ms": "100000",
     }
-    assert {option["source"] for option in told["configs"]} == {"DYNAMIC_TOPIC_CONFIG"}
+    assert {option["source"] for option in output["configs"]} == {"DYNAMIC_TOPIC_CONFIG"}
 
 
 def test_a_broker_and_all_brokers_have_options_of_their_own() -> None:
@@ -99,27 +99,27 @@ def _threads(admin: KafkaAdminClient, broker: str) -> str | None:
     return options["log.cleaner.threads"].value
 
 
-def test_brokers_are_told_with_what_counts_for_all(configs: Configs) -> None:
-    told = configs("--describe", "--entity-type", "brokers")[1]
-    assert told == "Dynamic configs for broker 0 are:\nDefault configs for brokers in the cluster are:\n"
+def test_brokers_are_described_with_the_default(configs: Configs) -> None:
+    output = configs("--describe", "--entity-type", "brokers")[1]
+    assert output == "Dynamic configs for broker 0 are:\nDefault configs for brokers in the cluster are:\n"
 
 
-def test_loggers_are_told_whether_they_were_set_or_not(configs: Configs) -> None:
+def test_all_loggers_are_described(configs: Configs) -> None:
     assert "  ottla.broker=" in configs("--describe", "--broker-logger", "0")[1]
 
 
-def test_a_group_without_members_has_its_options_told(configs: Configs, user: str) -> None:
+def test_group_without_members_has_its_configs_described(configs: Configs, user: str) -> None:
     assert configs("--alter", "--group", user, "--add-config", "consumer.session.timeout.ms=50000")[0] == 0
-    told = "  consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
-    assert told in configs("--describe", "--group", user)[1]
-    assert told in configs("--describe", "--entity-type", "groups")[1]
+    output = "  consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
+    assert output in configs("--describe", "--group", user)[1]
+    assert output in configs("--describe", "--entity-type", "groups")[1]
 
 
 def test_subscriptions_to_client_metrics_are_options(configs: Configs, user: str) -> None:
     assert configs("--alter", "--client-metrics", user, "--add-config", "interval.ms=10000")[0] == 0
-    told = configs("--describe", "--client-metrics", user)[1].splitlines()
+    output = configs("--describe", "--client-metrics", user)[1].splitlines()
     source = "DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=10000"
-    assert told == [
+    assert output == [
         f"Dynamic configs for client-metric {user} are:",
         f"  interval.ms=10000 sensitive=false synonyms={{{source}}}",
     ]
@@ -141,19 +141,19 @@ def test_quotas_belong_to_users_clients_and_both(configs: Configs, user: str) ->
 def test_names_belong_to_types_in_their_order(configs: Configs, user: str) -> None:
     types = ("--entity-type", "clients", "--entity-type", "users")
     names = ("--entity-default", "--entity-name", user)
-    code, told, _ = configs("--alter", *types, *names, "--add-config", "request_percentage=50")
-    assert (code, told) == (0, "Completed updating default config for clients in the cluster.\n")
-    told = f"Quota configs for user-principal '{user}', the default client-id are request_percentage=50.0\n"
-    assert configs("--describe", "--user", user, "--client-defaults")[1] == told
+    code, output, _ = configs("--alter", *types, *names, "--add-config", "request_percentage=50")
+    assert (code, output) == (0, "Completed updating default config for clients in the cluster.\n")
+    output = f"Quota configs for user-principal '{user}', the default client-id are request_percentage=50.0\n"
+    assert configs("--describe", "--user", user, "--client-defaults")[1] == output
 
 
-def test_a_password_is_set_told_by_its_iterations_and_removed(
+def test_password_is_set_described_by_its_iterations_and_removed(
     configs: Configs, user: str, ottla_broker: Broker
 ) -> None:
     added = ("--add-config", "SCRAM-SHA-256=[iterations=8192,password=a,b=c],SCRAM-SHA-512=[password=x]")
     assert configs("--alter", "--user", user, *added)[0] == 0
-    told = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192,"
-    assert configs("--describe", "--user", user)[1] == f"{told} SCRAM-SHA-512=iterations=4096\n"
+    output = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192,"
+    assert configs("--describe", "--user", user)[1] == f"{output} SCRAM-SHA-512=iterations=4096\n"
     assert configs("--alter", "--user", user, "--delete-config", "SCRAM-SHA-512")[0] == 0
     with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
         (left,) = admin.describe_user_scram_credentials([user])[user]
@@ -194,8 +194,8 @@ def test_a_password_is_set_told_by_its_iterations_and_removed(
     ],
 )
 def test_what_is_refused_is_one_line_that_names_it(configs: Configs, arguments: str, words: str) -> None:
-    code, told, said = configs(*arguments.split())
-    assert (code, told) == (1, "")
+    code, output, said = configs(*arguments.split())
+    assert (code, output) == (1, "")
     assert words in said
     assert said.count("\n") == 1
     assert "secret" not in said

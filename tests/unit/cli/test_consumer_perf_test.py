@@ -25,19 +25,19 @@ def test_a_run_is_one_line(at: tuple[str, ...], topic: str, capsys: pytest.Captu
     assert main([*at, "--topic", topic, "--num-records", str(COUNT)]) == 0
     header, line = capsys.readouterr().out.splitlines()
     assert header == HEADER
-    told = line.split(", ")
-    assert len(told) == len(HEADER.split(", "))
-    assert (told[2], told[4]) == (f"{COUNT * 10 / 1024 / 1024:.4f}", str(COUNT))
+    output = line.split(", ")
+    assert len(output) == len(HEADER.split(", "))
+    assert (output[2], output[4]) == (f"{COUNT * 10 / 1024 / 1024:.4f}", str(COUNT))
 
 
-def test_topics_that_match_are_read_and_told_in_json(
+def test_matching_topics_are_read_and_reported_in_json(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--include", f"x|{topic}", "--num-records", str(COUNT), "--json", "--print-metrics"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["records"], told["bytes"]) == (COUNT, COUNT * 10)
-    assert 0 <= told["rebalance_time_ms"] <= told["end_time_ms"] - told["start_time_ms"]
-    assert any("client-id=perf-consumer-client" in name for name in told["metrics"])
+    output = json.loads(capsys.readouterr().out)
+    assert (output["records"], output["bytes"]) == (COUNT, COUNT * 10)
+    assert 0 <= output["rebalance_time_ms"] <= output["end_time_ms"] - output["start_time_ms"]
+    assert any("client-id=perf-consumer-client" in name for name in output["metrics"])
 
 
 def test_a_pattern_has_to_match_the_whole_name(

@@ -16,7 +16,7 @@ ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
 PLAIN = DateFormat("SSS", "--date-format")
 
 
-def test_a_run_is_told_with_and_without_the_time_of_joining() -> None:
+def test_a_run_is_reported_with_and_without_the_time_of_joining() -> None:
     run = Span(Progress(1000), Progress(3001, 4002, 4 * MIB, 1001))
     assert run.line(PLAIN) == "000, 001, 4.0000, 1.9990, 4002, 2000.0000, 1001, 1000, 4.0000, 4002.0000"
 
@@ -27,7 +27,7 @@ def test_a_run_without_time_has_no_rates() -> None:
     assert run.as_json()["records_per_second"] is None
 
 
-def test_an_interval_is_told_with_all_that_was_read_before() -> None:
+def test_an_interval_is_reported_with_all_that_was_read_before() -> None:
     interval = Span(Progress(1000, 100, MIB, 50), Progress(2000, 300, 3 * MIB, 550))
     assert interval.detail(PLAIN) == "000, 0, 3.0000, 2.0000, 300, 200.0000, 500, 500, 4.0000, 400.0000"
 

@@ -15,18 +15,18 @@ def partitions(broker: Broker, topic: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("given", "count"),
+    ("arguments", "count"),
     [(("--replica", "1", "--partition", "5"), 5), ((), 1), (("--replica-assignment-list", "0,0,0"), 3)],
 )
 def test_it_creates_a_topic(
-    ottla_broker: Broker, ottla_topic: str, given: tuple[str, ...], count: int, capsys: pytest.CaptureFixture[str]
+    ottla_broker: Broker, ottla_topic: str, arguments: tuple[str, ...], count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"{ottla_topic}-{count}"
     at = ("--bootstrap-server", ottla_broker.bootstrap_servers)
-    assert main(["create-topic", "--topic", name, *given, *at]) == 0
+    assert main(["create-topic", "--topic", name, *arguments, *at]) == 0
     assert capsys.readouterr().out == "creation succeeded!\n"
     assert partitions(ottla_broker, name) == count
-    assert main(["create-topic", "--topic", name, *given, *at]) == 1
+    assert main(["create-topic", "--topic", name, *arguments, *at]) == 1
     assert capsys.readouterr().err.startswith("creation failed because of ")
 
 

@@ -51,7 +51,7 @@ def test_records_before_an_offset_go(
     assert [first_offset(ottla_broker, TopicPartition(filled, number)) for number in (0, 1)] == [2, 3]
 
 
-def test_a_partition_that_could_not_be_done_is_told_and_others_are_done(
+def test_failed_partition_is_reported_and_others_succeed(
     at: tuple[str, ...], ottla_broker: Broker, filled: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = offsets_file(tmp_path / "two.json", (filled, 1, 1), (filled, 0, 9))
@@ -60,9 +60,9 @@ def test_a_partition_that_could_not_be_done_is_told_and_others_are_done(
     assert wrong.startswith(f"partition: {filled}-0\terror: ")
     assert done == f"partition: {filled}-1\tlow_watermark: 1"
     assert main([*at, file, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["partitions"] == [{"topic": filled, "partition": 1, "low_watermark": 1}]
-    ((error),) = told["errors"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["partitions"] == [{"topic": filled, "partition": 1, "low_watermark": 1}]
+    ((error),) = output["errors"]
     assert (error["partition"], error["error"]) == (0, "OffsetOutOfRangeError")
     assert first_offset(ottla_broker, TopicPartition(filled, 0)) == 0
 
@@ -102,7 +102,7 @@ def test_a_broker_that_does_not_answer_is_an_error_of_the_tool(
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_in_one_line(
+def test_what_is_wrong_with_a_file_is_reported_in_one_line(
     content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.json"

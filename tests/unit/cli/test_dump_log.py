@@ -26,8 +26,8 @@ def segment(tmp_path):
 
 def dump(capsys, *arguments):
     code = main(["dump-log", *map(str, arguments)])
-    found = capsys.readouterr()
-    return code, found.out.splitlines(), found.err
+    result = capsys.readouterr()
+    return code, result.out.splitlines(), result.err
 
 
 def test_log_is_printed_as_kafka_prints_it(segment, capsys):
@@ -79,7 +79,7 @@ def test_several_files_of_all_kinds(segment, capsys):
     )
 
 
-def test_wrong_index_is_told_on_stderr(segment, capsys):
+def test_wrong_index_is_reported_on_stderr(segment, capsys):
     index = segment.with_suffix(".index")
     data = bytearray(index.read_bytes())
     data[3] ^= 1
@@ -90,7 +90,7 @@ def test_wrong_index_is_told_on_stderr(segment, capsys):
     assert "  Index offset: 0, log offset: 1" in errors
 
 
-def test_torn_end_is_told(segment, capsys):
+def test_torn_end_is_reported(segment, capsys):
     with segment.open("ab") as file:
         file.write(b"torn")
     assert dump(capsys, "--files", segment)[1][-1] == f"Found 4 invalid bytes at the end of {segment.name}"
@@ -112,9 +112,9 @@ def test_files_are_not_changed(segment, capsys):
         ("name.log", 1, "is the offset of its first record"),
     ],
 )
-def test_what_cannot_be_printed_is_told_in_one_line(segment, capsys, name, code, message):
+def test_what_cannot_be_printed_is_reported_in_one_line(segment, capsys, name, code, message):
     (segment.parent / "name.log").write_bytes(b"x")
-    found, _, errors = dump(capsys, "--files", segment.parent / name)
-    assert found == code
+    result, _, errors = dump(capsys, "--files", segment.parent / name)
+    assert result == code
     assert message in errors
     assert len(errors.splitlines()) == 1

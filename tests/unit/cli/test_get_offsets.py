@@ -38,7 +38,7 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
     return "get-offsets", "--bootstrap-server", ottla_broker.bootstrap_servers
 
 
-def partitions_told(printed: str) -> list[int]:
+def partitions_printed(printed: str) -> list[int]:
     return [int(line.split(":")[1]) for line in printed.splitlines()]
 
 
@@ -66,9 +66,9 @@ def test_partitions_stand_in_the_order_of_their_texts(
 def test_partitions_are_chosen_by_number_and_range(
     arguments: str, numbers: list[int], at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = arguments.replace("{}", visits).replace("{tail}", visits[-4:])
-    assert main([*at, *asked.split()]) == 0
-    assert partitions_told(capsys.readouterr().out) == numbers
+    requests = arguments.replace("{}", visits).replace("{tail}", visits[-4:])
+    assert main([*at, *requests.split()]) == 0
+    assert partitions_printed(capsys.readouterr().out) == numbers
 
 
 @pytest.mark.parametrize(
@@ -87,45 +87,45 @@ def test_a_moment_has_a_name_a_number_or_is_a_time(
     time: str, offsets: dict[str, int], at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--topic-partitions", f"{visits}:2,{visits}:9-", "--time", time]) == 0
-    told = dict(line.split(":")[1:] for line in capsys.readouterr().out.splitlines())
-    assert {number: int(offset) for number, offset in told.items()} == offsets
+    output = dict(line.split(":")[1:] for line in capsys.readouterr().out.splitlines())
+    assert {number: int(offset) for number, offset in output.items()} == offsets
 
 
-def test_json_tells_when_and_by_which_leader(
+def test_json_has_timestamp_and_leader_epoch(
     at: tuple[str, ...], visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--topic", visits, "--partitions", "2", "--json")
-    assert main([*at, *asked, "--time", "max-timestamp"]) == 0
-    ((told),) = json.loads(capsys.readouterr().out)
-    assert told == {"topic": visits, "partition": 2, "offset": 1, "timestamp": NOON + 1000, "leader_epoch": 0}
-    assert main([*at, *asked]) == 0
-    ((told),) = json.loads(capsys.readouterr().out)
-    assert (told["offset"], told["timestamp"]) == (3, None)
+    requests = ("--topic", visits, "--partitions", "2", "--json")
+    assert main([*at, *requests, "--time", "max-timestamp"]) == 0
+    ((output),) = json.loads(capsys.readouterr().out)
+    assert output == {"topic": visits, "partition": 2, "offset": 1, "timestamp": NOON + 1000, "leader_epoch": 0}
+    assert main([*at, *requests]) == 0
+    ((output),) = json.loads(capsys.readouterr().out)
+    assert (output["offset"], output["timestamp"]) == (3, None)
 
 
 def test_internal_topics_can_be_left_out(
     at: tuple[str, ...], ottla_broker: Broker, visits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--topic", f"{CONSUMER_OFFSETS},{visits}", "--partitions", "0")
+    requests = ("--topic", f"{CONSUMER_OFFSETS},{visits}", "--partitions", "0")
     with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
         admin.alter_consumer_group_offsets(visits, {TopicPartition(visits, 0): 0})
-    assert main([*at, *asked]) == 0
+    assert main([*at, *requests]) == 0
     assert capsys.readouterr().out.startswith(f"{CONSUMER_OFFSETS}:0:")
-    assert main([*at, *asked, "--exclude-internal-topics"]) == 0
+    assert main([*at, *requests, "--exclude-internal-topics"]) == 0
     assert capsys.readouterr().out == f"{visits}:0:0\n"
 
 
-def test_a_partition_that_cannot_be_looked_up_is_told_and_left_out(
+def test_a_partition_that_cannot_be_looked_up_is_reported_and_left_out(
     at: tuple[str, ...], visits: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list_offsets = KafkaAdminClient.list_offsets
 
     def without_third(
-        self: KafkaAdminClient, wanted: dict[TopicPartition, OffsetSpec], errors: dict[TopicPartition, KafkaError]
+        self: KafkaAdminClient, expected: dict[TopicPartition, OffsetSpec], errors: dict[TopicPartition, KafkaError]
     ) -> object:
         third = TopicPartition(visits, 3)
         errors[third] = LeaderNotAvailableError(f"{third} has no leader")
-        return list_offsets(self, {tp: spec for tp, spec in wanted.items() if tp != third}, errors=errors)
+        return list_offsets(self, {tp: spec for tp, spec in expected.items() if tp != third}, errors=errors)
 
     monkeypatch.setattr(KafkaAdminClient, "list_offsets", without_third)
     assert main([*at, "--topic", visits, "--partitions", "2,3"]) == 0

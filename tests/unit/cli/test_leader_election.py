@@ -38,9 +38,9 @@ def test_partitions_of_a_file_fare_each_for_itself(
     assert printed.out == f"Valid replica already elected for partitions {topic}-0, {topic}-1\n"
     assert f"Error completing leader election (UNCLEAN) for partition: {topic}-7: " in printed.err
     assert main([*at, "UNCLEAN", "--path-to-json-file", file, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["unchanged"] == [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
-    ((wrong,), elected) = told["errors"], told["elected"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["unchanged"] == [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
+    ((wrong,), elected) = output["errors"], output["elected"]
     assert (wrong["partition"], wrong["error"], elected) == (7, "UnknownTopicOrPartitionError", [])
 
 
@@ -74,7 +74,7 @@ def test_what_is_unclear_is_refused_in_one_line(
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "duplicate partitions: t-0"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_with_its_place(
+def test_what_is_wrong_with_a_file_is_reported_with_its_place(
     content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "wrong.json"

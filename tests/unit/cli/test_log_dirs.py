@@ -1,4 +1,4 @@
-"""`ottla log-dirs`: what a broker in this process has on its disk, and what is told of others."""
+"""`ottla log-dirs` with a broker in this process, and with fake brokers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
 
 @pytest.fixture
 def two_brokers(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """What an admin client tells of brokers 2 and 11; which of them it was asked for."""
-    asked: list[list[int]] = []
+    """A fake admin client of brokers 2 and 11; returns the broker ids of its calls."""
+    requests: list[list[int]] = []
 
     def describe_log_dirs(self: KafkaAdminClient, brokers: list[int]) -> dict[int, dict[str, LogDirDescription]]:
-        asked.append(brokers)
+        requests.append(brokers)
         moving = {TopicPartition("t", 10): ReplicaInfo(7, 3, True), TopicPartition("t", 9): ReplicaInfo(8, 0, False)}
         dirs = {
             "/b": LogDirDescription(None, moving, 1000, 200),
@@ -38,7 +38,7 @@ def two_brokers(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     nodes = (Node(2, "a", 1), Node(11, "b", 1))
     monkeypatch.setattr(KafkaAdminClient, "describe_cluster", lambda _: ClusterDescription("c", None, nodes))
     monkeypatch.setattr(KafkaAdminClient, "describe_log_dirs", describe_log_dirs)
-    return asked
+    return requests
 
 
 def test_a_directory_has_the_bytes_of_its_partitions(
@@ -77,7 +77,7 @@ def test_brokers_directories_and_partitions_are_in_order(
     ]
 
 
-def test_json_tells_how_large_directories_are(two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_size_of_directories(two_brokers: list[list[int]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*NOWHERE, "--topic-list", "u,v", "--json"]) == 0
     second, eleventh = json.loads(capsys.readouterr().out)["brokers"]
     assert second["log_dirs"][0]["partitions"] == [
@@ -88,9 +88,9 @@ def test_json_tells_how_large_directories_are(two_brokers: list[list[int]], caps
     assert (broken["error"], broken["total_bytes"]) == ("it is gone", None)
 
 
-@pytest.mark.parametrize(("given", "meant"), [("", [2, 11]), ("11", [11]), ("11,,2,11,", [2, 11])])
-def test_only_brokers_of_the_list_are_asked(given: str, meant: list[int], two_brokers: list[list[int]]) -> None:
-    assert main([*NOWHERE, "--broker-list", given]) == 0
+@pytest.mark.parametrize(("arguments", "meant"), [("", [2, 11]), ("11", [11]), ("11,,2,11,", [2, 11])])
+def test_only_brokers_of_the_list_are_asked(arguments: str, meant: list[int], two_brokers: list[list[int]]) -> None:
+    assert main([*NOWHERE, "--broker-list", arguments]) == 0
     assert two_brokers == [meant]
 
 

@@ -28,10 +28,10 @@ def values(broker: Broker, topic: str, **options: str) -> list[bytes]:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
-        found = []
+        result = []
         while any(consumer.position(tp) < ends[tp] for tp in partitions):
-            found += [r.value for some in consumer.poll(timeout_ms=1000).values() for r in some]
-    return found
+            result += [r.value for some in consumer.poll(timeout_ms=1000).values() for r in some]
+    return result
 
 
 def test_as_many_records_of_the_size_are_sent_and_counted(
@@ -79,7 +79,7 @@ def test_refused_records_are_no_sent_ones(at: tuple[str, ...], capsys: pytest.Ca
     assert printed.err.count("\n") == 2
 
 
-def test_payloads_and_metrics_are_told(
+def test_payloads_and_metrics_are_reported(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "words.txt"
@@ -91,18 +91,18 @@ def test_payloads_and_metrics_are_told(
     assert any(line.startswith("producer-metrics:record-send-total:{client-id=perf-producer-client}") for line in lines)
     assert set(values(ottla_broker, topic)) == {b"one", b"two"}
     assert main([*at, "--num-records", "1", *payloads, "--print-metrics", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["metrics"]["producer-metrics:record-send-total:{client-id=perf-producer-client}"] == 1
+    output = json.loads(capsys.readouterr().out)
+    assert output["metrics"]["producer-metrics:record-send-total:{client-id=perf-producer-client}"] == 1
 
 
-def test_old_names_are_taken_and_told(
+def test_old_names_are_accepted_with_a_warning(
     ottla_broker: Broker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "producer.properties"
     config.write_text("bootstrap.servers=127.0.0.1:1\ntransactional.id=t\n")
     old = ("--producer.config", str(config), "--producer-props", f"bootstrap.servers={ottla_broker.bootstrap_servers}")
-    asked = ("--topic", topic, "--num-records", "1", "--record-size", "1", "--throughput", "-1")
-    assert main(["producer-perf-test", *asked, *old]) == 0
+    requests = ("--topic", topic, "--num-records", "1", "--record-size", "1", "--throughput", "-1")
+    assert main(["producer-perf-test", *requests, *old]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         f"Option {o} has been deprecated and will be removed in a future version. Use {n} instead."

@@ -17,7 +17,7 @@ from ottla.metrics.metrics import Metrics
 INTERVAL = 5000
 
 
-def test_the_last_line_tells_all_records_as_kafkas_tool_does() -> None:
+def test_last_line_has_all_records_as_kafkas_tool() -> None:
     report = Report(1000, INTERVAL, print)
     report.add(dict.fromkeys(range(1, 1001), 1), 1024 * 1024, 2000)
     report.add({4: 1000}, 1024 * 1024, 3000)
@@ -34,7 +34,7 @@ def test_nothing_sent_has_no_average() -> None:
     )
 
 
-def test_each_interval_is_told_alone() -> None:
+def test_each_interval_is_reported_alone() -> None:
     said: list[str] = []
     report = Report(0, INTERVAL, said.append)
     report.add({10: 50}, 50, 4999)
@@ -47,7 +47,7 @@ def test_each_interval_is_told_alone() -> None:
     ]
 
 
-def test_after_a_warm_up_only_the_steady_state_is_told() -> None:
+def test_after_a_warm_up_only_the_steady_state_is_reported() -> None:
     said: list[str] = []
     total, steady = Report(0, INTERVAL, said.append), Report(0, INTERVAL, said.append, steady=True)
     total.mute()
@@ -59,8 +59,8 @@ def test_after_a_warm_up_only_the_steady_state_is_told() -> None:
 
 
 def test_json_has_no_number_where_there_is_none() -> None:
-    told = Report(1000, INTERVAL, print).as_json(1000)
-    assert (told["records"], told["records_per_second"], told["average_latency_ms"]) == (0, None, None)
+    output = Report(1000, INTERVAL, print).as_json(1000)
+    assert (output["records"], output["records_per_second"], output["average_latency_ms"]) == (0, None, None)
 
 
 def test_numbers_are_javas() -> None:
@@ -82,7 +82,7 @@ def test_metrics_stand_in_a_table() -> None:
     ]
 
 
-def test_letters_are_of_the_size_that_is_wanted() -> None:
+def test_letters_have_the_requested_size() -> None:
     some = list(islice(payloads.letters(7), 20_000))
     assert {len(payload) for payload in some} == {7}
     assert len(set(some)) > 19_000
@@ -99,7 +99,7 @@ def test_choices_are_of_those_that_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "delimiter", "found"),
+    ("text", "delimiter", "result"),
     [
         ("a\nb\n", "\\n", ["a", "b"]),
         ("a\n\nb", "\\n", ["a", "", "b"]),
@@ -108,10 +108,10 @@ def test_choices_are_of_those_that_are_there() -> None:
         ("äö", ",", ["äö"]),
     ],
 )
-def test_a_file_is_cut_where_java_cuts_it(text: str, delimiter: str, found: list[str], tmp_path: Path) -> None:
+def test_a_file_is_cut_where_java_cuts_it(text: str, delimiter: str, result: list[str], tmp_path: Path) -> None:
     file = tmp_path / "payloads.txt"
     file.write_text(text)
-    assert payloads.read(str(file), delimiter) == [part.encode() for part in found]
+    assert payloads.read(str(file), delimiter) == [part.encode() for part in result]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_file_is_cut_where_java_cuts_it(text: str, delimiter: str, found: list
         (None, "x", "cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(
+def test_what_is_wrong_with_a_file_is_reported(
     text: str | bytes | None, delimiter: str, words: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "payloads.txt"

@@ -1,4 +1,4 @@
-"""`ottla reassign-partitions`: what it proposes, throttles and tells, and a broker with two data directories."""
+"""`ottla reassign-partitions`: proposals, throttles, output, and a broker with two log directories."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def topic(name: str, *replicas: tuple[int, ...]) -> TopicInfo:
     return TopicInfo(name, UUID(int=1), False, partitions)
 
 
-# What is proposed
+# Proposals
 
 
 def test_leaders_go_on_in_turn_from_topic_to_topic() -> None:
-    found = proposed([topic("b", (1,)), topic("a", (1,))], dict.fromkeys((4, 5, 6)))
-    assert found == {TopicPartition("a", 0): (4,), TopicPartition("b", 0): (5,)}
+    result = proposed([topic("b", (1,)), topic("a", (1,))], dict.fromkeys((4, 5, 6)))
+    assert result == {TopicPartition("a", 0): (4,), TopicPartition("b", 0): (5,)}
 
 
 def test_each_partition_keeps_its_number_of_replicas() -> None:
-    found = proposed([topic("t", (1, 2), (1, 2, 3), (1,))], dict.fromkeys((4, 5, 6)))
-    assert [len(found[TopicPartition("t", p)]) for p in range(3)] == [2, 3, 1]
+    result = proposed([topic("t", (1, 2), (1, 2, 3), (1,))], dict.fromkeys((4, 5, 6)))
+    assert [len(result[TopicPartition("t", p)]) for p in range(3)] == [2, 3, 1]
 
 
 def test_replicas_are_on_different_racks() -> None:
     racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b"}
-    found = proposed([topic("t", *[(1, 2)] * 8)], racks)
-    assert all(racks[first] != racks[second] for first, second in found.values())
+    result = proposed([topic("t", *[(1, 2)] * 8)], racks)
+    assert all(racks[first] != racks[second] for first, second in result.values())
 
 
 def test_too_few_brokers_are_named_with_the_topic() -> None:
@@ -67,32 +67,32 @@ def test_racks_count_where_all_of_the_brokers_have_one() -> None:
         racks_of(nodes, [4], aware=False)
 
 
-# What is throttled
+# Throttles
 
 
 def test_sources_send_and_destinations_fetch_what_is_throttled() -> None:
-    found = throttles.routes({}, {T0: (2, 3), T1: (1, 2)}, {T0: (1, 2), T1: (2, 1)})
-    assert throttles.topic_configs(found) == {
+    result = throttles.routes({}, {T0: (2, 3), T1: (1, 2)}, {T0: (1, 2), T1: (2, 1)})
+    assert throttles.topic_configs(result) == {
         "t": {throttles.LEADERS: "0:1,0:2,1:1,1:2", throttles.FOLLOWERS: "0:3"},
     }
-    assert throttles.brokers_of(found) == {1, 2, 3}
+    assert throttles.brokers_of(result) == {1, 2, 3}
 
 
 def test_sources_of_a_partition_that_moves_already_are_those_of_its_first_move() -> None:
     moving = {T0: PartitionReassignment((3, 1), (3,), (1,)), T1: PartitionReassignment((1, 2), (2,), ())}
-    found = throttles.routes(moving, {T0: (4,)}, {T0: (3, 1)})
-    assert found == {
+    result = throttles.routes(moving, {T0: (4,)}, {T0: (3, 1)})
+    assert result == {
         T0: throttles.Route(frozenset({1}), frozenset({4})),
         T1: throttles.Route(frozenset({1}), frozenset({2})),
     }
 
 
 def test_throttled_followers_of_earlier_moves_are_removed_where_there_are_none() -> None:
-    found = throttles.routes({}, {T0: (2, 1)}, {T0: (1, 2)})
-    assert throttles.topic_configs(found)["t"] == {throttles.LEADERS: "0:1,0:2", throttles.FOLLOWERS: None}
+    result = throttles.routes({}, {T0: (2, 1)}, {T0: (1, 2)})
+    assert throttles.topic_configs(result)["t"] == {throttles.LEADERS: "0:1,0:2", throttles.FOLLOWERS: None}
 
 
-# What is told
+# Output
 
 
 def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
@@ -115,7 +115,7 @@ def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "output"),
     [
         (None, "Partition t-0 cannot be found in any live log directory on broker 7."),
         (ReplicaLogDirInfo(), "Partition t-0 is not found in any live log dir on broker 7. There is likely an offline"),
@@ -125,13 +125,13 @@ def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
         (ReplicaLogDirInfo("/a", 0, "/c", 9), "Partition t-0 on broker 7 is being moved to log dir /c instead of /b."),
     ],
 )
-def test_replicas_are_in_their_directory_or_on_the_way(place: ReplicaLogDirInfo | None, told: str) -> None:
+def test_replicas_are_in_their_directory_or_on_the_way(place: ReplicaLogDirInfo | None, output: str) -> None:
     state = ReplicaState(TopicPartitionReplica("t", 0, 7), "/b", place)
-    assert str(state).startswith(told)
+    assert str(state).startswith(output)
     assert state.is_moving is (place is not None and place.future_log_dir is not None)
 
 
-# What is refused
+# Rejected files
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def tool(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def throttled(admin: KafkaAdminClient, topic: str) -> dict[str, str | None]:
     """What is set of throttles, on the topic and on the broker."""
     resources = [ConfigResource(TOPIC, topic), ConfigResource(BROKER, "0")]
-    entries = [e for found in admin.describe_configs(resources).values() for e in found.values() if e.is_modified]
+    entries = [e for result in admin.describe_configs(resources).values() for e in result.values() if e.is_modified]
     return {e.name: e.value for e in entries if "throttled" in e.name or e.name == throttles.LOG_DIR_RATE}
 
 

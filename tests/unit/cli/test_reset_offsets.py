@@ -41,8 +41,8 @@ def filled(ottla_broker: Broker, topic: str) -> str:
 
 def committed(broker: Broker, topic: str) -> dict[int, int]:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        found = admin.list_consumer_group_offsets(f"g-{topic}")
-    return {tp.partition: place.offset for tp, place in found.items()}
+        result = admin.list_consumer_group_offsets(f"g-{topic}")
+    return {tp.partition: place.offset for tp, place in result.items()}
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def committed(broker: Broker, topic: str) -> dict[int, int]:
         ("--by-duration P1D", [4, 0]),
     ],
 )
-def test_new_offsets_are_told(ask: Ask, ottla_broker: Broker, filled: str, spec: str, offsets: list[int]) -> None:
-    asked = (RESET, "--group", f"g-{filled}", "--topic", filled, "--dry-run", *spec.split())
-    told = json.loads(ask(*asked, "--json")[0])
-    assert [row["new_offset"] for row in told["offsets"]] == offsets
+def test_new_offsets_are_reported(ask: Ask, ottla_broker: Broker, filled: str, spec: str, offsets: list[int]) -> None:
+    requests = (RESET, "--group", f"g-{filled}", "--topic", filled, "--dry-run", *spec.split())
+    output = json.loads(ask(*requests, "--json")[0])
+    assert [row["new_offset"] for row in output["offsets"]] == offsets
     assert committed(ottla_broker, filled) == {0: 2}
 
 
-def test_without_execute_nothing_is_done_and_that_is_told(ask: Ask, ottla_broker: Broker, filled: str) -> None:
+def test_without_execute_nothing_changes_and_a_warning_says_so(ask: Ask, ottla_broker: Broker, filled: str) -> None:
     group = f"g-{filled}"
     out, err = ask(RESET, "--group", group, "--all-topics", "--shift-by", "-1")
     width = max(15, len(filled))
@@ -134,11 +134,11 @@ def test_offsets_are_forgotten(ask: Ask, ottla_broker: Broker, filled: str) -> N
 
 
 def test_a_group_that_is_not_there_has_no_offsets_to_forget(ask: Ask, filled: str) -> None:
-    out, _ = ask(DELETE, "--group", "nobody", "--topic", f"{filled}:0")
+    out, _ = ask(DELETE, "--group", "missing", "--topic", f"{filled}:0")
     assert out.startswith("\nError: The group id does not exist.\n")
-    told = json.loads(ask(DELETE, "--group", "nobody", "--topic", f"{filled}:0", "--json")[0])
-    assert told["deleted"] == []
-    assert [(e["partition"], e["error"]) for e in told["errors"]] == [(0, "GroupIdNotFoundError")]
+    output = json.loads(ask(DELETE, "--group", "missing", "--topic", f"{filled}:0", "--json")[0])
+    assert output["deleted"] == []
+    assert [(e["partition"], e["error"]) for e in output["errors"]] == [(0, "GroupIdNotFoundError")]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,6 @@ def test_a_driver_in_the_cluster_gets_no_path_of_ours(submitted: Path, monkeypat
     assert "PYSPARK_DRIVER_PYTHON" not in submitted.with_suffix(".env").read_text()
 
 
-def test_without_a_job_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_job_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark-submit"]) == 2
     assert "name a job" in capsys.readouterr().err

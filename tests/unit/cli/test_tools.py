@@ -40,10 +40,10 @@ def test_a_topic_is_created_described_altered_and_deleted(
     assert main(["topics", *named, "--create", "--partitions", "2", "--config", "retention.ms=5000"]) == 0
     assert f"Created topic {ottla_topic}." in capsys.readouterr().out
     assert main(["topics", *named, "--describe"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith(f"Topic: {ottla_topic}\tTopicId: ")
-    assert told[0].endswith("PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=5000")
-    assert told[1].startswith(f"\tTopic: {ottla_topic}\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0")
+    output = capsys.readouterr().out.splitlines()
+    assert output[0].startswith(f"Topic: {ottla_topic}\tTopicId: ")
+    assert output[0].endswith("PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=5000")
+    assert output[1].startswith(f"\tTopic: {ottla_topic}\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0")
     assert main(["topics", *named, "--alter", "--partitions", "3"]) == 0
     capsys.readouterr()
     assert main(["topics", *named, "--describe", "--json"]) == 0
@@ -182,7 +182,7 @@ def test_an_empty_address_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_name_that_nobody_knows_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_host_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092"]) == 1
     assert "no server of no-such-host.invalid:9092 has an address" in capsys.readouterr().err
 
@@ -251,10 +251,10 @@ def test_groups_are_listed_and_described_with_their_lag(
     assert f"Consumer group '{group}' has no active members." in out.err
     assert out.out.splitlines()[-1].split()[:6] == [group, ottla_topic, "0", "3", "5", "2"]
     assert main(["consumer-groups", *at, "--describe", "--group", group, "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert (told["state"], told["offsets"][0]["lag"]) == ("Empty", 2)
-    assert main(["consumer-groups", *at, "--describe", "--group", "nobody"]) == 1
-    assert "Error: Consumer group 'nobody' does not exist." in capsys.readouterr().err
+    (output,) = json.loads(capsys.readouterr().out)
+    assert (output["state"], output["offsets"][0]["lag"]) == ("Empty", 2)
+    assert main(["consumer-groups", *at, "--describe", "--group", "missing"]) == 1
+    assert "Error: Consumer group 'missing' does not exist." in capsys.readouterr().err
     assert main(["consumer-groups", *at, "--delete", "--group", group]) == 0
     assert main(["consumer-groups", *at, "--delete", "--group", group]) == 1
 
@@ -277,13 +277,13 @@ def test_members_and_states_of_a_group(
         assert main([*describe, "--state"]) == 0
         assert "Stable" in capsys.readouterr().out
         assert main([*describe, "--members", "--json"]) == 0
-        ((member,),) = (told["members"] for told in json.loads(capsys.readouterr().out))
+        ((member,),) = (output["members"] for output in json.loads(capsys.readouterr().out))
         assert member["assignment"] == [{"topic": ottla_topic, "partition": 0}]
         assert main([*describe, "--state", "--json"]) == 0
-        (told,) = json.loads(capsys.readouterr().out)
+        (output,) = json.loads(capsys.readouterr().out)
         host, _, port = ottla_broker.bootstrap_servers.rpartition(":")
-        assert (told["coordinator"]["host"], told["coordinator"]["port"]) == (host, int(port))
-        assert (told["state"], told["assignment_strategy"], told["members"]) == ("Stable", "range", 1)
+        assert (output["coordinator"]["host"], output["coordinator"]["port"]) == (host, int(port))
+        assert (output["state"], output["assignment_strategy"], output["members"]) == ("Stable", "range", 1)
 
 
 def test_main_without_command_prints_usage(capsys: pytest.CaptureFixture[str]) -> None:

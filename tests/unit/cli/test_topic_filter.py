@@ -22,12 +22,12 @@ from ottla.errors import ConfigurationError
     ],
 )
 def test_an_expression_has_to_match_the_whole_name(text: str, matching: set[str]) -> None:
-    wanted = topic_filter("--topic", text)
-    assert {name for name in ("one", "two", "three") if wanted.fullmatch(name)} == matching
+    expected = topic_filter("--topic", text)
+    assert {name for name in ("one", "two", "three") if expected.fullmatch(name)} == matching
 
 
 @pytest.mark.parametrize("text", ["o(", "[a-z&&[^x]]"])
-def test_what_is_no_expression_is_told_with_its_option(text: str) -> None:
+def test_what_is_no_expression_is_reported_with_its_option(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^--topic: .* is an invalid regex: "):
         topic_filter("--topic", text)
 

@@ -1,4 +1,4 @@
-"""`ottla topics`: what its filters leave, and which options belong to which action."""
+"""`ottla topics`: filters, and options of actions."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def partition(topic: str, number: int, leader: int = 0, isr: tuple[int, ...] = (
 
 
 class Cluster:
-    """What the admin client tells of two brokers: a whole topic with an option, one that lacks a replica, a leader."""
+    """A fake cluster: a healthy topic with a config, topics without a replica in sync, and without a leader."""
 
     def describe_topics(self) -> dict[str, TopicInfo]:
-        found = {
+        result = {
             "whole": (partition("whole", 0), partition("whole", 1)),
             "short": (partition("short", 0), partition("short", 1, isr=(0,))),
             "unled": (partition("unled", 0, leader=-1), partition("unled", 1)),
             "moved": (partition("moved", 0), partition("moved", 1, isr=(0,))),
         }
-        return {name: TopicInfo(name, UUID(int=1), False, partitions) for name, partitions in found.items()}
+        return {name: TopicInfo(name, UUID(int=1), False, partitions) for name, partitions in result.items()}
 
     def list_partition_reassignments(
         self, partitions: list[TopicPartition], timeout_ms: float
@@ -78,8 +78,8 @@ def test_filters_hold_in_json_as_in_text(
 ) -> None:
     cluster: Any = Cluster()
     describe(cluster, *flags, "--json")
-    told = json.loads(capsys.readouterr().out)
-    assert {topic["topic"]: [p["partition"] for p in topic["partitions"]] for topic in told} == left
+    report = json.loads(capsys.readouterr().out)
+    assert {topic["topic"]: [p["partition"] for p in topic["partitions"]] for topic in report} == left
     describe(cluster, *flags)
     lines = capsys.readouterr().out.splitlines()
     assert {line.split("\t")[line.startswith("\t")].removeprefix("Topic: ") for line in lines} == set(left)
@@ -88,7 +88,7 @@ def test_filters_hold_in_json_as_in_text(
         assert numbered == [[f"Topic: {name}", f"Partition: {n}"] for name, numbers in left.items() for n in numbers]
 
 
-def test_moves_are_told_and_a_controller_that_does_not_answer_hides_nothing_else(
+def test_reassignments_are_printed_and_an_unresponsive_controller_hides_nothing_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster: Any = Cluster()
@@ -100,26 +100,26 @@ def test_moves_are_told_and_a_controller_that_does_not_answer_hides_nothing_else
 
     cluster.list_partition_reassignments = no_answer
     describe(cluster, "--under-replicated-partitions")
-    told = capsys.readouterr().out
-    assert "Adding" not in told
-    assert [line.split("\t")[1] for line in told.splitlines()] == ["Topic: moved", "Topic: short"]
+    report = capsys.readouterr().out
+    assert "Adding" not in report
+    assert [line.split("\t")[1] for line in report.splitlines()] == ["Topic: moved", "Topic: short"]
 
 
-def test_what_was_changed_is_told_in_json(
+def test_what_was_changed_is_reported_in_json(
     ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = ("--bootstrap-server", ottla_broker.bootstrap_servers, "--json", "--topic", f"{ottla_topic}.x")
 
-    def told(*arguments: str) -> Any:
+    def report(*arguments: str) -> Any:
         capsys.readouterr()
         assert main(["topics", *named, *arguments]) == 0
         return json.loads(capsys.readouterr().out)
 
-    assert told("--create") == [f"{ottla_topic}.x"]
-    assert told("--create", "--if-not-exists") == []
-    assert told("--alter", "--partitions", "2") == [f"{ottla_topic}.x"]
-    assert told("--delete") == [f"{ottla_topic}.x"]
-    assert told("--delete", "--if-exists") == []
+    assert report("--create") == [f"{ottla_topic}.x"]
+    assert report("--create", "--if-not-exists") == []
+    assert report("--alter", "--partitions", "2") == [f"{ottla_topic}.x"]
+    assert report("--delete") == [f"{ottla_topic}.x"]
+    assert report("--delete", "--if-exists") == []
 
 
 @pytest.mark.parametrize(

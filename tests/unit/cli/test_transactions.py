@@ -35,8 +35,8 @@ def producer(ottla_broker: Broker, topic: str) -> Iterator[KafkaProducer]:
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
-    return found
+    result: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def start_offsets(at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]) -> list[object]:
@@ -67,9 +67,9 @@ def test_a_transactional_id_is_described_with_its_partitions(
     at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "describe", "--transactional-id", topic, "--json"]) == 0
-    (told,) = rows(capsys)
-    assert (told["state"], told["topic_partitions"]) == ("Ongoing", [f"{topic}-1"])
-    assert isinstance(told["duration_ms"], int)
+    (output,) = rows(capsys)
+    assert (output["state"], output["topic_partitions"]) == ("Ongoing", [f"{topic}-1"])
+    assert isinstance(output["duration_ms"], int)
     producer.commit_transaction()
     assert main([*at, "describe", "--transactional-id", topic]) == 0
     *_, state, timeout, _, _, partitions, end = capsys.readouterr().out.splitlines()[1].split("\t")
@@ -98,19 +98,19 @@ def test_a_transaction_is_aborted_by_its_producer(
         "--producer-epoch": "producer_epoch",
         "--coordinator-epoch": "coordinator_epoch",
     }
-    given = [text for option, name in names.items() for text in (option, str(open_one[name]))]
-    assert main([*at, "abort", *where, *given]) == 0
+    value = [text for option, name in names.items() for text in (option, str(open_one[name]))]
+    assert main([*at, "abort", *where, *value]) == 0
     assert start_offsets(at, topic, capsys) == [None, None]
 
 
-@pytest.mark.parametrize(("told", "sent"), [("-1", 0), ("3", 3)])
-def test_a_coordinator_whose_markers_nobody_has_seen_is_the_first(
-    at: tuple[str, ...], told: str, sent: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("output", "sent"), [("-1", 0), ("3", 3)])
+def test_partition_without_markers_has_coordinator_epoch_zero(
+    at: tuple[str, ...], output: str, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs: list[AbortTransactionSpec] = []
     monkeypatch.setattr(KafkaAdminClient, "abort_transaction", lambda admin, spec: specs.append(spec))
-    given = ("--producer-id", "7", "--producer-epoch", "1", "--coordinator-epoch", told)
-    assert main([*at, "abort", "--topic", "t", "--partition", "2", *given]) == 0
+    value = ("--producer-id", "7", "--producer-epoch", "1", "--coordinator-epoch", output)
+    assert main([*at, "abort", "--topic", "t", "--partition", "2", *value]) == 0
     assert specs == [AbortTransactionSpec(TopicPartition("t", 2), 7, 1, sent)]
 
 
@@ -133,7 +133,7 @@ def test_what_its_coordinator_knows_of_does_not_hang(
         assert topic not in out
 
 
-def test_what_its_coordinator_has_lost_is_told(
+def test_what_its_coordinator_has_lost_is_reported(
     at: tuple[str, ...],
     topic: str,
     producer: KafkaProducer,
@@ -144,8 +144,13 @@ def test_what_its_coordinator_has_lost_is_told(
     assert main([*at, "find-hanging", "--topic", topic, "--json"]) == 0
     assert rows(capsys) == []  # not open for long enough
     assert main([*at, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0", "--json"]) == 0
-    (told,) = rows(capsys)
-    assert (told["topic"], told["partition"], told["start_offset"], told["duration_minutes"]) == (topic, 1, 1, 0)
+    (output,) = rows(capsys)
+    assert (output["topic"], output["partition"], output["start_offset"], output["duration_minutes"]) == (
+        topic,
+        1,
+        1,
+        0,
+    )
     assert main([*at, "find-hanging", "--broker-id", "99", "--max-transaction-timeout", "0", "--json"]) == 0
     assert rows(capsys) == []
 
@@ -158,11 +163,11 @@ def test_what_no_coordinator_counts_hangs() -> None:
         partitions = frozenset(TopicPartition("t", n) for n in numbers)
         return TransactionDescription(0, "Ongoing", 1, 0, 60_000, 1, partitions)
 
-    known, other_partition, gone, without_id = opened(1), opened(2), opened(3), opened(4)
+    existing, other_partition, removed, without_id = opened(1), opened(2), opened(3), opened(4)
     ids = {1: "one", 2: "two", 3: "three"}
     descriptions = {"one": described(0, 1), "two": described(1)}
-    found = hanging([known, other_partition, gone, without_id], ids, descriptions)
-    assert found == [other_partition, gone, without_id]
+    result = hanging([existing, other_partition, removed, without_id], ids, descriptions)
+    assert result == [other_partition, removed, without_id]
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:

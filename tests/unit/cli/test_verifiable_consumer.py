@@ -28,7 +28,7 @@ def at(ottla_broker: Broker, topic: str) -> tuple[str, ...]:
     return "verifiable-consumer", "--bootstrap-server", address, "--topic", topic, "--group-id", topic
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def output(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -37,11 +37,11 @@ def committed(broker: Broker, topic: str) -> int | None:
         return consumer.committed(TopicPartition(topic, 1))
 
 
-def test_as_many_as_are_wanted_are_told_and_committed(
+def test_requested_number_of_records_is_reported_and_committed(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*at, "--max-messages", "4"]) == 0
-    events = told(capsys)
+    events = output(capsys)
     assert [event["name"] for event in events] == [
         *("startup_complete", "partitions_assigned", "records_consumed", "offsets_committed"),
         *("partitions_revoked", "shutdown_complete", "shutdown_requested"),
@@ -55,16 +55,16 @@ def test_as_many_as_are_wanted_are_told_and_committed(
     assert list(events[3])[2:] == ["offsets", "success"]
     assert committed(ottla_broker, topic) == 4
     assert main([*at, "--max-messages", "1"]) == 0
-    assert told(capsys)[2]["partitions"][0]["minOffset"] == 4
+    assert output(capsys)[2]["partitions"][0]["minOffset"] == 4
 
 
 @pytest.mark.parametrize("protocol", ["classic", "CONSUMER"])
-def test_records_are_told_each_where_wanted(
+def test_verbose_reports_each_record(
     at: tuple[str, ...], topic: str, protocol: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--group-protocol", protocol, "--group-remote-assignor", "range", "--enable-autocommit")
     assert main([*at, "--max-messages", str(COUNT), "--verbose", *options]) == 0
-    events = told(capsys)
+    events = output(capsys)
     records = [event for event in events if event["name"] == "record_data"]
     assert list(records[0])[2:] == ["key", "value", "topic", "partition", "offset"]
     assert [(r["key"], r["value"]) for r in records[:3]] == [("k", "\ufffd"), (None, None), (None, "2")]
@@ -85,7 +85,7 @@ def test_a_file_and_options_are_taken(at: tuple[str, ...], tmp_path: Path, capsy
     assert [e["count"] for e in map(json.loads, lines) if e["name"] == "records_consumed"] == [3, 3]
 
 
-def test_a_commit_that_fails_is_told(
+def test_a_commit_that_fails_is_reported(
     at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_consumer: KafkaConsumer, _offsets: object) -> None:
@@ -93,7 +93,7 @@ def test_a_commit_that_fails_is_told(
 
     monkeypatch.setattr(KafkaConsumer, "commit", fail)
     assert main([*at, "--max-messages", "1"]) == 0
-    event = next(event for event in told(capsys) if event["name"] == "offsets_committed")
+    event = next(event for event in output(capsys) if event["name"] == "offsets_committed")
     assert list(event)[2:] == ["offsets", "error", "success"]
     assert (event["error"], event["success"]) == ("gone", False)
     assert event["offsets"] == [{"topic": topic, "partition": 1, "offset": 1}]
@@ -132,7 +132,7 @@ def test_a_commit_that_a_signal_interrupts_is_made_again(
 
     monkeypatch.setattr(KafkaConsumer, "commit", wake_first)
     assert main([*at]) == 128 + signal.SIGTERM
-    names = [event["name"] for event in told(capsys)]
+    names = [event["name"] for event in output(capsys)]
     assert names[-4:] == ["offsets_committed", "shutdown_requested", "partitions_revoked", "shutdown_complete"]
     assert committed(ottla_broker, topic) == COUNT
 
@@ -162,8 +162,8 @@ def test_without_an_offset_or_a_policy_it_ends_in_order(
 def test_no_broker_is_an_error_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "consumer.properties"
     config.write_text("default.api.timeout.ms=100\n")
-    asked = ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--group-id", "g", "--command-config", str(config))
-    assert main(["verifiable-consumer", *asked]) == 1
+    requests = ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--group-id", "g", "--command-config", str(config))
+    assert main(["verifiable-consumer", *requests]) == 1
     assert capsys.readouterr().err == "ottla: no broker of 127.0.0.1:1 could be reached within 100 ms\n"
 
 

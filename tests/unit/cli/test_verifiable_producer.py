@@ -22,16 +22,16 @@ def at(ottla_broker: Broker, topic: str) -> tuple[str, ...]:
     return "verifiable-producer", "--bootstrap-server", ottla_broker.bootstrap_servers, "--topic", topic
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def output(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_each_record_is_told_and_lies_where_it_is_said_to_lie(
+def test_each_record_is_reported_and_lies_where_it_is_said_to_lie(
     ottla_broker: Broker, at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--value-prefix", "7", "--repeating-keys", "3", "--message-create-time", str(NOON))
     assert main([*at, "--max-messages", "5", *options]) == 0
-    first, *sent, shutdown, data = told(capsys)
+    first, *sent, shutdown, data = output(capsys)
     assert (first["name"], shutdown["name"]) == ("startup_complete", "shutdown_complete")
     assert list(sent[0]) == ["timestamp", "name", "key", "value", "offset", "topic", "partition"]
     keys = {event["value"]: event["key"] for event in sent}
@@ -39,9 +39,9 @@ def test_each_record_is_told_and_lies_where_it_is_said_to_lie(
     assert list(data)[1:] == ["name", "sent", "acked", "target_throughput", "avg_throughput"]
     assert (data["sent"], data["acked"], data["target_throughput"]) == (5, 5, -1)
     assert data["avg_throughput"] > 0
-    found = {(p, o): r for p, o, r in records(ottla_broker, topic)}
-    assert {e["value"] for e in sent if found[e["partition"], e["offset"]].value == e["value"].encode()} == set(keys)
-    times = [record.timestamp for record in found.values()]
+    result = {(p, o): r for p, o, r in records(ottla_broker, topic)}
+    assert {e["value"] for e in sent if result[e["partition"], e["offset"]].value == e["value"].encode()} == set(keys)
+    times = [record.timestamp for record in result.values()]
     assert min(times) >= NOON
     assert max(times) < NOON + 60_000
 
@@ -53,13 +53,13 @@ def records(broker: Broker, topic: str) -> list[tuple[int, int, Any]]:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
-        found = []
+        result = []
         while any(consumer.position(tp) < ends[tp] for tp in partitions):
-            found += [(r.partition, r.offset, r) for some in consumer.poll(timeout_ms=1000).values() for r in some]
-    return found
+            result += [(r.partition, r.offset, r) for some in consumer.poll(timeout_ms=1000).values() for r in some]
+    return result
 
 
-def test_refused_records_are_told_by_the_names_of_java(
+def test_refused_records_are_reported_by_the_names_of_java(
     at: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "producer.properties"
@@ -74,19 +74,19 @@ def test_refused_records_are_told_by_the_names_of_java(
     assert (data["sent"], data["acked"], data["avg_throughput"]) == (1, 0, 0.0)
 
 
-def test_a_topic_that_cannot_be_is_told_by_each_record(
+def test_a_topic_that_cannot_be_is_reported_by_each_record(
     ottla_broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = ottla_broker.bootstrap_servers
     assert main(["verifiable-producer", "--bootstrap-server", address, "--topic", "a b", "--max-messages", "2"]) == 0
-    refused = [event for event in told(capsys) if event["name"] == "producer_send_error"]
+    refused = [event for event in output(capsys) if event["name"] == "producer_send_error"]
     assert [event["value"] for event in refused] == ["0", "1"]
     assert {event["exception"] for event in refused} == {"class org.apache.kafka.common.errors.InvalidTopicException"}
 
 
 def test_a_rate_is_not_passed(at: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*at, "--max-messages", "21", "--throughput", "200"]) == 0
-    events = told(capsys)
+    events = output(capsys)
     # The one after the 20th waits until 20 / 200 s have gone by.
     assert events[-2]["timestamp"] - events[0]["timestamp"] >= 95
     assert events[-1]["target_throughput"] == 200
@@ -119,7 +119,7 @@ def started(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "ottla", *arguments], stdout=subprocess.PIPE)
 
 
-def test_nobody_who_reads_ends_it(at: tuple[str, ...]) -> None:
+def test_closed_pipe_ends_the_tool(at: tuple[str, ...]) -> None:
     with started(*at, "--throughput", "200") as tool:
         assert tool.stdout is not None
         tool.stdout.readline()

@@ -1,7 +1,6 @@
-"""What an admin client does with any cluster: the same against our broker (unit) and Apache Kafka (interop).
+"""Scenarios of the admin client, for our broker (unit) and Apache Kafka (interop).
 
-A scenario gets the client, a name that nobody else uses, and what kind of cluster it is: "ottla", "ottla with rules",
-"3.9" or "4.3".
+A scenario gets the client, a unique name, and the kind of cluster: "ottla", "ottla with rules", "3.9" or "4.3".
 """
 
 from __future__ import annotations
@@ -68,12 +67,12 @@ def scenario(test: Scenario) -> Scenario:
 
 
 def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
-    """What a cluster tells soon, if not at once."""
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + seconds
     while True:
-        found = condition()
-        if found:
-            return found
+        result = condition()
+        if result:
+            return result
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
 
@@ -131,8 +130,8 @@ def topics_are_named_in_several_ways(admin: KafkaAdminClient, name: str, kind: s
     node = admin.describe_cluster().nodes[0].id
     admin.create_topics([NewTopic(f"{name}-c", replica_assignments={0: [node], 1: [node]})], wait_for_metadata=True)
     admin.wait_for_topics([f"{name}-a", f"{name}-b"])
-    found = admin.describe_topics([f"{name}-b", f"{name}-c"])
-    assert [len(info.partitions) for info in found.values()] == [2, 2]
+    result = admin.describe_topics([f"{name}-b", f"{name}-c"])
+    assert [len(info.partitions) for info in result.values()] == [2, 2]
     with pytest.raises(TypeError):
         admin.create_topics("no list")  # type: ignore[arg-type]
 
@@ -141,15 +140,15 @@ def topics_are_named_in_several_ways(admin: KafkaAdminClient, name: str, kind: s
 def one_failure_does_not_hold_up_the_others(admin: KafkaAdminClient, name: str, kind: str) -> None:
     made(admin, f"{name}-old")
     failed: dict[Any, errors.KafkaError] = {}
-    wanted = [NewTopic(f"{name}-old", 1, 1), NewTopic(f"{name}-new", 1, 1), NewTopic(f"{name}-wide", 1, 99)]
-    created = admin.create_topics(wanted, errors=failed)
+    expected = [NewTopic(f"{name}-old", 1, 1), NewTopic(f"{name}-new", 1, 1), NewTopic(f"{name}-wide", 1, 99)]
+    created = admin.create_topics(expected, errors=failed)
     assert list(created) == [f"{name}-new"]
     assert type(failed[f"{name}-old"]) is errors.TopicAlreadyExistsError
     assert type(failed[f"{name}-wide"]) is errors.InvalidReplicationFactorError
     with pytest.raises(errors.TopicAlreadyExistsError) as raised:
-        admin.create_topics(wanted)
+        admin.create_topics(expected)
     assert "3 of 3 failed" in raised.value.__notes__[0]
-    assert admin.create_topics(wanted, raise_errors=False) == {}
+    assert admin.create_topics(expected, raise_errors=False) == {}
 
 
 @scenario
@@ -222,8 +221,8 @@ def offsets_are_found_by_moment(admin: KafkaAdminClient, name: str, kind: str) -
     assert admin.list_partition_offsets({tp: -1}, isolation_level=1)[tp].offset == 5
     failed: dict[Any, errors.KafkaError] = {}
     other = TopicPartition(name, 3)
-    found = admin.list_offsets({tp: OffsetSpec.latest(), other: OffsetSpec.latest()}, errors=failed)
-    assert list(found) == [tp]
+    result = admin.list_offsets({tp: OffsetSpec.latest(), other: OffsetSpec.latest()}, errors=failed)
+    assert list(result) == [tp]
     assert type(failed[other]) is errors.UnknownTopicOrPartitionError
 
 
@@ -288,19 +287,19 @@ def options_are_set_appended_to_and_removed(admin: KafkaAdminClient, name: str, 
 
 
 @scenario
-def options_tell_synonyms_and_what_they_mean(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def configs_have_synonyms_and_documentation(admin: KafkaAdminClient, name: str, kind: str) -> None:
     made(admin, name, **{"retention.ms": "60000"})
-    wanted = ConfigResource(ConfigResourceType.TOPIC, name, ["retention.ms"])
-    (entries,) = admin.describe_configs([wanted], include_synonyms=True, include_documentation=True).values()
+    expected = ConfigResource(ConfigResourceType.TOPIC, name, ["retention.ms"])
+    (entries,) = admin.describe_configs([expected], include_synonyms=True, include_documentation=True).values()
     entry = entries["retention.ms"]
     assert list(entries) == ["retention.ms"]
-    (modified,) = admin.describe_configs([wanted.plain], config_filter="modified").values()
+    (modified,) = admin.describe_configs([expected.plain], config_filter="modified").values()
     assert list(modified) == ["retention.ms"]
-    (others,) = admin.describe_configs([wanted.plain], config_filter="default").values()
+    (others,) = admin.describe_configs([expected.plain], config_filter="default").values()
     assert "retention.ms" not in others
     assert "segment.ms" in others
     with pytest.raises(ValueError, match="modified"):
-        admin.describe_configs([wanted], config_filter="some")
+        admin.describe_configs([expected], config_filter="some")
     assert entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert entry.synonyms[0].value == "60000"
     assert entry.config_type == 5
@@ -316,10 +315,10 @@ def options_of_brokers_are_asked_of_each(admin: KafkaAdminClient, name: str, kin
     admin.alter_configs([every._replace(configs={"log.cleaner.threads": "2"})])
     until(lambda: admin.describe_configs([own])[own]["log.cleaner.threads"].value == "2")
     admin.reset_configs([every._replace(configs=["log.cleaner.threads"])])
-    wanted = {own, every, loggers} if kind != "3.9" else {own, every}  # our jars of 3.9 come without log4j
-    found = admin.describe_configs(wanted)
-    assert set(found) == wanted
-    assert found[own]["log.dirs" if "log.dirs" in found[own] else "log.dir"].read_only
+    expected = {own, every, loggers} if kind != "3.9" else {own, every}  # our jars of 3.9 come without log4j
+    result = admin.describe_configs(expected)
+    assert set(result) == expected
+    assert result[own]["log.dirs" if "log.dirs" in result[own] else "log.dir"].read_only
 
 
 @scenario
@@ -342,7 +341,7 @@ def resources_with_options_are_listed(admin: KafkaAdminClient, name: str, kind: 
 
 
 @scenario
-def groups_are_told_and_their_members_sent_away(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def groups_are_described_and_their_members_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
     made(admin, name, 2)
     with KafkaConsumer(
         name, bootstrap_servers=address(admin), group_id=name, group_instance_id="static", client_id="reader"
@@ -362,7 +361,7 @@ def groups_are_told_and_their_members_sent_away(admin: KafkaAdminClient, name: s
         with pytest.raises(errors.NonEmptyGroupError):
             admin.delete_consumer_groups([name])
         with pytest.raises(errors.UnknownMemberIdError):
-            admin.remove_members_from_consumer_group(name, [MemberToRemove(group_instance_id="nobody")])
+            admin.remove_members_from_consumer_group(name, [MemberToRemove(group_instance_id="missing")])
         admin.remove_members_from_consumer_group(name, ["static"])
         assert not admin.describe_consumer_groups([name])[name].members
         admin.remove_members_from_consumer_group(name)
@@ -389,11 +388,11 @@ def groups_of_the_new_protocol(admin: KafkaAdminClient, name: str, kind: str) ->
 
 
 @scenario
-def offsets_of_groups_are_set_told_reset_and_forgotten(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def group_offsets_are_set_listed_reset_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
     tp = filled(admin, name)
     until(lambda: not _fails(lambda: admin.alter_consumer_group_offsets(name, {tp: OffsetAndMetadata(3, "note")})))
-    found = admin.list_consumer_group_offsets(name)[tp]
-    assert (found.offset, found.metadata) == (3, "note")
+    result = admin.list_consumer_group_offsets(name)[tp]
+    assert (result.offset, result.metadata) == (3, "note")
     assert admin.list_consumer_group_offsets(name, [TopicPartition(name, 1)]) == {}
     assert admin.list_group_offsets([name])[name][tp].offset == 3
     assert admin.list_group_offsets(name)[name][tp].offset == 3
@@ -417,7 +416,7 @@ def offsets_of_groups_are_set_told_reset_and_forgotten(admin: KafkaAdminClient, 
 
 
 def _fails(call: Callable[[], object]) -> bool:
-    """A coordinator may still be on its way after the first question of a cluster's life."""
+    """Whether a call fails. A coordinator may not be available yet at the start of a cluster."""
     try:
         call()
     except errors.KafkaTimeoutError:
@@ -448,7 +447,7 @@ def share_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def transactions_are_told_and_fenced(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def transactions_are_described_and_fenced(admin: KafkaAdminClient, name: str, kind: str) -> None:
     tp = filled(admin, name, 1)
     with KafkaProducer(bootstrap_servers=address(admin), transactional_id=name) as producer:
         producer.init_transactions()
@@ -456,10 +455,10 @@ def transactions_are_told_and_fenced(admin: KafkaAdminClient, name: str, kind: s
         producer.send(name, b"open", partition=0).get(30)
         (listing,) = [t for t in admin.list_transactions() if t.transactional_id == name]
         assert listing.state == TransactionState.ONGOING
-        told = admin.describe_transactions([name])[name]
-        assert (told.state, told.producer_id) == ("Ongoing", listing.producer_id)
-        assert told.topic_partitions == {tp}
-        assert told.start_time_ms is not None
+        output = admin.describe_transactions([name])[name]
+        assert (output.state, output.producer_id) == ("Ongoing", listing.producer_id)
+        assert output.topic_partitions == {tp}
+        assert output.start_time_ms is not None
         states = admin.describe_producers([tp])[tp]
         (state,) = [s for s in states if s.producer_id == listing.producer_id]
         assert state.current_txn_start_offset == 1
@@ -468,7 +467,7 @@ def transactions_are_told_and_fenced(admin: KafkaAdminClient, name: str, kind: s
         assert admin.list_transactions(state_filters=["Empty"], producer_id_filters=[listing.producer_id]) == []
         assert name not in [t.transactional_id for t in admin.find_hanging_transactions()]
         fenced = admin.fence_producers([name])[name]
-        assert fenced.producer_epoch > told.producer_epoch or fenced.producer_id != told.producer_id
+        assert fenced.producer_epoch > output.producer_epoch or fenced.producer_id != output.producer_id
         with pytest.raises(errors.KafkaError):
             producer.commit_transaction()
     until(lambda: admin.describe_transactions([name])[name].state in ("CompleteAbort", "Empty"))
@@ -499,7 +498,7 @@ def a_transaction_that_hangs_is_aborted(admin: KafkaAdminClient, name: str, kind
 
 
 @scenario
-def quotas_are_set_told_and_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def quotas_are_set_described_and_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
     entity = {"user": name, "client-id": None}
     admin.alter_client_quotas([ClientQuotaAlteration(entity, {"producer_byte_rate": 1024.0})], validate_only=True)
     user = ClientQuotaFilter((ClientQuotaFilterComponent("user", name),))
@@ -507,18 +506,18 @@ def quotas_are_set_told_and_removed(admin: KafkaAdminClient, name: str, kind: st
     admin.alter_client_quotas(
         [ClientQuotaAlteration(entity, {"producer_byte_rate": 1024.0, "consumer_byte_rate": 2048.0})]
     )
-    found = until(lambda: admin.describe_client_quotas(user))
-    assert {frozenset(key): values for key, values in found.items()} == {
+    result = until(lambda: admin.describe_client_quotas(user))
+    assert {frozenset(key): values for key, values in result.items()} == {
         frozenset(entity.items()): {"producer_byte_rate": 1024.0, "consumer_byte_rate": 2048.0}
     }
     both = (ClientQuotaFilterComponent("user", name), ClientQuotaFilterComponent("client-id"))
-    assert admin.describe_client_quotas(ClientQuotaFilter(both, strict=True)) == found
+    assert admin.describe_client_quotas(ClientQuotaFilter(both, strict=True)) == result
     assert admin.describe_client_quotas(ClientQuotaFilter(both[:1], strict=True)) == {}
     any_user = ClientQuotaFilter((ClientQuotaFilterComponent("user", any_name=True),))
-    assert set(found) <= set(admin.describe_client_quotas(any_user))
-    assert set(found) <= set(admin.describe_client_quotas())
-    gone = ClientQuotaAlteration(entity, {"producer_byte_rate": None, "consumer_byte_rate": None})
-    admin.alter_client_quotas([gone])
+    assert set(result) <= set(admin.describe_client_quotas(any_user))
+    assert set(result) <= set(admin.describe_client_quotas())
+    removed = ClientQuotaAlteration(entity, {"producer_byte_rate": None, "consumer_byte_rate": None})
+    admin.alter_client_quotas([removed])
     until(lambda: admin.describe_client_quotas(user) == {})
     with pytest.raises(errors.InvalidRequestError):
         admin.alter_client_quotas([ClientQuotaAlteration({"user": name}, {"no_such_rate": 1.0})])
@@ -530,8 +529,8 @@ def scram_credentials(admin: KafkaAdminClient, name: str, kind: str) -> None:
     # One at a time: Apache Kafka takes no two changes of one user in one request.
     admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_256, "secret")])
     admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_512, b"x", 8192)])
-    found = until(lambda: len(f := admin.describe_user_scram_credentials([name])[name]) == 2 and f)
-    assert set(found) == {ScramCredentialInfo(sha_256, 4096), ScramCredentialInfo(sha_512, 8192)}
+    result = until(lambda: len(f := admin.describe_user_scram_credentials([name])[name]) == 2 and f)
+    assert set(result) == {ScramCredentialInfo(sha_256, 4096), ScramCredentialInfo(sha_512, 8192)}
     assert name in admin.describe_user_scram_credentials()
     admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, sha_256)])
     until(lambda: admin.describe_user_scram_credentials([name])[name] == (ScramCredentialInfo(sha_512, 8192),))
@@ -546,7 +545,7 @@ def scram_credentials(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 
 @scenario
-def access_rules(admin: KafkaAdminClient, name: str, kind: str) -> None:
+def acls_are_created_listed_and_deleted(admin: KafkaAdminClient, name: str, kind: str) -> None:
     if kind == OTTLA:
         for call in (admin.describe_acls, lambda: admin.delete_acls([ACLFilter()])):
             with pytest.raises(errors.SecurityDisabledError):
@@ -566,8 +565,8 @@ def access_rules(admin: KafkaAdminClient, name: str, kind: str) -> None:
     assert admin.describe_acls(matching) == [deny]
     with pytest.raises(ValueError, match="one operation"):
         admin.create_acls([read._replace(operation=ACLOperation.ANY)])
-    gone = admin.delete_acls([mine, ACLFilter(principal="User:nobody")])
-    assert [set(found) for found in gone.values()] == [{read, deny}, set()]
+    removed = admin.delete_acls([mine, ACLFilter(principal="User:missing")])
+    assert [set(result) for result in removed.values()] == [{read, deny}, set()]
     until(lambda: admin.describe_acls(mine) == [])
 
 
@@ -605,12 +604,12 @@ def the_cluster_is_described(admin: KafkaAdminClient, name: str, kind: str) -> N
 @scenario
 def features(admin: KafkaAdminClient, name: str, kind: str) -> None:
     node = admin.describe_cluster().nodes[0].id
-    told = admin.describe_features()
-    assert told.supported
-    assert admin.describe_features(node).supported == told.supported
+    output = admin.describe_features()
+    assert output.supported
+    assert admin.describe_features(node).supported == output.supported
     assert admin.describe_features(send_request_to_controller=True).supported
-    feature = "transaction.version" if "transaction.version" in told.supported else next(iter(told.supported))
-    level = told.supported[feature].max_version
+    feature = "transaction.version" if "transaction.version" in output.supported else next(iter(output.supported))
+    level = output.supported[feature].max_version
     admin.update_features({feature: FeatureUpdate(level)}, validate_only=True)
     with pytest.raises(errors.KafkaError):
         admin.update_features({feature: FeatureUpdate(level + 100)})
@@ -652,10 +651,10 @@ def the_metadata_quorum(admin: KafkaAdminClient, name: str, kind: str) -> None:
             with pytest.raises(errors.UnsupportedVersionError):
                 call()
         return
-    told = admin.describe_metadata_quorum()
-    assert told.leader_id == 1
-    assert [voter.replica_id for voter in told.voters] == [1]
-    assert told.voters[0].log_end_offset > 0
+    output = admin.describe_metadata_quorum()
+    assert output.leader_id == 1
+    assert [voter.replica_id for voter in output.voters] == [1]
+    assert output.voters[0].log_end_offset > 0
     with pytest.raises(errors.KafkaError):
         admin.unregister_broker(777)
     with pytest.raises(errors.KafkaError):

@@ -16,7 +16,7 @@ import pytest
 def ctrl_c(when: Callable[[], bool] = lambda: True, pause: float = 0.05, within: float = 1.0) -> Iterator[None]:
     """Ctrl+C comes `pause` seconds after `when` has become true, and ends the block `within` seconds.
 
-    A block that ends before hears of none: a late one would kill the tests' process.
+    A block that ends before gets none: a late signal would kill the test process.
     """
     over = threading.Event()
     pressed: list[float] = []

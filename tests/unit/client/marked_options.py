@@ -16,11 +16,11 @@ HERE = Path(__file__).parent
 
 def marked(*patterns: str) -> dict[str, list[str]]:
     """The tests of each option, by file and name, in the files of this folder that match one of `patterns`."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for path in sorted({path for pattern in patterns for path in HERE.glob(pattern)}):
         for test, option in _marks(ast.parse(path.read_text())):
-            found.setdefault(option, []).append(f"{path.name}::{test}")
-    return found
+            result.setdefault(option, []).append(f"{path.name}::{test}")
+    return result
 
 
 def _marks(module: ast.Module) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,10 @@
-"""A broker for the client's tests: in memory, on localhost; a test can intercept and answer every request.
+"""A broker for the tests of clients: in memory, on localhost; a test can intercept every request.
 
     with ScriptedBroker() as broker:
         broker.add_topic("t", 1)
         broker.on(ProduceRequest, lambda request: error_response, times=1)
 
-It answers what a single broker with one partition replica would, and keeps the produced batches as they came.
+It responds as a single broker, and keeps the produced batches as they arrived.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from ottla.protocol.messages import (
 from ottla.records.batch import assign, read_header, split
 
 DROP = object()
-"""What a handler returns to close the connection without an answer."""
+"""Returned by a handler to close the connection without a response."""
 SILENCE = object()
-"""What a handler returns to give no answer, also to later requests, and keep the connection."""
+"""Returned by a handler to send no response, also to later requests, and keep the connection."""
 
 NO_ID = UUID(int=0)
 
@@ -130,7 +130,7 @@ class ScriptedBroker:
         return read_header(log[-1]).next_offset if log else 0
 
     def on(self, request: type[Request[Any]], handler: Handler, times: int = 1) -> None:
-        """Have the next `times` requests answered by `handler(request)`; None leaves one to the broker."""
+        """Let `handler(request)` respond to the next `times` requests; if it returns None, the broker responds."""
         self._scripts[request.NAME].append([handler, times])
 
     def asked(self, request: type[Any]) -> list[Any]:
@@ -139,7 +139,7 @@ class ScriptedBroker:
             return [r for r in self.requests if type(r) is request]
 
     def wait_for(self, condition: Callable[[], bool], timeout: float = 10) -> None:
-        """Block until something that requests bring about has come about."""
+        """Wait until a condition is true."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout), "it did not happen"
 
@@ -205,9 +205,9 @@ class ScriptedBroker:
             scripts[0][1] -= 1
             if times <= 1:
                 scripts.pop(0)
-            found = handler(request)
-            if found is not None:
-                return found
+            result = handler(request)
+            if result is not None:
+                return result
             break
         method: Callable[[Any], Response] = getattr(self, f"_{type(request).__module__.rpartition('.')[2]}")
         if isinstance(request, metadata.MetadataRequest | fetch.FetchRequest):
@@ -268,9 +268,9 @@ class ScriptedBroker:
             answers = []
             for p in topic.partition_data:
                 offset = self.end(topic.name, p.index)
-                known = self._written.get(self._numbers(topic.name, p.index, p.records))
-                if known is not None:
-                    answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=known))
+                existing = self._written.get(self._numbers(topic.name, p.index, p.records))
+                if existing is not None:
+                    answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=existing))
                     continue
                 if self._out_of_order(topic.name, p.index, p.records):
                     answers.append(produce.PartitionProduceResponse(index=p.index, error_code=45, base_offset=-1))
@@ -283,7 +283,7 @@ class ScriptedBroker:
         return produce.ProduceResponse(responses=topics)
 
     def _numbers(self, topic: str, partition: int, data: memoryview) -> tuple[Any, ...]:
-        """What a broker knows a batch by that it has written already."""
+        """Return producer id, epoch and sequence, which identify a duplicate batch."""
         header = read_header(data)
         by = (header.producer_id, header.producer_epoch, header.base_sequence, header.count)
         return (topic, partition, *by) if header.producer_id >= 0 else (object(),)
@@ -300,7 +300,7 @@ class ScriptedBroker:
         return False
 
     def _fetch(self, request: fetch.FetchRequest) -> Response:
-        def found() -> list[fetch.FetchableTopicResponse]:
+        def result() -> list[fetch.FetchableTopicResponse]:
             topics = []
             for topic in request.topics:
                 name = topic.topic or next((n for n, i in self.topic_ids.items() if i == topic.topic_id), "")
@@ -311,11 +311,11 @@ class ScriptedBroker:
             return topics
 
         def ready() -> bool:
-            parts = [p for t in found() for p in t.partitions]
+            parts = [p for t in result() for p in t.partitions]
             return self._closed or any(p.error_code or (p.records and len(p.records)) for p in parts)
 
         self._changed.wait_for(ready, request.max_wait_ms / 1000)
-        return fetch.FetchResponse(responses=found())
+        return fetch.FetchResponse(responses=result())
 
     def _fetched(self, topic: str, p: fetch.FetchPartition) -> fetch.PartitionData:
         if topic not in self.topics:
@@ -383,14 +383,14 @@ class ScriptedBroker:
         return -1, -1
 
     def _find_coordinator(self, request: Any) -> Response:
-        found = [
+        result = [
             find_coordinator.Coordinator(key=key, node_id=7, host=self.host, port=self.port)
             for key in request.coordinator_keys
         ]
-        return find_coordinator.FindCoordinatorResponse(coordinators=found, node_id=7, host=self.host, port=self.port)
+        return find_coordinator.FindCoordinatorResponse(coordinators=result, node_id=7, host=self.host, port=self.port)
 
     def _join_group(self, request: join_group.JoinGroupRequest) -> Response:
-        """A group of one: whoever comes is its leader."""
+        """A group of one: each member that joins is its leader."""
         self.generation += 1
         member = join_group.JoinGroupResponseMember(member_id="m", metadata=request.protocols[0].metadata)
         return join_group.JoinGroupResponse(

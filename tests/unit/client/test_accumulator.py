@@ -96,12 +96,12 @@ def test_flushing_closing_and_want_of_memory_send_at_once() -> None:
     assert f.is_ready()
 
 
-def test_a_partition_without_a_leader_is_told() -> None:
+def test_a_partition_without_a_leader_is_reported() -> None:
     f = Fixture()
     f.append(b"v")
     f.clock.now += 5
-    found = f.accumulator.ready(Cluster(), f.clock.now)
-    assert (found.nodes, found.leaderless) == (set(), {"t"})
+    result = f.accumulator.ready(Cluster(), f.clock.now)
+    assert (result.nodes, result.leaderless) == (set(), {"t"})
 
 
 def test_one_batch_of_each_partition_is_drained() -> None:
@@ -212,7 +212,7 @@ def test_a_small_batch_on_its_way_holds_little_memory() -> None:
     f.accumulator.shrink(batch)
     assert f.accumulator.pool.available == 100_000 - len(before)
     f.append(b"other")
-    assert bytes(batch.data) == before, "the buffer is somebody else's now"
+    assert bytes(batch.data) == before, "the buffer belongs to another batch now"
     f.accumulator.retire(batch)
     assert f.accumulator.pool.available == 100_000 - 1000
     assert not future.done()

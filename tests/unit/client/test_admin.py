@@ -37,7 +37,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 
-from .admin_scenarios import OTTLA, RESTRICTED, SCENARIOS, Scenario, access_rules, until
+from .admin_scenarios import OTTLA, RESTRICTED, SCENARIOS, Scenario, acls_are_created_listed_and_deleted, until
 from .conftest import descriptors
 from .keyboard import ctrl_c
 from .scripted import SILENCE, ScriptedBroker
@@ -55,13 +55,13 @@ def test_against_our_broker(scenario: Scenario, admin: KafkaAdminClient) -> None
     scenario(admin, f"s-{uuid.uuid4().hex[:8]}", OTTLA)
 
 
-def test_our_broker_keeps_access_rules() -> None:
+def test_our_broker_keeps_acls() -> None:
     with Broker({"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}) as node:
         with KafkaAdminClient(bootstrap_servers=node.bootstrap_servers, retry_backoff_ms=5) as client:
-            access_rules(client, "s", RESTRICTED)
+            acls_are_created_listed_and_deleted(client, "s", RESTRICTED)
 
 
-# Both faces
+# Both APIs
 
 
 def calls(of: type) -> dict[str, Any]:
@@ -72,7 +72,7 @@ NOT_OF_USERS = set(calls(AdminDriver)) - {"metrics"}
 """`async with` starts and stops; the rest is how calls are made."""
 
 
-def test_both_faces_have_the_same_calls() -> None:
+def test_both_apis_have_the_same_calls() -> None:
     blocking, asynchronous = calls(KafkaAdminClient), calls(aio.KafkaAdminClient)
     assert set(blocking) == set(asynchronous) - NOT_OF_USERS
     for name, call in blocking.items():
@@ -80,18 +80,18 @@ def test_both_faces_have_the_same_calls() -> None:
         assert call.__doc__ == asynchronous[name].__doc__ or name == "close", name
 
 
-def test_every_call_of_the_core_is_in_the_blocking_face() -> None:
+def test_every_call_of_the_core_is_in_the_synchronous_api() -> None:
     coroutines = {name for name, call in calls(AdminCore).items() if inspect.iscoroutinefunction(call)}
     assert coroutines - NOT_OF_USERS <= set(calls(KafkaAdminClient))
 
 
-def test_the_asyncio_face_works() -> None:
+def test_asyncio_api_works() -> None:
     async def test() -> None:
         with Broker() as node:
             async with aio.KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin:
                 await admin.create_topics([NewTopic("t", 2, 1)])
-                found, cluster = await asyncio.gather(admin.describe_topics(["t"]), admin.describe_cluster())
-                assert len(found["t"].partitions) == 2
+                result, cluster = await asyncio.gather(admin.describe_topics(["t"]), admin.describe_cluster())
+                assert len(result["t"].partitions) == 2
                 assert cluster.controller is not None
 
     asyncio.run(test())
@@ -114,7 +114,7 @@ def test_what_a_quota_refuses_is_tried_again_after_the_throttle_time(broker: Scr
         assert len(broker.asked(CreateTopicsRequest)) == 3
 
 
-def test_what_a_quota_refuses_is_raised_where_that_is_wanted(broker: ScriptedBroker) -> None:
+def test_quota_violation_is_raised_on_request(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, throttled)
     with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
         with pytest.raises(errors.ThrottlingQuotaExceededError):
@@ -280,14 +280,14 @@ def described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
 
 
 @pytest.mark.option("client.id")
-def test_brokers_are_told_who_asks(broker: ScriptedBroker) -> None:
+def test_requests_carry_the_client_id(broker: ScriptedBroker) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.address, client_id="me") as admin:
         admin.list_topics()
     assert {header.client_id for header in broker.headers} == {"me"}
 
 
 @pytest.mark.option("bootstrap.servers", "bootstrap.controllers")
-def test_one_kind_of_address_is_wanted() -> None:
+def test_exactly_one_kind_of_address_is_required() -> None:
     for options in ({}, {"bootstrap.servers": "a:1", "bootstrap.controllers": "b:1"}):
         with pytest.raises(errors.ConfigurationError, match=r"bootstrap\.controllers"):
             KafkaAdminClient(options)
@@ -311,8 +311,8 @@ def test_it_measures_its_connections(broker: ScriptedBroker) -> None:
 def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
     with ScriptedBroker({"DescribeCluster": -1}) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
-            told = admin.describe_cluster()
-            assert (told.cluster_id, [node.id for node in told.nodes]) == ("scripted", [7])
+            output = admin.describe_cluster()
+            assert (output.cluster_id, [node.id for node in output.nodes]) == ("scripted", [7])
             with pytest.raises(errors.UnsupportedVersionError):
                 admin.describe_cluster(include_fenced_brokers=True)
 
@@ -321,8 +321,8 @@ def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
 def test_coordinators_are_asked_for_together_where_a_broker_can(newest: int, requests: int) -> None:
     with ScriptedBroker({"FindCoordinator": newest}) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
-            found = admin._io.run(admin._core.group_by_coordinator(["a", "b", "c"]))
-        assert found == ({7: ["a", "b", "c"]}, {})
+            result = admin._io.run(admin._core.group_by_coordinator(["a", "b", "c"]))
+        assert result == ({7: ["a", "b", "c"]}, {})
         assert len(broker.asked(FindCoordinatorRequest)) == requests
 
 

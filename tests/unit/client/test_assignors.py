@@ -19,8 +19,8 @@ from ottla.client.consumer.group.assignors import (
 from ottla.model import TopicPartition
 
 
-def members(wanted: Mapping[str, str]) -> dict[str, MemberSubscription]:
-    return {name: MemberSubscription(tuple(topics)) for name, topics in wanted.items()}
+def members(expected: Mapping[str, str]) -> dict[str, MemberSubscription]:
+    return {name: MemberSubscription(tuple(topics)) for name, topics in expected.items()}
 
 
 def shown(assignment: Assignment) -> dict[str, str]:
@@ -28,13 +28,13 @@ def shown(assignment: Assignment) -> dict[str, str]:
 
 
 def test_range_gives_stretches_the_first_ones_one_more() -> None:
-    found = RangeAssignor().assign(members({"c1": "a", "c2": "a", "c3": "a"}), {"a": 4})
-    assert shown(found) == {"c1": "a0 a1", "c2": "a2", "c3": "a3"}
+    result = RangeAssignor().assign(members({"c1": "a", "c2": "a", "c3": "a"}), {"a": 4})
+    assert shown(result) == {"c1": "a0 a1", "c2": "a2", "c3": "a3"}
 
 
 def test_range_goes_topic_by_topic() -> None:
-    found = RangeAssignor().assign(members({"c1": "ab", "c2": "ab"}), {"a": 3, "b": 3})
-    assert shown(found) == {"c1": "a0 a1 b0 b1", "c2": "a2 b2"}
+    result = RangeAssignor().assign(members({"c1": "ab", "c2": "ab"}), {"a": 3, "b": 3})
+    assert shown(result) == {"c1": "a0 a1 b0 b1", "c2": "a2 b2"}
 
 
 @pytest.mark.parametrize(("partitions", "takers"), [(4, 6), (5, 5), (7, 3), (0, 2)])
@@ -45,21 +45,21 @@ def test_shares_cover_everything_once(partitions: int, takers: int) -> None:
 
 
 def test_roundrobin_deals_across_topics() -> None:
-    found = RoundRobinAssignor().assign(members({"c1": "ab", "c2": "ab"}), {"a": 3, "b": 3})
-    assert shown(found) == {"c1": "a0 a2 b1", "c2": "a1 b0 b2"}
+    result = RoundRobinAssignor().assign(members({"c1": "ab", "c2": "ab"}), {"a": 3, "b": 3})
+    assert shown(result) == {"c1": "a0 a2 b1", "c2": "a1 b0 b2"}
 
 
 def test_roundrobin_passes_over_members_that_do_not_want_the_topic() -> None:
-    found = RoundRobinAssignor().assign(members({"c1": "a", "c2": "ab", "c3": "abc"}), {"a": 1, "b": 2, "c": 3})
-    assert shown(found) == {"c1": "a0", "c2": "b0", "c3": "b1 c0 c1 c2"}
+    result = RoundRobinAssignor().assign(members({"c1": "a", "c2": "ab", "c3": "abc"}), {"a": 1, "b": 2, "c": 3})
+    assert shown(result) == {"c1": "a0", "c2": "b0", "c3": "b1 c0 c1 c2"}
 
 
 def test_static_members_have_a_place_of_their_own() -> None:
-    wanted = {
+    expected = {
         "z": MemberSubscription(("a",), instance_id="1"),
         "y": MemberSubscription(("a",), instance_id="2"),
     }
-    assert shown(RangeAssignor().assign(wanted, {"a": 2})) == {"z": "a0", "y": "a1"}
+    assert shown(RangeAssignor().assign(expected, {"a": 2})) == {"z": "a0", "y": "a1"}
 
 
 def owning(assignment: Assignment, topics: Mapping[str, str], generation: int = 1) -> dict[str, MemberSubscription]:
@@ -76,17 +76,17 @@ def test_sticky_moves_no_more_than_balance_needs() -> None:
     assert set(after["c2"]) <= set(before["c2"])
 
 
-def test_sticky_reads_what_java_members_tell_in_their_user_data() -> None:
+def test_sticky_reads_the_user_data_of_java_members() -> None:
     mine = [TopicPartition("a", 1), TopicPartition("a", 2)]
     data = StickyAssignor().user_data(mine, 5)
-    wanted = {"c1": MemberSubscription(("a",)), "c2": MemberSubscription(("a",), user_data=data)}
-    assert set(StickyAssignor().assign(wanted, {"a": 4})["c2"]) == set(mine)
+    expected = {"c1": MemberSubscription(("a",)), "c2": MemberSubscription(("a",), user_data=data)}
+    assert set(StickyAssignor().assign(expected, {"a": 4})["c2"]) == set(mine)
 
 
 def test_of_two_claims_the_later_generation_counts() -> None:
     tp = TopicPartition("a", 0)
-    wanted = {"c1": MemberSubscription(("a",), (tp,), 3), "c2": MemberSubscription(("a",), (tp,), 4)}
-    assert StickyAssignor().assign(wanted, {"a": 1})["c2"] == [tp]
+    expected = {"c1": MemberSubscription(("a",), (tp,), 3), "c2": MemberSubscription(("a",), (tp,), 4)}
+    assert StickyAssignor().assign(expected, {"a": 1})["c2"] == [tp]
 
 
 def test_cooperative_gives_a_partition_only_after_its_owner_has_let_go() -> None:
@@ -109,15 +109,15 @@ def test_cooperative_gives_a_partition_only_after_its_owner_has_let_go() -> None
 def test_every_partition_has_exactly_one_owner_who_wants_it(
     counts: dict[str, int], topics: dict[str, set[str]], name: str
 ) -> None:
-    wanted = {m: MemberSubscription(tuple(sorted(t))) for m, t in topics.items()}
-    found = ASSIGNORS[name]().assign(wanted, counts)
-    given_out = [tp for tps in found.values() for tp in tps]
+    expected = {m: MemberSubscription(tuple(sorted(t))) for m, t in topics.items()}
+    result = ASSIGNORS[name]().assign(expected, counts)
+    given_out = [tp for tps in result.values() for tp in tps]
     asked_for = {t for ts in topics.values() for t in ts}
     assert len(given_out) == len(set(given_out))
     assert set(given_out) == {
         TopicPartition(t, n) for t, count in counts.items() if t in asked_for for n in range(count)
     }
-    assert all(tp.topic in topics[m] for m, tps in found.items() for tp in tps)
+    assert all(tp.topic in topics[m] for m, tps in result.items() for tp in tps)
 
 
 @given(st.integers(0, 30), st.integers(1, 6), st.integers(1, 6))

@@ -46,7 +46,7 @@ def test_waiters_are_served_in_order_even_when_a_later_one_wants_less() -> None:
     small = pool.wait(20, lambda: served.append("small"))
     assert large is not None
     assert small is not None
-    assert pool.try_allocate(20) is None, "nobody passes those who wait"
+    assert pool.try_allocate(20) is None, "no caller overtakes waiting ones"
     pool.release(first)
     assert served == []
     pool.release(second)

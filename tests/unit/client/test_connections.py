@@ -82,8 +82,8 @@ def test_a_broker_that_knows_no_api_versions_4_is_asked_again(broker: ScriptedBr
         await made.send(7, HeartbeatRequest())
 
     run(made, test)
-    asked = [h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "ApiVersions"]
-    assert asked == [4, 2]
+    requests = [h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "ApiVersions"]
+    assert requests == [4, 2]
 
 
 def _in_version_0(broker: ScriptedBroker, response: ApiVersionsResponse) -> ApiVersionsResponse:
@@ -103,15 +103,15 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("bootstrap.servers")
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         ("a", (("a", 9092),)),
         ("a:1, b", (("a", 1), ("b", 9092))),
         (["[::1]:7", "[::1]"], (("::1", 7), ("::1", 9092))),
     ],
 )
-def test_an_address_without_a_port_has_the_usual_one(given: object, expected: object) -> None:
-    assert ClientConfig.from_keywords(bootstrap_servers=given).bootstrap_servers == expected
+def test_an_address_without_a_port_has_the_usual_one(arguments: object, expected: object) -> None:
+    assert ClientConfig.from_keywords(bootstrap_servers=arguments).bootstrap_servers == expected
 
 
 def test_what_kafka_python_leaves_open_with_none_is_taken() -> None:
@@ -132,7 +132,7 @@ def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
     run(made, test)
 
 
-def test_nobody_there_is_told_with_the_address() -> None:
+def test_unreachable_broker_is_reported_with_its_address() -> None:
     config = ClientConfig.from_keywords(bootstrap_servers="127.0.0.1:1")
     made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
@@ -146,7 +146,7 @@ def test_nobody_there_is_told_with_the_address() -> None:
     run(made, test)
 
 
-def test_a_connection_that_nobody_waits_for_any_more_fails_in_silence() -> None:
+def test_connection_without_waiting_caller_fails_silently() -> None:
     complaints: list[dict[str, Any]] = []
 
     async def test() -> None:
@@ -198,7 +198,7 @@ def test_a_closed_client_makes_no_connection(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("security.protocol", "sasl.mechanism", "sasl.plain.username", "sasl.plain.password")
-def test_sasl_plain_tells_user_and_password_before_anything_else(broker: ScriptedBroker) -> None:
+def test_sasl_plain_sends_user_and_password_first(broker: ScriptedBroker) -> None:
     broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
     broker.on(SaslAuthenticateRequest, lambda _: SaslAuthenticateResponse())
     broker.on(ListGroupsRequest, lambda _: ListGroupsResponse())
@@ -214,7 +214,7 @@ def test_sasl_plain_tells_user_and_password_before_anything_else(broker: Scripte
     assert broker.asked(SaslAuthenticateRequest)[0].auth_bytes == b"\0ann\0secret"
 
 
-def test_a_refused_password_is_told_with_the_brokers_words(broker: ScriptedBroker) -> None:
+def test_rejected_password_is_reported_with_the_brokers_message(broker: ScriptedBroker) -> None:
     refused = SaslAuthenticateResponse(error_code=58, error_message="wrong password")
     broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
     broker.on(SaslAuthenticateRequest, lambda _: refused)

@@ -69,13 +69,13 @@ def fill(broker: ScriptedBroker, count: int, topic: str = "t", partition: int = 
 
 def read(c: KafkaConsumer, count: int, timeout: float = 10) -> list[Any]:
     """Records, by polling until there are `count`."""
-    found: list[Any] = []
+    result: list[Any] = []
     end = time.monotonic() + timeout
-    while len(found) < count:
-        assert time.monotonic() < end, f"{len(found)} of {count} records came"
+    while len(result) < count:
+        assert time.monotonic() < end, f"{len(result)} of {count} records came"
         for rows in c.poll(timeout_ms=200).values():
-            found += rows
-    return found
+            result += rows
+    return result
 
 
 def poll_until(c: KafkaConsumer, condition: Callable[[], bool], timeout: float = 10) -> None:
@@ -92,10 +92,10 @@ def test_assigned_partitions_are_read_from_the_beginning(broker: ScriptedBroker)
     fill(broker, 25)
     with consumer(broker) as c:
         c.assign([TP])
-        found = read(c, 25)
-        assert [r.offset for r in found] == list(range(25))
+        result = read(c, 25)
+        assert [r.offset for r in result] == list(range(25))
         assert c.position(TP) == 25
-    first = found[0]
+    first = result[0]
     assert (first.topic, first.partition, first.key, first.value) == ("t", 0, b"k", b"0")
     assert (first.timestamp, first.timestamp_type, first.headers) == (1000, 0, [("h", b"x")])
     assert (first.serialized_key_size, first.serialized_value_size, first.leader_epoch) == (1, 1, 0)
@@ -165,9 +165,9 @@ def test_a_fetch_that_has_not_begun_when_the_consumer_jumps_returns_nothing(brok
             await c.partitions_for_topic("t")
             c.seek(TP, 5)  # asks for a fetch; its task starts when this one waits
             c.seek(TP, 0)
-            while not (found := await c.poll(timeout_ms=1000)):
+            while not (result := await c.poll(timeout_ms=1000)):
                 pass
-            value: bytes = found[TP][0].value
+            value: bytes = result[TP][0].value
             return value
 
     assert asyncio.run(first_value()) == b"0"
@@ -260,7 +260,7 @@ def test_columns_become_arrow_without_a_copy(broker: ScriptedBroker) -> None:
     assert [moment.timestamp() for moment in table["timestamp"].to_pylist()] == [1.0, 1.001, 1.002]
 
 
-def test_poll_batch_ends_where_it_is_told(broker: ScriptedBroker) -> None:
+def test_poll_batch_ends_at_the_requested_offset(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker) as c:
         c.assign([TP])
@@ -303,14 +303,14 @@ def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: i
     broker.on(FetchRequest, answer, times=10_000)
     with consumer(broker) as c:
         c.assign([TP])
-        found = read(c, 4)
-        assert [(r.offset, r.value) for r in found] == [(0, b"a"), (1, None), (2, b"c"), (3, b"d")]
-        assert [r.timestamp for r in found][:3] == times
+        result = read(c, 4)
+        assert [(r.offset, r.value) for r in result] == [(0, b"a"), (1, None), (2, b"c"), (3, b"d")]
+        assert [r.timestamp for r in result][:3] == times
         c.seek(TP, 1)
         assert [list(c.poll_batch(timeout_ms=5000)[TP].offsets)] == [[1, 2, 3]]
 
 
-def test_a_record_that_an_old_broker_cuts_off_is_told(broker: ScriptedBroker) -> None:
+def test_a_record_that_an_old_broker_cuts_off_is_reported(broker: ScriptedBroker) -> None:
     def answer(request: FetchRequest) -> FetchResponse:
         cut = legacy_message_set.encode(0, 5, b"k", bytes(5000), 1)[:1000]
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=cut)])])
@@ -397,9 +397,9 @@ def test_offsets_can_be_asked_for(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         assert c.beginning_offsets([TP]) == {TP: 0}
         assert c.end_offsets([TP]) == {TP: 20}
-        found = c.offsets_for_times({TP: 1005})[TP]
-        assert found is not None
-        assert found.offset == 0
+        result = c.offsets_for_times({TP: 1005})[TP]
+        assert result is not None
+        assert result.offset == 0
         assert c.offsets_for_times({TP: 10**9}) == {TP: None}
         assert c.partitions_for_topic("t") == {0}
         assert "t" in c.topics()
@@ -437,7 +437,7 @@ def test_a_leader_that_moved_is_looked_for(broker: ScriptedBroker) -> None:
         assert len(read(c, 10)) == 10
 
 
-def test_a_lost_fetch_session_begins_anew(broker: ScriptedBroker) -> None:
+def test_lost_fetch_session_restarts(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     broker.on(FetchRequest, lambda _: FetchResponse(error_code=70))
     with consumer(broker) as c:
@@ -465,8 +465,8 @@ def test_fetch_sessions_name_only_what_has_changed(broker: ScriptedBroker) -> No
         poll_until(c, lambda: any(a.forgotten_topics_data for a in answers))
     assert [len(a.topics) for a in answers[:3]] == [1, 0, 0]
     assert [a.session_epoch for a in answers[:3]] == [0, 1, 2]
-    gone = next(a for a in answers if a.forgotten_topics_data)
-    assert gone.forgotten_topics_data[0].partitions == [0]
+    removed = next(a for a in answers if a.forgotten_topics_data)
+    assert removed.forgotten_topics_data[0].partitions == [0]
 
 
 # Groups
@@ -474,11 +474,11 @@ def test_fetch_sessions_name_only_what_has_changed(broker: ScriptedBroker) -> No
 
 class Listener(ConsumerRebalanceListener):
     def __init__(self) -> None:
-        self.told: list[tuple[str, list[int], bool]] = []
+        self.calls: list[tuple[str, list[int], bool]] = []
 
     def note(self, what: str, partitions: set[TopicPartition]) -> None:
         here = threading.current_thread() is threading.main_thread()
-        self.told.append((what, sorted(tp.partition for tp in partitions), here))
+        self.calls.append((what, sorted(tp.partition for tp in partitions), here))
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self.note("assigned", assigned)
@@ -490,14 +490,14 @@ class Listener(ConsumerRebalanceListener):
         self.note("lost", lost)
 
 
-def test_a_subscription_joins_the_group_and_tells_the_listener_where_poll_was_called(broker: ScriptedBroker) -> None:
+def test_subscription_joins_the_group_and_calls_the_listener_where_poll_was_called(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     listener = Listener()
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: len(c.assignment()) == 2)
         assert c.subscription() == {"t"}
-    assert listener.told == [("assigned", [0, 1], True), ("revoked", [0, 1], True)]
+    assert listener.calls == [("assigned", [0, 1], True), ("revoked", [0, 1], True)]
     assert broker.asked(LeaveGroupRequest)
 
 
@@ -528,14 +528,14 @@ def test_a_listener_that_fails_fails_the_poll(broker: ScriptedBroker) -> None:
         assert c.assignment() == {TP}, "the rebalance is done nevertheless, as in Java"
 
 
-def test_a_rebalance_that_a_heartbeat_tells_of_makes_the_next_poll_join_again(broker: ScriptedBroker) -> None:
+def test_rebalance_in_a_heartbeat_response_makes_the_next_poll_join_again(broker: ScriptedBroker) -> None:
     listener = Listener()
     broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
     with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
-        poll_until(c, lambda: len(listener.told) == 3)
-    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "revoked", "assigned"]
+        poll_until(c, lambda: len(listener.calls) == 3)
+    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "revoked", "assigned"]
 
 
 def test_a_member_that_the_group_has_dropped_loses_its_partitions_and_joins_as_a_new_one(
@@ -545,8 +545,8 @@ def test_a_member_that_the_group_has_dropped_loses_its_partitions_and_joins_as_a
     broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=25))
     with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
         c.subscribe(["t"], listener=listener)
-        poll_until(c, lambda: len(listener.told) == 3)
-    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+        poll_until(c, lambda: len(listener.calls) == 3)
+    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
     assert [r.member_id for r in broker.asked(JoinGroupRequest)][:2] == ["", ""]
 
 
@@ -605,12 +605,12 @@ def test_positions_are_committed_on_request(broker: ScriptedBroker) -> None:
 
 def test_an_asynchronous_commit_calls_back_in_a_later_poll(broker: ScriptedBroker) -> None:
     fill(broker, 10)
-    told: list[Any] = []
+    output: list[Any] = []
     with consumer(broker, "t", group_id="g") as c:
         read(c, 10)
-        c.commit_async(callback=lambda offsets, error: told.append((offsets, error, threading.current_thread())))
-        poll_until(c, lambda: bool(told))
-    ((offsets, error, thread),) = told
+        c.commit_async(callback=lambda offsets, error: output.append((offsets, error, threading.current_thread())))
+        poll_until(c, lambda: bool(output))
+    ((offsets, error, thread),) = output
     assert offsets == {TP: OffsetAndMetadata(10, "", 0)}
     assert error is None
     assert thread is threading.main_thread()
@@ -627,14 +627,14 @@ def test_auto_commit_happens_in_time_and_at_the_end(broker: ScriptedBroker) -> N
 
 
 def test_a_commit_after_the_group_has_gone_on_fails(broker: ScriptedBroker) -> None:
-    def gone(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    def removed(request: OffsetCommitRequest) -> OffsetCommitResponse:
         part = OffsetCommitResponsePartition(partition_index=0, error_code=22)
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
     fill(broker, 10)
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         read(c, 10)
-        broker.on(OffsetCommitRequest, gone)
+        broker.on(OffsetCommitRequest, removed)
         with pytest.raises(CommitFailedError, match="t-0"):
             c.commit()
 

@@ -55,35 +55,35 @@ def refused(code: int) -> Any:
 
 
 def test_an_asynchronous_commit_is_tried_once_and_says_that_another_may_succeed(broker: ScriptedBroker) -> None:
-    told: list[Any] = []
+    output: list[Any] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(OffsetCommitRequest, refused(15))
-        c.commit_async({TP: 3}, lambda offsets, error: told.append(error))
-        poll_until(c, lambda: bool(told))
-    assert isinstance(told[0], RetriableCommitFailedError)
+        c.commit_async({TP: 3}, lambda offsets, error: output.append(error))
+        poll_until(c, lambda: bool(output))
+    assert isinstance(output[0], RetriableCommitFailedError)
     assert len(broker.asked(OffsetCommitRequest)) == 1
 
 
 def test_a_commit_that_waits_comes_behind_asynchronous_ones_and_after_their_callbacks(broker: ScriptedBroker) -> None:
-    told: list[int] = []
+    output: list[int] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
         for number in range(1, 6):
-            c.commit_async({TP: number}, lambda offsets, error: told.append(offsets[TP].offset))
+            c.commit_async({TP: number}, lambda offsets, error: output.append(offsets[TP].offset))
         c.commit({TP: 6})
-        assert told == [1, 2, 3, 4, 5]
+        assert output == [1, 2, 3, 4, 5]
     assert [r.topics[0].partitions[0].committed_offset for r in broker.asked(OffsetCommitRequest)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_commit_made_in_one_generation_is_not_repeated_in_the_next(broker: ScriptedBroker) -> None:
-    told: list[Any] = []
+    output: list[Any] = []
     with consumer(broker, "t", group_id="g", enable_auto_commit=False, heartbeat_interval_ms=20) as c:
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(OffsetCommitRequest, lambda _: DROP)
-        c.commit_async({TP: 1}, lambda offsets, error: told.append(error))
+        c.commit_async({TP: 1}, lambda offsets, error: output.append(error))
         broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
-        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and bool(told))
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and bool(output))
         time.sleep(0.05)
     assert [r.generation_id_or_member_epoch for r in broker.asked(OffsetCommitRequest)] == [1]
 
@@ -117,7 +117,7 @@ def test_a_commit_keeps_its_time(broker: ScriptedBroker) -> None:
             assert time.monotonic() - begin < 2
 
 
-def test_a_fenced_instance_is_told_at_commit_and_at_poll(broker: ScriptedBroker) -> None:
+def test_a_fenced_instance_is_reported_at_commit_and_at_poll(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", group_instance_id="me", enable_auto_commit=False) as c:
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(OffsetCommitRequest, refused(82))
@@ -142,9 +142,9 @@ def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(broker: Scr
         time.sleep(0.05)
         with pytest.raises(CommitFailedError):
             c.commit({TP: 1})
-        poll_until(c, lambda: len(listener.told) == 3)
+        poll_until(c, lambda: len(listener.calls) == 3)
         c.commit({TP: 1})
-    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 @pytest.mark.option("heartbeat.interval.ms", "session.timeout.ms")
@@ -163,8 +163,8 @@ def test_a_session_without_an_answer_ends_for_the_member_too(broker: ScriptedBro
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(HeartbeatRequest, lambda _: DROP, times=40)
-        poll_until(c, lambda: len(listener.told) >= 3)
-    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+        poll_until(c, lambda: len(listener.calls) >= 3)
+    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 def test_a_rebalance_can_be_called_for_with_a_reason(broker: ScriptedBroker) -> None:
@@ -203,9 +203,9 @@ def test_a_busy_cooperative_member_takes_its_new_assignment_over_between_two_pol
             assert c._core.buffer.has_records, "poll() has records all the time"
             c.poll(timeout_ms=1000)
             time.sleep(0.005)
-            if ("revoked", [0], True) in listener.told:
+            if ("revoked", [0], True) in listener.calls:
                 break
-        assert listener.told[:2] == [("assigned", [0, 1], True), ("revoked", [0], True)]
+        assert listener.calls[:2] == [("assigned", [0, 1], True), ("revoked", [0], True)]
 
 
 def test_a_cooperative_member_that_closes_while_it_joins_commits_nevertheless(broker: ScriptedBroker) -> None:
@@ -225,13 +225,13 @@ def only(partition: int) -> bytes:
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), 1)
 
 
-def test_unsubscribing_tells_the_listener_and_leaves(broker: ScriptedBroker) -> None:
+def test_unsubscribe_calls_the_listener_and_leaves(broker: ScriptedBroker) -> None:
     listener = Listener()
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: bool(c.assignment()))
         c.unsubscribe()
-        assert [what for what, _, _ in listener.told] == ["assigned", "revoked"]
+        assert [what for what, _, _ in listener.calls] == ["assigned", "revoked"]
         assert c.assignment() == set()
         assert len(broker.asked(LeaveGroupRequest)) == 1
         with pytest.raises(IllegalStateError, match="not subscribed to any topic"):
@@ -247,7 +247,7 @@ def test_unsubscribing_tells_the_listener_and_leaves(broker: ScriptedBroker) -> 
         ("me", GroupMembershipOperation.LEAVE_GROUP, True),
     ],
 )
-def test_closing_can_be_told_whether_to_leave(
+def test_close_leaves_the_group_or_not_as_requested(
     broker: ScriptedBroker, instance: str | None, operation: GroupMembershipOperation, leaves: bool
 ) -> None:
     c = consumer(broker, "t", group_id="g", group_instance_id=instance)
@@ -321,7 +321,7 @@ def test_wakeup_amid_a_join_loses_no_partition(broker: ScriptedBroker) -> None:
             with pytest.raises(WakeupError):
                 c.poll(timeout_ms=5000)
         poll_until(c, lambda: c.assignment() == {TP})
-    assert [what for what, _, _ in listener.told] == ["assigned", "revoked"]
+    assert [what for what, _, _ in listener.calls] == ["assigned", "revoked"]
 
 
 # Positions
@@ -387,8 +387,8 @@ def test_a_paused_partition_stays_paused_through_a_cooperative_rebalance(broker:
 
 
 @pytest.mark.option("exclude.internal.topics")
-@pytest.mark.parametrize(("excluded", "found"), [(True, {"t"}), (False, {"t", "__internal"})])
-def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bool, found: set[str]) -> None:
+@pytest.mark.parametrize(("excluded", "result"), [(True, {"t"}), (False, {"t", "__internal"})])
+def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bool, result: set[str]) -> None:
     broker.add_topic("__internal")
 
     def internal(request: MetadataRequest) -> Any:
@@ -401,7 +401,7 @@ def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bo
     with consumer(broker, group_id="g", exclude_internal_topics=excluded) as c:
         c.subscribe(pattern="t")
         poll_until(c, lambda: bool(c.assignment()))
-        assert c.subscription() == found
+        assert c.subscription() == result
 
 
 @pytest.mark.option("allow.auto.create.topics")
@@ -409,9 +409,9 @@ def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bo
 def test_asking_for_an_unknown_topic_may_create_it(broker: ScriptedBroker, allowed: bool) -> None:
     with consumer(broker, allow_auto_create_topics=allowed, default_api_timeout_ms=300) as c:
         assert c.partitions_for_topic("nowhere") is None
-        asked = [r for r in broker.asked(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
-        assert asked
-        assert {r.allow_auto_topic_creation for r in asked} == {allowed}
+        requests = [r for r in broker.asked(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
+        assert requests
+        assert {r.allow_auto_topic_creation for r in requests} == {allowed}
 
 
 def test_a_poll_wants_room_for_a_record(broker: ScriptedBroker) -> None:

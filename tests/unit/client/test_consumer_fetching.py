@@ -82,17 +82,17 @@ def test_a_topic_without_an_id_sends_the_session_back_to_names(broker: ScriptedB
 
 
 @pytest.mark.parametrize("code", [100, 103, 106])
-def test_a_topic_made_anew_is_read_by_its_new_id(broker: ScriptedBroker, code: int) -> None:
+def test_recreated_topic_is_read_by_its_new_id(broker: ScriptedBroker, code: int) -> None:
     broker.topic_ids["t"] = ID
     fill(broker, 10)
 
-    def anew(request: FetchRequest) -> FetchResponse:
+    def with_new_id(request: FetchRequest) -> FetchResponse:
         broker.topic_ids["t"] = OTHER_ID
         if code == 106:
             return FetchResponse(error_code=code)
         return one(PartitionData(error_code=code, high_watermark=-1))
 
-    broker.on(FetchRequest, anew)
+    broker.on(FetchRequest, with_new_id)
     with consumer(broker, metadata_max_age_ms=50) as c:
         c.assign([TP])
         assert len(read(c, 10)) == 10
@@ -120,20 +120,20 @@ class Sessions:
             self.known, self.id = {}, self.id + 1
         else:
             assert request.session_id == self.id
-        asked = {p.partition: p for t in request.topics for p in t.partitions}
-        for gone in (p for t in request.forgotten_topics_data for p in t.partitions):
-            self.known.pop(gone, None)
-        self.known.update({i: p.fetch_offset for i, p in asked.items()})
-        found = []
+        requests = {p.partition: p for t in request.topics for p in t.partitions}
+        for removed in (p for t in request.forgotten_topics_data for p in t.partitions):
+            self.known.pop(removed, None)
+        self.known.update({i: p.fetch_offset for i, p in requests.items()})
+        result = []
         for index, offset in self.known.items():
             data = b"".join(b for b in self.broker.topics["t"][index] if read_header(b).next_offset > offset)
-            if data or index in asked:
+            if data or index in requests:
                 end = self.broker.end("t", index)
-                found.append(PartitionData(partition_index=index, high_watermark=end, records=data))
-        if not any(p.records and p.records.nbytes if not isinstance(p.records, bytes) else p.records for p in found):
+                result.append(PartitionData(partition_index=index, high_watermark=end, records=data))
+        if not any(p.records and p.records.nbytes if not isinstance(p.records, bytes) else p.records for p in result):
             time.sleep(0.005)
         return FetchResponse(
-            session_id=self.id, responses=[FetchableTopicResponse(topic="t", partitions=found)] if found else []
+            session_id=self.id, responses=[FetchableTopicResponse(topic="t", partitions=result)] if result else []
         )
 
 
@@ -157,20 +157,20 @@ def test_records_come_through_a_session_without_naming_partitions_again(
         assert [(p.partition, p.fetch_offset) for p in named.topics[0].partitions] == [(1, 10)]
 
 
-@pytest.mark.parametrize(("code", "kept"), [(70, False), (71, True)])
-def test_a_session_that_broke_begins_anew(broker: ScriptedBroker, sessions: Sessions, code: int, kept: bool) -> None:
+@pytest.mark.parametrize(("code", "remaining"), [(70, False), (71, True)])
+def test_broken_session_restarts(broker: ScriptedBroker, sessions: Sessions, code: int, remaining: bool) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
         read(c, 10)
         poll_until(c, lambda: len(sessions.requests) > 3)
-        known = sessions.id
+        existing = sessions.id
         sessions.errors.append(code)
         count = len(sessions.requests)
         poll_until(c, lambda: any(r.session_epoch == 0 for r in sessions.requests[count:]))
         again = next(r for r in sessions.requests[count:] if r.session_epoch == 0)
         assert again.topics, "with all partitions"
-        assert again.session_id == (known if kept else 0), "a session that is still there is closed with it"
+        assert again.session_id == (existing if remaining else 0), "a session that is still there is closed with it"
         fill(broker, 5)
         assert len(read(c, 5)) == 5
 
@@ -322,8 +322,8 @@ def test_a_position_is_checked_when_the_leader_has_changed(broker: ScriptedBroke
         put(broker, 5)
         assert len(read(c, 5)) == 5
     (request,) = broker.asked(OffsetForLeaderEpochRequest)
-    asked = request.topics[0].partitions[0]
-    assert (request.replica_id, asked.leader_epoch, asked.current_leader_epoch) == (-1, 0, 5)
+    requests = request.topics[0].partitions[0]
+    assert (request.replica_id, requests.leader_epoch, requests.current_leader_epoch) == (-1, 0, 5)
     assert fetches(broker)[-1][0].topics[0].partitions[0].current_leader_epoch == 5
 
 
@@ -335,9 +335,9 @@ def test_a_log_that_was_truncated_is_read_from_where_it_differs(broker: Scripted
         elect(broker, 1, 5)
         put(broker, 10)
         put(broker, 20)
-        found = read(c, 30)
-        assert [r.offset for r in found] == list(range(10, 40))
-        assert found[0].value == b"new-0"
+        result = read(c, 30)
+        assert [r.offset for r in result] == list(range(10, 40))
+        assert result[0].value == b"new-0"
 
 
 def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: ScriptedBroker) -> None:
@@ -366,10 +366,10 @@ def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBr
         broker.wait_for(lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
         while not c._core.positions.has_work:
             time.sleep(0.005)
-        found = read(c, 1)
-        while found[-1].offset < 34:
-            found += read(c, 1)
-        values = {r.offset: r.value for r in found}
+        result = read(c, 1)
+        while result[-1].offset < 34:
+            result += read(c, 1)
+        values = {r.offset: r.value for r in result}
         assert values[10] == b"new-0"
 
 
@@ -400,7 +400,7 @@ def test_a_leader_without_the_epoch_leads_to_the_policy(broker: ScriptedBroker) 
         assert read(c, 1)[0].offset == 0
 
 
-def test_a_position_that_the_leader_has_just_told_is_not_checked(broker: ScriptedBroker) -> None:
+def test_position_from_the_leader_itself_is_not_validated(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(broker) as c:
         c.assign([TP])
@@ -448,8 +448,8 @@ def test_reading_may_begin_a_duration_ago(broker: ScriptedBroker, late: bool, fi
     with consumer(broker, auto_offset_reset="by_duration:PT0.001S" if late else "by_duration:PT1H") as c:
         c.assign([TP])
         assert c.position(TP) == first
-    asked = broker.asked(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
-    assert abs(asked - (now - (1 if late else 3_600_000))) < 60_000
+    requests = broker.asked(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
+    assert abs(requests - (now - (1 if late else 3_600_000))) < 60_000
 
 
 def stamped(data: bytearray, begin: int) -> bytes:
@@ -466,7 +466,7 @@ def stamped(data: bytearray, begin: int) -> bytes:
 
 
 @pytest.mark.option("fetch.min.bytes", "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes")
-def test_bounds_of_a_fetch_are_told_to_the_broker(broker: ScriptedBroker) -> None:
+def test_fetch_limits_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     options = {"fetch_min_bytes": 7, "fetch_max_wait_ms": 33, "fetch_max_bytes": 1234, "max_partition_fetch_bytes": 99}
     with consumer(broker, **options) as c:
         c.assign([TP])
@@ -495,13 +495,13 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
 
     def some(request: FetchRequest) -> FetchResponse:
         """At most 5000 bytes, batch by batch, in the order of the request, as a broker does."""
-        left, found = 5000, []
+        left, result = 5000, []
         for p in request.topics[0].partitions:
             data = b"".join(b for b in broker.topics["t"][p.partition] if read_header(b).base_offset == p.fetch_offset)
             if left >= len(data):
                 left -= len(data)
-                found.append(PartitionData(partition_index=p.partition, high_watermark=5, records=data))
-        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=found)])
+                result.append(PartitionData(partition_index=p.partition, high_watermark=5, records=data))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=result)])
 
     broker.on(FetchRequest, some, times=10**6)
     with consumer(broker, fetch_max_bytes=5000, max_poll_records=1) as c:
@@ -515,7 +515,7 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
         assert largest <= 2 * 5000 + size
         assert len({(r.partition, r.offset) for r in seen}) == partitions * 5
         turns = [r.partition for r in seen]
-        assert set(turns[: 2 * partitions]) == set(range(partitions)), "nobody waits while others come twice"
+        assert set(turns[: 2 * partitions]) == set(range(partitions)), "no partition waits while others come twice"
 
 
 @pytest.mark.parametrize("jump", ["seek_to_end", "seek"])
@@ -564,7 +564,7 @@ def test_damage_is_seen_unless_that_is_not_wanted(broker: ScriptedBroker, checke
 
 @pytest.mark.option("isolation.level")
 @pytest.mark.parametrize(("level", "sent"), [("read_committed", 1), ("read_uncommitted", 0)])
-def test_the_isolation_level_is_told_with_fetches_and_lookups(broker: ScriptedBroker, level: str, sent: int) -> None:
+def test_isolation_level_is_sent_with_fetches_and_lookups(broker: ScriptedBroker, level: str, sent: int) -> None:
     with consumer(broker, isolation_level=level) as c:
         c.assign([TP])
         poll_until(c, lambda: bool(broker.asked(FetchRequest)))

@@ -89,12 +89,12 @@ def member(address: str, *topics: str, **options: Any) -> KafkaConsumer:
 def poll_all(*members: KafkaConsumer, until: Callable[[], bool], seconds: float = 15) -> list[Any]:
     """Poll all in turn; what they read."""
     end = time.monotonic() + seconds
-    found: list[Any] = []
+    result: list[Any] = []
     while not until():
         assert time.monotonic() < end, "it did not happen"
         for one in members:
-            found += [row for rows in one.poll(timeout_ms=10).values() for row in rows]
-    return found
+            result += [row for rows in one.poll(timeout_ms=10).values() for row in rows]
+    return result
 
 
 def send(address: str, topic: str, count: int) -> None:
@@ -124,7 +124,7 @@ def test_the_broker_shares_the_partitions_out_and_every_record_is_read_once(clus
         assert third.committed(TopicPartition(topic, 0)) == 20
 
 
-def test_listeners_hear_of_what_is_given_up_before_it_is_somebody_elses(cluster: str, topic: str) -> None:
+def test_listeners_are_called_for_revoked_partitions_before_other_members_get_them(cluster: str, topic: str) -> None:
     listener = Listener()
     with member(cluster, group_id=topic) as first:
         first.subscribe([topic], listener=listener)
@@ -132,9 +132,9 @@ def test_listeners_hear_of_what_is_given_up_before_it_is_somebody_elses(cluster:
         with member(cluster, topic) as second:
             poll_all(first, second, until=lambda: len(second.assignment()) == 2)
             assert len(first.assignment()) == 2
-        assert [(what, len(p)) for what, p, _ in listener.told] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
-        assert all(here for _, _, here in listener.told), "called where poll() was"
-    assert listener.told[-1][0] == "revoked"
+        assert [(what, len(p)) for what, p, _ in listener.calls] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
+        assert all(here for _, _, here in listener.calls), "called where poll() was"
+    assert listener.calls[-1][0] == "revoked"
 
 
 def test_classic_and_new_members_share_a_group(cluster: str, topic: str) -> None:
@@ -178,7 +178,7 @@ def test_the_brokers_assignor_can_be_chosen(cluster: str, topic: str) -> None:
         poll_all(c, until=lambda: len(c.assignment()) == 4)
         with KafkaAdminClient(bootstrap_servers=cluster) as admin:
             assert admin.describe_consumer_groups([topic])[topic].state.lower() == "stable"
-    with member(cluster, topic, group_remote_assignor="nobody-has-this") as c:
+    with member(cluster, topic, group_remote_assignor="missing-assignor") as c:
         with pytest.raises(UnsupportedAssignorError):
             poll_until(c, lambda: False)
 
@@ -193,7 +193,7 @@ def test_a_static_member_comes_back_to_its_partitions(cluster: str, topic: str) 
         with member(cluster, topic, group_instance_id="one") as again:
             poll_all(again, other, until=lambda: len(again.assignment()) == 2)
             assert again.assignment() == before
-            assert len(other.assignment()) == 2, "nobody else was moved"
+            assert len(other.assignment()) == 2, "no other member moved"
             again.close(group_membership=GroupMembershipOperation.LEAVE_GROUP)
         poll_all(other, until=lambda: len(other.assignment()) == 4)
 
@@ -221,8 +221,8 @@ def test_who_does_not_poll_leaves_and_comes_back(cluster: str, topic: str) -> No
             time.sleep(0.01)
         with pytest.raises(CommitFailedError):
             c.commit({TopicPartition(topic, 0): 0})
-        poll_all(c, until=lambda: len(listener.told) >= 3)
-    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+        poll_all(c, until=lambda: len(listener.calls) >= 3)
+    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
 
 
 def test_closing_leaves_at_once(cluster: str, topic: str) -> None:
@@ -258,18 +258,18 @@ class Coordinator:
         self.epoch = 0
         self.interval = 20
         self.requests: list[ConsumerGroupHeartbeatRequest] = []
-        self.told: list[int] | None = None
+        self.calls: list[int] | None = None
         broker.topic_ids["t"] = ID
         broker.on(ConsumerGroupHeartbeatRequest, self.answer, times=10**6)
 
     def answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         self.requests.append(request)
         if request.member_epoch <= 0:
-            self.epoch, self.told = self.epoch + 1, None
+            self.epoch, self.calls = self.epoch + 1, None
         assignment = None
-        if self.told != self.assigned:
-            self.told = list(self.assigned)
-            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.told)])
+        if self.calls != self.assigned:
+            self.calls = list(self.assigned)
+            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.calls)])
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=request.member_epoch if request.member_epoch < 0 else self.epoch,
@@ -291,7 +291,7 @@ def coordinator(broker: ScriptedBroker) -> Coordinator:
     return Coordinator(broker)
 
 
-def test_fields_are_told_once_and_an_assignment_is_acknowledged(
+def test_fields_are_sent_once_and_an_assignment_is_acknowledged(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
     with member(broker.address, "t", client_rack="r1") as c:
@@ -319,8 +319,8 @@ def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(
         c.subscribe(["t"], listener=listener)
         poll_until(c, lambda: c.assignment() == {TP})
         coordinator.fail(code)
-        poll_until(c, lambda: len(listener.told) == 3)
-    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+        poll_until(c, lambda: len(listener.calls) == 3)
+    assert [what for what, _, _ in listener.calls[:3]] == ["assigned", "lost", "assigned"]
     joins = [r for r in coordinator.requests if r.member_epoch == 0]
     assert len({r.member_id for r in joins}) == 1
     assert joins[1].topic_partitions == []
@@ -380,7 +380,7 @@ def test_a_stale_epoch_is_committed_in_again_when_the_new_one_is_known(
     assert broker.asked(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
 
 
-def test_a_fenced_instance_is_told_at_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+def test_a_fenced_instance_is_reported_at_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     with member(broker.address, "t", group_instance_id="me") as c:
         poll_until(c, lambda: c.assignment() == {TP})
         coordinator.fail(82, times=10**6)
@@ -418,7 +418,7 @@ def test_a_topic_that_the_client_does_not_know_yet_is_asked_for(
         poll_until(c, lambda: c.assignment() == {TP})
 
 
-def test_a_cluster_without_the_protocol_is_told_so() -> None:
+def test_cluster_without_the_protocol_is_reported() -> None:
     with ScriptedBroker(max_versions={"ConsumerGroupHeartbeat": -1}) as broker:
         broker.add_topic("t")
         with member(broker.address, "t") as c, pytest.raises(UnsupportedVersionError, match="classic"):

@@ -88,11 +88,11 @@ LEFT_OUT: Mapping[str, str] = {
 
 
 def grouped(metrics: Mapping[MetricName, Any]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for name in metrics:
         tags = sorted(set(name.tags) - {"client-id"})
-        found.setdefault(" ".join([name.group, *tags]), set()).add(name.name)
-    return found
+        result.setdefault(" ".join([name.group, *tags]), set()).add(name.name)
+    return result
 
 
 def test_the_names_are_kafka_s_but_for_what_makes_no_sense_here(broker: ScriptedBroker) -> None:
@@ -199,16 +199,16 @@ def test_an_asyncio_consumer_and_the_new_protocol_have_the_same(broker: Scripted
 
 
 @pytest.mark.option("metric.reporters")
-def test_reporters_are_told_and_closed(broker: ScriptedBroker) -> None:
-    told: list[str] = []
+def test_reporters_are_called_and_closed(broker: ScriptedBroker) -> None:
+    output: list[str] = []
 
     class Reporter:
         def metric_change(self, metric: Any) -> None:
-            told.append(metric.metric_name.name)
+            output.append(metric.metric_name.name)
 
         def close(self) -> None:
-            told.append("closed")
+            output.append("closed")
 
     with consumer(broker, metric_reporters=[Reporter]):
-        assert "records-lag-max" in told
-    assert told[-1] == "closed"
+        assert "records-lag-max" in output
+    assert output[-1] == "closed"

@@ -1,4 +1,4 @@
-"""What each option of the consumer does, and that none is without a test.
+"""Every config of the consumer has a test of its effect.
 
 Options of all clients are in `test_producer_options`; those that need a test of their own are next to what they change.
 """
@@ -77,8 +77,8 @@ def test_every_option_is_documented_and_has_a_test(option: str) -> None:
 
 
 def test_every_option_of_java_is_known() -> None:
-    known = {*ConsumerConfig.options, *ConsumerConfig.no_effect}
-    assert set(JAVA.split()) - known == set()
+    existing = {*ConsumerConfig.options, *ConsumerConfig.no_effect}
+    assert set(JAVA.split()) - existing == set()
 
 
 def test_defaults_are_java_s() -> None:
@@ -89,7 +89,7 @@ def test_defaults_are_java_s() -> None:
 
 
 @pytest.mark.option("internal.leave.group.on.close")
-def test_names_without_a_meaning_here_are_taken_and_told(
+def test_configs_without_effect_are_accepted_and_logged(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -110,8 +110,8 @@ def test_names_without_a_meaning_here_are_taken_and_told(
         ("group_protocol", "share"),
         ("max_partition_fetch_bytes", "many"),
         ("partition_assignment_strategy", []),
-        ("partition_assignment_strategy", "nobody.HasThis"),
-        ("interceptor_classes", "nobody.HasThis"),
+        ("partition_assignment_strategy", "missing.HasThis"),
+        ("interceptor_classes", "missing.HasThis"),
         ("enable_auto_commit", "perhaps"),
         ("auto_commit_interval_ms", -1),
         ("default_api_timeout_ms", -1),
@@ -133,7 +133,7 @@ def test_durations_are_java_s(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.option("group.id", "group.instance.id")
-def test_the_group_and_the_instance_are_told_to_the_broker(broker: ScriptedBroker) -> None:
+def test_group_and_instance_id_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="mine", group_instance_id="one") as c:
         poll_until(c, lambda: bool(c.assignment()))
     assert broker.asked(FindCoordinatorRequest)[0].coordinator_keys == ["mine"]
@@ -150,7 +150,7 @@ def test_the_poll_interval_is_the_time_that_the_group_waits_for_this_member(brok
 
 @pytest.mark.option("partition.assignment.strategy")
 @pytest.mark.parametrize(
-    ("given", "names"),
+    ("arguments", "names"),
     [
         ("range", ["range"]),
         (["sticky", "roundrobin"], ["sticky", "roundrobin"]),
@@ -159,9 +159,9 @@ def test_the_poll_interval_is_the_time_that_the_group_waits_for_this_member(brok
     ],
 )
 def test_assignors_are_offered_in_the_order_that_was_given(
-    broker: ScriptedBroker, given: Any, names: list[str]
+    broker: ScriptedBroker, arguments: Any, names: list[str]
 ) -> None:
-    with consumer(broker, "t", group_id="g", partition_assignment_strategy=given) as c:
+    with consumer(broker, "t", group_id="g", partition_assignment_strategy=arguments) as c:
         poll_until(c, lambda: bool(c.assignment()))
     assert [p.name for p in broker.asked(JoinGroupRequest)[0].protocols] == names
 
@@ -211,19 +211,19 @@ def test_a_poll_returns_at_most_so_many(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("default.offset.commit.callback")
-def test_a_default_callback_hears_of_commits_that_have_none(broker: ScriptedBroker) -> None:
-    told: list[Any] = []
+def test_default_callback_gets_commits_without_callback(broker: ScriptedBroker) -> None:
+    output: list[Any] = []
 
-    def heard(offsets: Any, error: Any) -> None:
-        told.append((offsets[TP].offset, error, threading.current_thread() is threading.main_thread()))
+    def callback(offsets: Any, error: Any) -> None:
+        output.append((offsets[TP].offset, error, threading.current_thread() is threading.main_thread()))
 
     fill(broker, 10)
-    with consumer(broker, "t", group_id="g", auto_commit_interval_ms=30, default_offset_commit_callback=heard) as c:
+    with consumer(broker, "t", group_id="g", auto_commit_interval_ms=30, default_offset_commit_callback=callback) as c:
         read(c, 10)
-        poll_until(c, lambda: (10, None, True) in told)
-        c.commit_async({TP: 3}, lambda offsets, error: told.append("own"))
-        poll_until(c, lambda: "own" in told)
-    assert all(entry == "own" or entry[1] is None for entry in told)
+        poll_until(c, lambda: (10, None, True) in output)
+        c.commit_async({TP: 3}, lambda offsets, error: output.append("own"))
+        poll_until(c, lambda: "own" in output)
+    assert all(entry == "own" or entry[1] is None for entry in output)
 
 
 @pytest.mark.option("enable.incremental.fetch.sessions")
@@ -241,11 +241,11 @@ def test_fetches_may_do_without_sessions(broker: ScriptedBroker) -> None:
 def test_a_coordinator_that_is_not_there_is_asked_for_in_pauses_that_double(broker: ScriptedBroker) -> None:
     times: list[float] = []
 
-    def nobody(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    def unavailable(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         times.append(time.monotonic())
         return FindCoordinatorResponse(coordinators=[Coordinator(key="g", error_code=15)])
 
-    broker.on(FindCoordinatorRequest, nobody, times=6)
+    broker.on(FindCoordinatorRequest, unavailable, times=6)
     with consumer(broker, "t", group_id="g", retry_backoff_ms=10, retry_backoff_max_ms=80) as c:
         poll_until(c, lambda: bool(c.assignment()))
     pauses = [after - before for before, after in itertools.pairwise(times)]

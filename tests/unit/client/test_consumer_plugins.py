@@ -1,4 +1,4 @@
-"""What users give a consumer: interceptors, deserializers, listeners."""
+"""Plugins of the consumer: interceptors, deserializers, listeners."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .test_consumer import TP, batch, consumer, fill, poll_until, read
 
 
 class Noting(ConsumerInterceptor):
-    """Notes what it is told, in a list that all share."""
+    """Records its calls in a list that all objects share."""
 
-    told: list[Any] = []
+    calls: list[Any] = []
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        self.told.append(("configure", configs["group.id"], configs["client.id"]))
+        self.calls.append(("configure", configs["group.id"], configs["client.id"]))
 
     def on_consume(self, records: Any) -> Any:
-        self.told.append(("on_consume", sum(map(len, records.values()))))
+        self.calls.append(("on_consume", sum(map(len, records.values()))))
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.told.append(("on_commit", {tp: at.offset for tp, at in offsets.items()}))
+        self.calls.append(("on_commit", {tp: at.offset for tp, at in offsets.items()}))
 
     def close(self) -> None:
-        self.told.append(("close",))
+        self.calls.append(("close",))
 
 
 class Failing(ConsumerInterceptor):
@@ -52,8 +52,8 @@ class OddOnly(ConsumerInterceptor):
 
 
 @pytest.fixture(autouse=True)
-def nothing_told() -> None:
-    Noting.told = []
+def no_calls() -> None:
+    Noting.calls = []
 
 
 @pytest.mark.option("interceptor.classes")
@@ -67,9 +67,9 @@ def test_interceptors_see_records_and_commits_in_turn_and_cannot_break_them(
         assert len(read(c, 10)) == 10
         c.commit()
         c.commit_async()
-        poll_until(c, lambda: len([t for t in Noting.told if t[0] == "on_commit"]) == 2)
-    assert Noting.told[0] == ("configure", "g", "me")
-    assert Noting.told[1:] == [("on_consume", 10), ("on_commit", {TP: 10}), ("on_commit", {TP: 10}), ("close",)]
+        poll_until(c, lambda: len([t for t in Noting.calls if t[0] == "on_commit"]) == 2)
+    assert Noting.calls[0] == ("configure", "g", "me")
+    assert Noting.calls[1:] == [("on_consume", 10), ("on_commit", {TP: 10}), ("on_commit", {TP: 10}), ("close",)]
     assert "Failing.on_consume" in caplog.text
 
 
@@ -83,44 +83,46 @@ def test_interceptors_may_change_and_leave_out_records(broker: ScriptedBroker) -
         assert [next(c).offset for _ in range(5)] == [1, 3, 5, 7, 9]
 
 
-def test_automatic_commits_are_told_to_interceptors_too(broker: ScriptedBroker) -> None:
+def test_automatic_commits_reach_interceptors_too(broker: ScriptedBroker) -> None:
     fill(broker, 10)
     with consumer(
         broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.Noting"
     ) as c:
         read(c, 10)
-    assert ("on_commit", {TP: 10}) in Noting.told
-    assert Noting.told[-1] == ("close",)
+    assert ("on_commit", {TP: 10}) in Noting.calls
+    assert Noting.calls[-1] == ("close",)
 
 
 class Upper:
     """A deserializer that wants to see headers."""
 
-    told: list[Any] = []
+    calls: list[Any] = []
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        self.told.append(("configure", is_key))
+        self.calls.append(("configure", is_key))
 
     def deserialize(self, topic: str, headers: list[tuple[str, bytes | None]], data: bytes | None) -> Any:
         return (topic, dict(headers), data)
 
     def close(self) -> None:
-        self.told.append("close")
+        self.calls.append("close")
 
 
 @pytest.mark.option("value.deserializer", "key.deserializer")
 def test_deserializers_may_see_headers_and_are_configured_and_closed(broker: ScriptedBroker) -> None:
-    Upper.told = []
+    Upper.calls = []
     broker.put("t", 0, batch([b"1"]))
     with consumer(broker, value_deserializer=Upper, key_deserializer="string") as c:
         c.assign([TP])
         (record,) = read(c, 1)
     assert record.value == ("t", {"h": b"x"}, b"1")
     assert record.key == "k"
-    assert Upper.told == [("configure", False), "close"]
+    assert Upper.calls == [("configure", False), "close"]
 
 
-def test_a_record_that_cannot_be_deserialized_is_told_with_all_that_is_needed_to_go_on(broker: ScriptedBroker) -> None:
+def test_record_that_cannot_be_deserialized_is_reported_with_all_that_is_needed_to_continue(
+    broker: ScriptedBroker,
+) -> None:
     broker.put("t", 0, batch([b"1", b"x", b"3"]))
     with consumer(broker, value_deserializer=int) as c:
         c.assign([TP])

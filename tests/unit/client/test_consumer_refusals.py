@@ -1,4 +1,4 @@
-"""What a consumer that may not read something tells its user, and how it goes on when it is allowed to."""
+"""Authorization errors of the consumer: poll() raises them, and the consumer continues once it is authorized."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ REFUSED = TopicAuthorizationFailedError.code or 0
 GROUP_REFUSED = GroupAuthorizationFailedError.code or 0
 SECRET = TopicPartition("secret", 0)
 PROMPTLY = 5.0
-"""Seconds; what is not told at once takes a minute, or for ever."""
+"""In seconds; an error that is not raised at once takes a minute, or for ever."""
 
 
 @pytest.fixture
 def refused(broker: ScriptedBroker) -> set[str]:
-    """Names of topics that the broker does not describe; emptied, it does."""
+    """Topics that the broker does not describe; a test can remove them."""
     names = {"secret"}
     broker.add_topic("secret")
     refuse(broker, names, REFUSED)
@@ -99,14 +99,14 @@ def test_poll_names_topics_that_may_not_be_read_and_goes_on_when_they_may(
 
 
 def read_at_last(c: KafkaConsumer, count: int) -> list[Any]:
-    """Records; an answer of a moment ago may be told once more."""
+    """Return records; an error in an earlier response may be raised once more."""
     try:
         return read(c, count)
     except TopicAuthorizationFailedError:
         return read(c, count)
 
 
-def test_poll_tells_before_the_group_is_joined(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_poll_raises_before_the_group_is_joined(broker: ScriptedBroker, refused: set[str]) -> None:
     broker.on(JoinGroupRequest, lambda _: SILENCE, times=ALWAYS)
     with consumer(broker, "secret", group_id="g") as c:
         raised(lambda: c.poll(timeout_ms=10_000), TopicAuthorizationFailedError, "'secret'")
@@ -125,7 +125,7 @@ def test_the_other_topics_are_read_between_two_refusals(broker: ScriptedBroker, 
         assert len(read(c, 3)) == 3
 
 
-def test_a_topic_that_may_not_be_read_any_more_is_told_although_records_are_ready(
+def test_a_topic_that_may_not_be_read_any_more_is_reported_although_records_are_ready(
     broker: ScriptedBroker, refused: set[str]
 ) -> None:
     refused.clear()
@@ -141,7 +141,7 @@ def test_a_topic_that_may_not_be_read_any_more_is_told_although_records_are_read
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_a_name_that_is_none_is_told(broker: ScriptedBroker) -> None:
+def test_a_name_that_is_none_is_reported(broker: ScriptedBroker) -> None:
     refuse(broker, {"no name"}, InvalidTopicError.code or 0)
     with consumer(broker, "no name") as c:
         raised(lambda: c.poll(timeout_ms=60_000), InvalidTopicError, "topics 'no name'")
@@ -165,7 +165,7 @@ def test_a_subscription_that_leaves_out_the_topic_is_read(broker: ScriptedBroker
         raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
 
 
-def test_the_asyncio_face_tells_too(broker: ScriptedBroker, refused: set[str]) -> None:
+def test_asyncio_consumer_raises_too(broker: ScriptedBroker, refused: set[str]) -> None:
     async def run() -> None:
         async with aio.KafkaConsumer("secret", bootstrap_servers=broker.address, retry_backoff_max_ms=100) as c:
             for call in (lambda: c.getmany(timeout_ms=60_000), lambda: c.poll(60_000), c.getone, c.__anext__):

@@ -1,4 +1,4 @@
-"""A consumer in a rough world: rebalances amid everything, Ctrl+C, forks, cancellation; and both faces alike."""
+"""Robustness of the consumer: rebalances, Ctrl+C, forks, cancellation; both APIs are alike."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .keyboard import ctrl_c
 from .scripted import SILENCE, ScriptedBroker
 from .test_consumer import TP, consumer, fill, poll_until, read
 
-# Both faces
+# Both APIs
 
 
-def public(face: type[Any]) -> dict[str, inspect.Signature]:
+def public(api: type[Any]) -> dict[str, inspect.Signature]:
     return {
         name: inspect.signature(method)
-        for name, method in vars(face).items()
+        for name, method in vars(api).items()
         if callable(method) and not name.startswith("_")
     }
 
@@ -297,7 +297,7 @@ def test_nothing_is_left_after_close_amid_everything(group_protocol: str) -> Non
     [
         {"partition_assignment_strategy": [object()]},
         {"security_protocol": "SSL", "ssl_cafile": "/nowhere"},
-        {"value_deserializer": "nobody.HasThis"},
+        {"value_deserializer": "missing.HasThis"},
     ],
 )
 def test_nothing_is_left_of_a_consumer_that_could_not_be_made(wrong: dict[str, Any]) -> None:
@@ -343,8 +343,8 @@ def test_polls_that_are_cancelled_at_any_moment_lose_no_record(broker: ScriptedB
                             record = await anext(c)
                             seen.append((record.partition, record.offset))
                         else:
-                            found = await c.poll(20)
-                            seen.extend((r.partition, r.offset) for rows in found.values() for r in rows)
+                            result = await c.poll(20)
+                            seen.extend((r.partition, r.offset) for rows in result.values() for r in rows)
                 except (KafkaTimeoutError, CommitFailedError):
                     pass
                 except TimeoutError:
@@ -376,8 +376,8 @@ def test_members_that_are_cancelled_at_any_moment_lose_no_record(group_protocol:
         while not until():
             try:
                 async with asyncio.timeout(chance.choice([0.0, 0.001, 0.003, 0.01])):
-                    found = await c.poll(20)
-                    seen.extend((r.partition, r.offset) for rows in found.values() for r in rows)
+                    result = await c.poll(20)
+                    seen.extend((r.partition, r.offset) for rows in result.values() for r in rows)
             except TimeoutError:
                 pass
 

@@ -85,7 +85,7 @@ def test_a_topic_is_asked_for_until_it_is_there() -> None:
     assert [t.name for t in asker.asked[0].topics or ()] == ["t"]
 
 
-def test_waiting_ends_in_time_and_tells_the_last_reason() -> None:
+def test_wait_ends_in_time_with_the_last_reason() -> None:
     async def test(metadata: Metadata) -> None:
         begin = time.monotonic()
         with pytest.raises(KafkaTimeoutError, match=r"topic 't', partition 0.*away"):
@@ -116,7 +116,7 @@ def test_an_older_leader_epoch_is_not_believed() -> None:
     run(asker, test)
 
 
-def test_a_topic_made_anew_begins_with_its_own_epochs() -> None:
+def test_recreated_topic_starts_with_its_own_epochs() -> None:
     from uuid import UUID
 
     again = topic("t", (1, 0))
@@ -131,13 +131,13 @@ def test_a_topic_made_anew_begins_with_its_own_epochs() -> None:
     run(asker, test)
 
 
-def test_a_leader_that_another_response_tells_of_is_used_at_once() -> None:
+def test_leader_from_another_response_is_used_at_once() -> None:
     async def test(metadata: Metadata) -> None:
         await metadata.wait_for_topic("t", 5)
         assert metadata.leader_changed(T0, 2, 8)
         assert metadata.cluster.leader(T0) == 2
         assert not metadata.leader_changed(T0, 1, 8), "not newer"
-        assert not metadata.leader_changed(T0, 9, 9), "nobody knows where that broker is"
+        assert not metadata.leader_changed(T0, 9, 9), "the address of that broker is unknown"
 
     run(Asker(response(topic("t", (1, 7)))), test)
 
@@ -166,7 +166,7 @@ def test_metadata_is_refreshed_by_age() -> None:
 
 
 @pytest.mark.option("metadata.max.idle.ms")
-def test_a_topic_that_nobody_uses_is_forgotten() -> None:
+def test_unused_topic_is_dropped() -> None:
     asker = Asker(response(topic("t", (1, 0))))
 
     async def test(metadata: Metadata) -> None:
@@ -179,15 +179,15 @@ def test_a_topic_that_nobody_uses_is_forgotten() -> None:
     assert [t.name for t in asker.asked[-1].topics or ()] == ["u"]
 
 
-def test_listeners_hear_of_every_snapshot() -> None:
-    heard: list[Cluster] = []
+def test_listeners_get_every_snapshot() -> None:
+    snapshots: list[Cluster] = []
 
     async def test(metadata: Metadata) -> None:
-        metadata.listeners.append(heard.append)
+        metadata.listeners.append(snapshots.append)
         await metadata.refresh(5)
         await metadata.refresh(5)
 
     run(Asker(response()), test)
-    assert len(heard) == 2
-    assert heard[0].nodes[2].host == "h2"
-    assert heard[0].controller_id == 1
+    assert len(snapshots) == 2
+    assert snapshots[0].nodes[2].host == "h2"
+    assert snapshots[0].controller_id == 1

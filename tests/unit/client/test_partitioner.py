@@ -49,14 +49,14 @@ def test_partitions_with_a_longer_queue_are_chosen_less_often() -> None:
 
 
 def test_many_partitions_are_all_chosen_and_few_of_them_compared() -> None:
-    asked: list[int] = []
+    requests: list[int] = []
 
     def queued(partition: int) -> int:
-        asked.append(partition)
+        requests.append(partition)
         return 9 if partition < 500 else 0
 
     chosen = Counter(choose_partition(range(1000), queued) for _ in range(3000))
-    assert len(asked) <= 3000 * 16
+    assert len(requests) <= 3000 * 16
     assert len(chosen) > 600
     assert sum(n for partition, n in chosen.items() if partition < 500) < 3000 / 5
 
@@ -67,7 +67,7 @@ def test_round_robin_takes_turns_per_topic() -> None:
     assert turns.partition("b", [3, 5]) == 3
 
 
-def asked(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> PartitionRequest:
+def requests(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> PartitionRequest:
     return PartitionRequest("t", "key", b"key", "value", b"value", list(range(partitions)), list(available), "cluster")
 
 
@@ -84,18 +84,18 @@ def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape()
                 else 0
             )
 
-    assert UserPartitioner(lambda key, partitions, available: available[1], {}).partition(asked()) == 2
-    assert UserPartitioner(Ours, {}).partition(asked()) == 1
-    assert UserPartitioner(Javas(), {}).partition(asked()) == 2
+    assert UserPartitioner(lambda key, partitions, available: available[1], {}).partition(requests()) == 2
+    assert UserPartitioner(Ours, {}).partition(requests()) == 1
+    assert UserPartitioner(Javas(), {}).partition(requests()) == 2
 
 
 @pytest.mark.parametrize("chosen", [3, -1, "0", True, None])
 def test_what_is_no_partition_is_refused(chosen: Any) -> None:
     with pytest.raises(ValueError, match="partitions 0 to 2"):
-        UserPartitioner(lambda *_: chosen, {}).partition(asked())
+        UserPartitioner(lambda *_: chosen, {}).partition(requests())
 
 
-def test_a_users_partitioner_is_told_options_new_batches_and_the_end() -> None:
+def test_user_partitioner_gets_configs_new_batches_and_close() -> None:
     seen: list[Any] = []
 
     class Mine:
@@ -112,7 +112,7 @@ def test_a_users_partitioner_is_told_options_new_batches_and_the_end() -> None:
             seen.append("closed")
 
     mine = UserPartitioner(Mine, {"acks": "all"})
-    assert mine.partition(asked()) == 0
-    assert mine.partition_for_new_batch(asked(), 0) == 1
+    assert mine.partition(requests()) == 0
+    assert mine.partition_for_new_batch(requests(), 0) == 1
     mine.close()
     assert seen == [{"acks": "all"}, ("t", "cluster", 0), "closed"]

@@ -48,7 +48,7 @@ def failure(code: int, topic: str = "t", index: int = 0) -> ProduceResponse:
     return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
 
 
-def test_a_record_is_sent_and_its_place_is_told(broker: ScriptedBroker) -> None:
+def test_record_is_sent_and_its_offset_returned(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         metadata = p.send("t", b"value", key=b"k", headers=[("h", b"1")], timestamp_ms=5).get(10)
         assert (metadata.topic, metadata.partition, metadata.offset, metadata.timestamp) == ("t", 0, 0, 5)
@@ -70,8 +70,8 @@ def test_records_travel_together_while_the_batch_lingers(broker: ScriptedBroker)
 def test_keys_go_where_javas_hash_sends_them(broker: ScriptedBroker) -> None:
     broker.add_topic("many", 7)
     with producer(broker) as p:
-        found = [p.send("many", b"v", key=b"key-%d" % i).get(10).partition for i in range(8)]
-    assert found == [partition_for_key(b"key-%d" % i, 7) for i in range(8)]
+        result = [p.send("many", b"v", key=b"key-%d" % i).get(10).partition for i in range(8)]
+    assert result == [partition_for_key(b"key-%d" % i, 7) for i in range(8)]
 
 
 def test_a_given_partition_is_used_and_waited_for(broker: ScriptedBroker) -> None:
@@ -113,23 +113,23 @@ def test_what_cannot_be_bytes_is_refused(broker: ScriptedBroker) -> None:
 
 
 def test_java_style_send_with_a_callback(broker: ScriptedBroker) -> None:
-    told: list[Any] = []
+    output: list[Any] = []
     done = threading.Event()
 
     def callback(metadata: Any, error: Any) -> None:
-        told.append((metadata, error, threading.current_thread() is threading.main_thread()))
+        output.append((metadata, error, threading.current_thread() is threading.main_thread()))
         done.set()
 
     with producer(broker) as p:
         p.send(ProducerRecord("t", b"v"), callback)
         assert done.wait(10)
-    ((metadata, error, on_main_thread),) = told
+    ((metadata, error, on_main_thread),) = output
     assert metadata.offset == 0
     assert error is None
     assert not on_main_thread
 
 
-def test_a_callback_that_fails_harms_nobody(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_callback_has_no_effect(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:
     with producer(broker) as p:
         p.send("t", b"1").add_callback(lambda _: 1 / 0)
         p.flush(10)
@@ -215,7 +215,7 @@ def test_a_batch_too_large_is_split(broker: ScriptedBroker) -> None:
     assert values(broker) == [b"%d" % i for i in range(40)]
 
 
-def test_an_order_of_numbers_that_the_broker_refuses_begins_anew_with_the_next_epoch(broker: ScriptedBroker) -> None:
+def test_rejected_sequence_numbers_restart_with_the_next_epoch(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"1").get(10)
         broker.on(ProduceRequest, lambda _: failure(OutOfOrderSequenceNumberError.code or 0))
@@ -411,8 +411,8 @@ def test_many_threads_send_at_once_and_nothing_is_lost(broker: ScriptedBroker) -
         for thread in threads:
             thread.join()
         p.flush(20)
-    found = values(broker)
-    assert len(found) == 2000
+    result = values(broker)
+    assert len(result) == 2000
     for n in range(4):
-        own = [v for v in found if v is not None and v.startswith(b"%d-" % n)]
+        own = [v for v in result if v is not None and v.startswith(b"%d-" % n)]
         assert own == [b"%d-%d" % (n, i) for i in range(500)]

@@ -72,7 +72,7 @@ def failure(code: int) -> ProduceResponse:
 
 
 @pytest.mark.option("interceptor.classes")
-def test_interceptors_change_records_and_hear_of_their_outcome(broker: ScriptedBroker) -> None:
+def test_interceptors_change_records_and_get_their_results(broker: ScriptedBroker) -> None:
     one, two = Interceptor(), Interceptor()
     with producer(broker, one, two) as p:
         p.send("t", b"v").get(10)
@@ -102,7 +102,7 @@ def test_an_interceptor_that_fails_everywhere_breaks_nothing(
     }
 
 
-def test_every_way_to_fail_before_a_batch_is_told(broker: ScriptedBroker) -> None:
+def test_every_way_to_fail_before_a_batch_is_reported(broker: ScriptedBroker) -> None:
     one, short = Interceptor(), Short()
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
     p = producer(broker, one, short, max_block_ms=300, buffer_memory=1000, batch_size=900, max_request_size=1000)
@@ -129,7 +129,7 @@ def test_every_way_to_fail_before_a_batch_is_told(broker: ScriptedBroker) -> Non
     assert short.seen[-2:] == [(0, -1, IllegalStateError), (3, -1, IllegalStateError)]
 
 
-def test_records_that_fail_in_a_batch_are_told(broker: ScriptedBroker) -> None:
+def test_records_that_fail_in_a_batch_are_reported(broker: ScriptedBroker) -> None:
     one = Interceptor()
     clock = ManualClock()
     with producer(broker, one, clock=clock) as p:
@@ -200,15 +200,15 @@ def test_serializers_take_their_own_options(broker: ScriptedBroker) -> None:
     inner = {"default_list_key_serde_inner": "short", "default_list_value_serde_inner": "string"}
     with producer(broker, value_serializer="list", key_serializer="list", **inner) as p:
         p.send("t", ["a"], key=[1]).get(10)
-    found = [(r.key, r.value) for batch in broker.topics["t"][0] for r in records(batch)]
-    assert found == [
+    result = [(r.key, r.value) for batch in broker.topics["t"][0] for r in records(batch)]
+    assert result == [
         (b"\xf6", b"\xf6"),
         (b"\0\xf6", b"\xf6"),
         (b"\0\0\0\0\0\0\0\0\1\0\1", b"\1\0\0\0\1\0\0\0\1a"),
     ]
 
 
-def test_a_partitioner_of_ones_own_hears_of_new_batches(broker: ScriptedBroker) -> None:
+def test_user_partitioner_is_called_for_new_batches(broker: ScriptedBroker) -> None:
     class Sticky:
         turn = 0
 

@@ -63,13 +63,13 @@ def failure(code: int, throttle_ms: int = 0) -> ProduceResponse:
 def test_the_names_are_kafkas_and_what_is_left_out_has_a_reason(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send("t", b"v").get(10)
-        found = p.metrics()
-    assert set(found["producer-metrics"]) | set(LEFT_OUT) == set(COMMON.split()) | set(PRODUCER.split())
-    assert not set(found["producer-metrics"]) & set(LEFT_OUT)
-    assert set(found["producer-node-metrics.node-7"]) == set(NODE.split())
-    assert set(found["producer-topic-metrics.t"]) == set(TOPIC.split())
-    assert set(found["app-info"]) == {"version", "commit-id", "start-time-ms"}
-    assert found["kafka-metrics-count"]["count"] == sum(map(len, found.values()))
+        result = p.metrics()
+    assert set(result["producer-metrics"]) | set(LEFT_OUT) == set(COMMON.split()) | set(PRODUCER.split())
+    assert not set(result["producer-metrics"]) & set(LEFT_OUT)
+    assert set(result["producer-node-metrics.node-7"]) == set(NODE.split())
+    assert set(result["producer-topic-metrics.t"]) == set(TOPIC.split())
+    assert set(result["app-info"]) == {"version", "commit-id", "start-time-ms"}
+    assert result["kafka-metrics-count"]["count"] == sum(map(len, result.values()))
 
 
 def test_raw_metrics_are_as_in_java(broker: ScriptedBroker) -> None:
@@ -86,11 +86,11 @@ def test_what_is_sent_is_counted_per_batch_and_request(broker: ScriptedBroker) -
         for size in (10, 500, 20):
             p.send("t", bytes(size))
         p.flush(10)
-        found = p.metrics()
+        result = p.metrics()
         overall, topic, node = (
-            found["producer-metrics"],
-            found["producer-topic-metrics.t"],
-            found["producer-node-metrics.node-7"],
+            result["producer-metrics"],
+            result["producer-topic-metrics.t"],
+            result["producer-node-metrics.node-7"],
         )
     assert overall["record-send-total"] == topic["record-send-total"] == 3
     assert overall["records-per-request-avg"] == 3
@@ -119,32 +119,36 @@ def test_retries_errors_splits_and_throttling_are_counted(broker: ScriptedBroker
         broker.on(ProduceRequest, lambda _: failure(29))
         p.send("t", b"4")
         p.flush(10)
-        found = p.metrics()
+        result = p.metrics()
     assert (
-        found["producer-metrics"]["record-retry-total"] == found["producer-topic-metrics.t"]["record-retry-total"] == 1
+        result["producer-metrics"]["record-retry-total"]
+        == result["producer-topic-metrics.t"]["record-retry-total"]
+        == 1
     )
     assert (
-        found["producer-metrics"]["record-error-total"] == found["producer-topic-metrics.t"]["record-error-total"] == 1
+        result["producer-metrics"]["record-error-total"]
+        == result["producer-topic-metrics.t"]["record-error-total"]
+        == 1
     )
-    assert found["producer-metrics"]["batch-split-total"] == 1
-    assert found["producer-metrics"]["produce-throttle-time-max"] == 77
+    assert result["producer-metrics"]["batch-split-total"] == 1
+    assert result["producer-metrics"]["produce-throttle-time-max"] == 77
 
 
-def test_memory_is_told_and_its_want_counted(broker: ScriptedBroker) -> None:
+def test_memory_and_its_exhaustion_are_measured(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=100)
     p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=200)
     for _ in range(2):
         p.send("t", bytes(9_000))
     with pytest.raises(BufferExhaustedError):
         p.send("t", bytes(9_000))
-    found = p.metrics()["producer-metrics"]
-    assert found["buffer-total-bytes"] == 20_000
-    assert found["buffer-available-bytes"] == 0
-    assert found["waiting-threads"] == 0
-    assert found["buffer-exhausted-total"] == 1
-    assert found["record-error-total"] == 1
-    assert found["bufferpool-wait-time-ns-total"] > 40_000_000
-    assert 0 < found["bufferpool-wait-ratio"] < 1
+    result = p.metrics()["producer-metrics"]
+    assert result["buffer-total-bytes"] == 20_000
+    assert result["buffer-available-bytes"] == 0
+    assert result["waiting-threads"] == 0
+    assert result["buffer-exhausted-total"] == 1
+    assert result["record-error-total"] == 1
+    assert result["bufferpool-wait-time-ns-total"] > 40_000_000
+    assert 0 < result["bufferpool-wait-ratio"] < 1
     p.close(timeout=0)
     assert p.metrics()["producer-metrics"]["record-error-total"] == 3, "what was left at the end has failed"
 

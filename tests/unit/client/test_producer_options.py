@@ -1,4 +1,4 @@
-"""What each option of the producer does, and that none is without a test."""
+"""Every config of the producer has a test of its effect."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def failure(code: int) -> ProduceResponse:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the I/O thread is about to do, where nothing tells of it."""
+    """Wait for something that the I/O thread is about to do."""
     end = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -150,7 +150,7 @@ def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.option("request.timeout.ms", "socket.connection.setup.timeout.ms")
-def test_a_connection_that_is_not_made_in_time_is_told() -> None:
+def test_a_connection_that_is_not_made_in_time_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options = {"security_protocol": "SSL", "socket_connection_setup_timeout_ms": 20, "max_block_ms": 1000}
         with KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", **options) as p:
@@ -189,8 +189,8 @@ def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None
 
 @pytest.mark.option("client.id")
 def test_the_client_has_a_name(broker: ScriptedBroker) -> None:
-    for given, name in (({"client_id": "me"}, "me"), ({"transactional_id": "x"}, "producer-x")):
-        with producer(broker, **given) as p:
+    for arguments, name in (({"client_id": "me"}, "me"), ({"transactional_id": "x"}, "producer-x")):
+        with producer(broker, **arguments) as p:
             assert p.partitions_for("t") == {0}
         assert broker.headers[-1].client_id == name
     with producer(broker) as p, producer(broker) as q:
@@ -222,10 +222,10 @@ def test_every_address_of_a_host_is_tried(broker: ScriptedBroker, monkeypatch: p
 
 @pytest.mark.option("metadata.recovery.strategy")
 def test_when_no_known_broker_answers_the_bootstrap_servers_are_asked_or_not(broker: ScriptedBroker) -> None:
-    for strategy, found in (("rebootstrap", True), ("none", False)):
+    for strategy, result in (("rebootstrap", True), ("none", False)):
         with producer(broker, metadata_recovery_strategy=strategy, reconnect_backoff_ms=1, max_block_ms=300) as p:
             p._core.metadata.cluster = Cluster({9: Node(9, "127.0.0.1", 1)})
-            if found:
+            if result:
                 assert p.partitions_for("t") == {0}
             else:
                 with pytest.raises(KafkaTimeoutError):
@@ -297,7 +297,7 @@ def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
 
 
 @pytest.mark.option("sasl.jaas.config")
-def test_a_line_of_jaas_tells_user_and_password() -> None:
+def test_jaas_config_has_user_and_password() -> None:
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a\\"b" password="p w";'
     made = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": line})
     assert made.credentials == ('a"b', "p w")
@@ -310,11 +310,11 @@ def test_a_line_of_jaas_tells_user_and_password() -> None:
 
 
 @pytest.mark.option("acks", "timeout.ms")
-def test_the_broker_is_told_whose_acknowledgement_is_wanted(broker: ScriptedBroker) -> None:
-    for given, asked in ((1, 1), ("all", -1), (-1, -1)):
-        with producer(broker, acks=given) as p:
+def test_acks_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
+    for arguments, requests in ((1, 1), ("all", -1), (-1, -1)):
+        with producer(broker, acks=arguments) as p:
             p.send("t", b"v").get(10)
-        assert broker.asked(ProduceRequest)[-1].acks == asked
+        assert broker.asked(ProduceRequest)[-1].acks == requests
 
 
 @pytest.mark.option("batch.size")
@@ -422,18 +422,18 @@ def test_when_no_broker_takes_anything_all_are_as_good() -> None:
 
 
 @pytest.mark.option("partitioner.adaptive.partitioning.enable")
-def test_longer_queues_are_chosen_less_often_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[bool] = []
+def test_longer_queues_are_chosen_less_often_if_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    output: list[bool] = []
 
     def choose(available: Any, queued: Any) -> int:
-        told.append(queued is not None)
+        output.append(queued is not None)
         return 0
 
     monkeypatch.setattr("ottla.client.producer.partitioner.choose_partition", choose)
-    for wanted in (True, False):
-        chosen(core_with(partitioner_adaptive_partitioning_enable=wanted))
-        assert set(told) == {wanted}
-        told.clear()
+    for requested in (True, False):
+        chosen(core_with(partitioner_adaptive_partitioning_enable=requested))
+        assert set(output) == {requested}
+        output.clear()
 
 
 @pytest.mark.option("partitioner.ignore.keys")
@@ -467,17 +467,17 @@ def test_partitioners_go_by_names_of_ours_and_javas(broker: ScriptedBroker) -> N
 
 
 @pytest.mark.option("transaction.timeout.ms", "transaction.two.phase.commit.enable")
-def test_the_coordinator_is_told_how_long_a_transaction_may_last(broker: ScriptedBroker) -> None:
-    found = FindCoordinatorResponse(coordinators=[Found(key="x", node_id=7, host=broker.host, port=broker.port)])
-    broker.on(FindCoordinatorRequest, lambda _: found, times=10)
+def test_transaction_timeout_is_sent_to_the_coordinator(broker: ScriptedBroker) -> None:
+    result = FindCoordinatorResponse(coordinators=[Found(key="x", node_id=7, host=broker.host, port=broker.port)])
+    broker.on(FindCoordinatorRequest, lambda _: result, times=10)
     for options, expected in (
         ({"transaction_timeout_ms": 1234}, (1234, False)),
         ({"transaction_two_phase_commit_enable": True}, (0x7FFFFFFF, True)),
     ):
         with producer(broker, transactional_id="x", **options) as p:
             p.init_transactions()
-        asked = broker.asked(InitProducerIdRequest)[-1]
-        assert (asked.transaction_timeout_ms, asked.enable_2pc) == expected
+        requests = broker.asked(InitProducerIdRequest)[-1]
+        assert (requests.transaction_timeout_ms, requests.enable_2pc) == expected
 
 
 @pytest.mark.option("transaction.two.phase.commit.enable", "transactional.id", "enable.idempotence")
@@ -506,7 +506,7 @@ def test_options_that_do_not_fit_each_other_are_refused(options: dict[str, Any],
 @pytest.mark.parametrize(
     "name", ["ssl.provider", "sasl.kerberos.kinit.cmd", "auto.include.jmx.reporter", "config.providers.x.class"]
 )
-def test_options_without_a_meaning_here_are_taken_and_told(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_configs_without_effect_are_accepted_and_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
     ProducerConfig.from_kafka({"bootstrap.servers": "h:1", name: "x"})
     assert f"producer option {name} has no effect: " in caplog.text
     caplog.clear()
@@ -514,7 +514,7 @@ def test_options_without_a_meaning_here_are_taken_and_told(name: str, caplog: py
     assert f"producer option {name} has no effect: " in caplog.text
 
 
-def test_an_unknown_option_is_told_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_config_is_logged_with_the_nearest_name(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     ProducerConfig.from_kafka({"bootstrap.servers": "h:1", "linger.msec": "x"})
     assert "linger.msec; did you mean linger.ms?" in caplog.text

@@ -1,4 +1,4 @@
-"""What the producer promises whatever happens: order, accounts that balance, an end in time, nothing left behind."""
+"""Guarantees of the producer: order, no leaks, close within its timeout."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def values(broker: ScriptedBroker) -> list[int]:
 
 
 def balanced(p: KafkaProducer | aio.KafkaProducer) -> None:
-    """Nothing is held, nothing is on its way, nobody waits."""
+    """Assert that no memory is in use, no batch is in flight, and no call waits."""
     accumulator = p._core.accumulator
     assert accumulator.pool.available == accumulator.pool.total
     assert accumulator.pool.queued == 0
@@ -148,8 +148,10 @@ def test_memory_is_given_back_exactly_once_whatever_happens(
     broker: ScriptedBroker, happens: Callable[[ScriptedBroker, KafkaProducer], None], codec: str
 ) -> None:
     clock = ManualClock() if happens is all_expired else None
-    given = {"clock": clock} if clock else {}
-    with producer(broker, buffer_memory=100_000, batch_size=1000, linger_ms=50, compression_type=codec, **given) as p:
+    arguments = {"clock": clock} if clock else {}
+    with producer(
+        broker, buffer_memory=100_000, batch_size=1000, linger_ms=50, compression_type=codec, **arguments
+    ) as p:
         futures = [p.send("t", bytes(size)) for size in (10, 400, 400, 400, 3000, 10, 10)]
         happens(broker, p)
         p.close(timeout=0)
@@ -158,17 +160,17 @@ def test_memory_is_given_back_exactly_once_whatever_happens(
         assert len(p._core.accumulator.pool._free) * 1000 <= 100_000
 
 
-def test_who_waits_for_memory_at_the_end_is_told_so(broker: ScriptedBroker) -> None:
+def test_send_that_waits_for_memory_fails_at_close(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
     p = producer(broker, buffer_memory=2000, batch_size=1000)
     futures = [p.send("t", bytes(900)) for _ in range(2)]
-    told: list[BaseException] = []
+    output: list[BaseException] = []
 
     def send() -> None:
         try:
             p.send("t", bytes(900))
         except IllegalStateError as error:
-            told.append(error)
+            output.append(error)
 
     waiting = [threading.Thread(target=send) for _ in range(3)]
     for thread in waiting:
@@ -178,27 +180,27 @@ def test_who_waits_for_memory_at_the_end_is_told_so(broker: ScriptedBroker) -> N
     p.close(timeout=0)
     for thread in waiting:
         thread.join(5)
-    assert ["closed" in str(error) for error in told] == [True] * 3
+    assert ["closed" in str(error) for error in output] == [True] * 3
     assert all(future.failed() for future in futures)
     balanced(p)
 
 
-def test_who_waits_for_a_topic_at_the_end_is_told_so(broker: ScriptedBroker) -> None:
+def test_send_that_waits_for_a_topic_fails_at_close(broker: ScriptedBroker) -> None:
     p = producer(broker)
-    told: list[BaseException] = []
+    output: list[BaseException] = []
 
     def send() -> None:
         try:
             p.send("missing", b"v")
         except IllegalStateError as error:
-            told.append(error)
+            output.append(error)
 
     waiting = threading.Thread(target=send)
     waiting.start()
     broker.wait_for(lambda: bool(broker.requests))
     p.close(timeout=0)
     waiting.join(5)
-    assert "closed" in str(told[0])
+    assert "closed" in str(output[0])
 
 
 # Callbacks
@@ -215,7 +217,7 @@ def test_a_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
 
 @pytest.mark.parametrize("call", ["flush", "get", "partitions_for"])
 def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBroker, call: str) -> None:
-    told: list[BaseException | None] = []
+    output: list[BaseException | None] = []
     done = threading.Event()
 
     def wait(_: Any) -> None:
@@ -227,14 +229,14 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBro
         try:
             calls[call]()
         except IllegalStateError as error:
-            told.append(error)
+            output.append(error)
         done.set()
 
     with producer(broker) as p:
         p.send("t", b"1").add_callback(wait)
         assert done.wait(10)
         assert p.send("t", b"3").get(10).offset >= 1
-    assert "callback" in str(told[0])
+    assert "callback" in str(output[0])
 
 
 # Ctrl+C
@@ -308,7 +310,7 @@ def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, s
 # Fork
 
 
-def test_a_fork_leaves_the_parent_at_work_and_tells_the_child(broker: ScriptedBroker) -> None:
+def test_fork_leaves_the_parent_working_and_fails_in_the_child(broker: ScriptedBroker) -> None:
     def in_the_child(p: KafkaProducer, pending: Any) -> int:
         for call in (lambda: p.send("t", b"1"), p.flush, pending.get, lambda: p.partitions_for("t")):
             try:
@@ -414,7 +416,7 @@ def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) ->
 
 
 @pytest.mark.option("sasl.oauth.token.provider")
-def test_send_tells_why_there_is_no_token(broker: ScriptedBroker) -> None:
+def test_send_reports_why_there_is_no_token(broker: ScriptedBroker) -> None:
     def down() -> str:
         raise RuntimeError("vault is down")
 
@@ -440,11 +442,11 @@ def test_aio_send_that_waits_for_its_topic_is_not_overtaken(broker: ScriptedBrok
         async with aio.KafkaProducer(**options(broker, linger_ms=1)) as p:
             later: list[asyncio.Task[Any]] = []
 
-            def known(_: object) -> None:  # the topic is known, and the first call has not gone on yet
+            def on_metadata(_: object) -> None:  # the topic is known, and the first call has not continued yet
                 if not later:
                     later.append(asyncio.create_task(p.send("t", b"2", partition=0)))
 
-            p._core.metadata.listeners.append(known)
+            p._core.metadata.listeners.append(on_metadata)
             first = asyncio.create_task(p.send("t", b"1", partition=0))
             await first
             await asyncio.gather(*later)

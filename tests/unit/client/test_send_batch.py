@@ -37,8 +37,8 @@ def test_every_row_arrives_where_send_would_have_put_it(broker: ScriptedBroker, 
     assert sum(part.records for part in sent) == 100
     for partition in range(3):
         rows = [i for i in range(100) if partition_for_key(keys[i], 3) == partition]
-        found = stored(broker, "many", partition)
-        assert [(r.key, r.value, r.timestamp) for r in found] == [(keys[i], values[i], 7) for i in rows]
+        result = stored(broker, "many", partition)
+        assert [(r.key, r.value, r.timestamp) for r in result] == [(keys[i], values[i], 7) for i in rows]
         ranges = [part for part in sent if part.topic_partition == TopicPartition("many", partition)]
         assert [o for r in ranges for o in range(r.base_offset, r.base_offset + r.records)] == list(range(len(rows)))
 
@@ -60,9 +60,9 @@ def series(library: str, items: list[Any]) -> Any:
     ids=["list", "string", "large_string", "chunked", "pandas", "polars"],
 )
 def test_text_and_nulls_come_from_any_kind_of_column(make: Any) -> None:
-    found = column(make(["a", None, "ü"]))
-    assert [found.get(i) for i in range(3)] == [b"a", None, "ü".encode()]
-    assert found.null_count == 1
+    result = column(make(["a", None, "ü"]))
+    assert [result.get(i) for i in range(3)] == [b"a", None, "ü".encode()]
+    assert result.null_count == 1
 
 
 @pytest.mark.parametrize("make", [list, lambda items: arrow(items, "int64"), lambda items: series("pandas", items)])
@@ -134,7 +134,7 @@ def test_an_error_is_raised_by_the_future(broker: ScriptedBroker) -> None:
         p.send_batch("t", [b"v"]).get(10)
 
 
-def test_a_split_batch_tells_the_places_of_its_parts(broker: ScriptedBroker) -> None:
+def test_split_batch_returns_the_offsets_of_its_parts(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(10))
     with producer(broker) as p:
         sent = p.send_batch("t", [b"%d" % i for i in range(5)]).get(10)
@@ -153,10 +153,10 @@ def test_asyncio_has_it_too(broker: ScriptedBroker) -> None:
 
 
 def test_columns_of_lists_are_arrows_layout() -> None:
-    found = column([b"ab", None, b""])
-    assert [found.get(i) for i in range(3)] == [b"ab", None, b""]
-    assert found.null_count == 1
-    assert isinstance(found.offsets.obj, array)
+    result = column([b"ab", None, b""])
+    assert [result.get(i) for i in range(3)] == [b"ab", None, b""]
+    assert result.null_count == 1
+    assert isinstance(result.offsets.obj, array)
 
 
 def test_a_closed_producer_takes_no_batches(broker: ScriptedBroker) -> None:

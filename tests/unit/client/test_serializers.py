@@ -21,7 +21,7 @@ def test_types_go_by_names_of_ours_and_javas(name: str) -> None:
     assert read("t", b"\0\0\0\0\0\0\1\2") == 258
 
 
-def test_an_unknown_name_is_told_with_the_known_ones() -> None:
+def test_an_unknown_name_is_reported_with_the_known_ones() -> None:
     with pytest.raises(SerializationError, match=r"value_serializer: 'Avro'.*String, Integer"):
         find("Avro", "value_serializer")
 
@@ -44,12 +44,12 @@ def test_serializer_found_by_name_calls_itself_by_kafkas_class_name(name: str, k
         assert converter is None or converter.name == f"{name}{kind}"
         cls = getattr(serializers, f"{name}{kind}")
         assert getattr(ottla, f"{name}{kind}") is cls
-        found = find(cls, f"value_{kind.lower()}", {"default.list.value.serde.inner": "long"})
-        assert (found is None) == (converter is None)
+        result = find(cls, f"value_{kind.lower()}", {"default.list.value.serde.inner": "long"})
+        assert (result is None) == (converter is None)
     assert converter is not None or kind == "Deserializer"
 
 
-def test_wrong_bytes_are_told() -> None:
+def test_wrong_bytes_are_reported() -> None:
     read = find("integer", "key_deserializer")
     assert read is not None
     with pytest.raises(SerializationError, match="IntegerDeserializer .* expected 4 bytes, got 3"):

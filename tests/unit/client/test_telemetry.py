@@ -50,7 +50,7 @@ def pass_time(p: KafkaProducer, clock: ManualClock, seconds: float) -> None:
     """Let time pass once metadata and telemetry wait for it."""
     end = time.monotonic() + 10
     while len(clock.waited_for) < 2:
-        assert time.monotonic() < end, "nobody waits"
+        assert time.monotonic() < end, "no call waits"
         p._io.run(_nothing())
     clock.advance(seconds * 1000)
 
@@ -73,12 +73,12 @@ def test_what_the_cluster_wants_is_pushed_at_its_interval_and_at_the_end(broker:
         pass_time(p, clock, 10)
         pushes(broker, 2)
         p.send("t", b"v").get(10)
-    told = pushes(broker, 3)
-    assert [metrics(gzip.decompress(push.metrics)) for push in told] == [
+    output = pushes(broker, 3)
+    assert [metrics(gzip.decompress(push.metrics)) for push in output] == [
         {SENT: ("sum 1", float(count), {})} for count in (1, 2, 1)
     ]
-    assert [(push.subscription_id, push.client_instance_id) for push in told] == [(5, ID)] * 3
-    assert [push.terminating for push in told] == [False, False, True]
+    assert [(push.subscription_id, push.client_instance_id) for push in output] == [(5, ID)] * 3
+    assert [push.terminating for push in output] == [False, False, True]
     assert first.compression_type == GZIP
     assert [r.client_instance_id for r in broker.asked(GetTelemetrySubscriptionsRequest)] == [ZERO_UUID]
 
@@ -94,7 +94,7 @@ def test_a_cluster_that_wants_nothing_gets_nothing_and_is_asked_again(broker: Sc
     assert broker.asked(PushTelemetryRequest) == []
 
 
-def test_a_subscription_that_is_gone_is_asked_for_anew(broker: ScriptedBroker) -> None:
+def test_lost_subscription_is_requested_again(broker: ScriptedBroker) -> None:
     clock = ManualClock()
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT))
     broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("", subscription=6))
@@ -140,7 +140,7 @@ def test_a_cluster_that_does_not_know_telemetry_is_not_asked() -> None:
         assert broker.asked(GetTelemetrySubscriptionsRequest) == []
 
 
-def test_turned_off_nobody_is_asked(broker: ScriptedBroker) -> None:
+def test_disabled_telemetry_sends_no_request(broker: ScriptedBroker) -> None:
     with producer(broker, enable_metrics_push=False) as p:
         p.send("t", b"v").get(10)
         with pytest.raises(IllegalStateError, match=r"enable\.metrics\.push"):

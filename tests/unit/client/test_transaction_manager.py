@@ -95,7 +95,7 @@ def test_out_of_order_behind_a_batch_that_comes_again_only_waits() -> None:
     assert numbers(second) == (501, 0, 1)
 
 
-def test_out_of_order_at_the_head_counts_anew_with_the_next_epoch() -> None:
+def test_out_of_order_at_the_head_restarts_with_the_next_epoch() -> None:
     m = manager()
     first, second = sent(m, 2, 3)
     assert m.may_retry(first, OutOfOrderSequenceNumberError())
@@ -129,7 +129,7 @@ def test_a_batch_of_unknown_fate_at_the_end_begins_a_new_epoch() -> None:
     assert numbers(after) == (501, 1, 0)
 
 
-def test_a_broker_that_has_forgotten_the_producer_is_told_a_new_epoch() -> None:
+def test_new_epoch_after_the_broker_has_lost_the_producer_state() -> None:
     m = manager()
     (first,) = sent(m, 1)
     assert m.may_retry(first, UnknownProducerIdError())
@@ -178,7 +178,7 @@ def test_when_the_epochs_are_used_up_a_new_id_is_asked_for() -> None:
     assert numbers(second) == (502, 0, 0)
 
 
-def test_sequences_begin_anew_after_two_billion() -> None:
+def test_sequences_wrap_around_after_two_billion() -> None:
     m = manager()
     sent(m, 1)
     m._sequences(TP).next = 0x7FFFFFFF

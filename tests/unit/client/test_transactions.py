@@ -1,4 +1,4 @@
-"""Transactions of our producer against our broker, in both of the protocol's ways."""
+"""Transactions of our producer with our broker, with both versions of the protocol."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def producer(bootstrap: str, name: str, **options: object) -> KafkaProducer:
 
 def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
     """What a read_committed consumer gets: `count` values, and no more in the moment after."""
-    found: list[bytes] = []
+    result: list[bytes] = []
     with KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,
@@ -94,14 +94,14 @@ def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
         auto_offset_reset="earliest",
     ) as consumer:
         end = time.monotonic() + SECONDS
-        while len(found) < count and time.monotonic() < end:
-            found += [r.value for records in consumer.poll(200).values() for r in records]
-        found += [r.value for records in consumer.poll(100).values() for r in records]
-    return sorted(found)
+        while len(result) < count and time.monotonic() < end:
+            result += [r.value for records in consumer.poll(200).values() for r in records]
+        result += [r.value for records in consumer.poll(100).values() for r in records]
+    return sorted(result)
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, topic: str, way: str) -> None:
-    kept = []
+    remaining = []
     with producer(bootstrap, topic) as sender:
         assert sender._core.transactions.newer is (way == "joining")
         for number in range(6):
@@ -113,8 +113,8 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, to
                 sender.abort_transaction()
             else:
                 sender.commit_transaction()
-                kept += values
-    assert committed(bootstrap, topic, len(kept)) == sorted(kept)
+                remaining += values
+    assert committed(bootstrap, topic, len(remaining)) == sorted(remaining)
 
 
 def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str, way: str) -> None:
@@ -131,9 +131,9 @@ def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str,
                 sender.commit_transaction() if commit else sender.abort_transaction()
                 if not commit:
                     assert consumer.committed(tp) == 5
-        found = consumer.committed(tp, metadata=True)
-        assert isinstance(found, OffsetAndMetadata)
-        assert (found.offset, found.metadata) == (7, "noted")
+        result = consumer.committed(tp, metadata=True)
+        assert isinstance(result, OffsetAndMetadata)
+        assert (result.offset, result.metadata) == (7, "noted")
 
 
 @pytest.mark.option("transactional.id")
@@ -225,7 +225,7 @@ def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> Non
     assert committed(bootstrap, topic, 1) == [b"kept"]
 
 
-def test_a_block_that_raises_is_rolled_back_and_tells_its_own_error(bootstrap: str, topic: str) -> None:
+def test_block_that_raises_is_aborted_and_raises_its_own_error(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic) as sender:
         with pytest.raises(ZeroDivisionError):
             with sender.transaction():
@@ -311,11 +311,11 @@ def test_a_coordinator_that_does_not_answer_costs_no_more_than_max_block_ms(sile
 
 def elsewhere(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """The coordinator is a broker that the metadata does not know."""
-    found = [Coordinator(key=key, node_id=2, host="127.0.0.1", port=1) for key in request.coordinator_keys]
-    return FindCoordinatorResponse(coordinators=found, node_id=2, host="127.0.0.1", port=1)
+    result = [Coordinator(key=key, node_id=2, host="127.0.0.1", port=1) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(coordinators=result, node_id=2, host="127.0.0.1", port=1)
 
 
-def test_a_coordinator_that_nobody_knows_yet_is_looked_for_again() -> None:
+def test_unknown_coordinator_is_looked_up_again() -> None:
     with ScriptedBroker() as broker:
         broker.on(FindCoordinatorRequest, elsewhere, times=2)
         with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", retry_backoff_ms=10) as sender:
@@ -368,7 +368,7 @@ def offsets_refused(code: int) -> TxnOffsetCommitResponse:
 
 
 def test_an_abort_waits_for_partitions_that_are_being_announced(scripted: ScriptedBroker) -> None:
-    # Otherwise they would open a transaction behind it, that nobody ends.
+    # Otherwise they would start another transaction after it, which no producer ends.
     scripted.on(AddPartitionsToTxnRequest, lambda r: joined(r, ConcurrentTransactionsError.code), times=3)
     scripted.on(AddPartitionsToTxnRequest, joined, times=100)
     with producer(scripted.address, "t", linger_ms=0, retry_backoff_ms=50) as sender:
@@ -382,7 +382,7 @@ def test_an_abort_waits_for_partitions_that_are_being_announced(scripted: Script
 
 
 def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted(scripted: ScriptedBroker) -> None:
-    # They may still come, behind the commit: as part of the next transaction.
+    # They may still arrive after the commit, as part of the next transaction.
     scripted.on(TxnOffsetCommitRequest, lambda _: SILENCE, times=100)
 
     async def run() -> None:

@@ -106,8 +106,8 @@ class Reader:
     def offsets(self) -> list[int]:
         if self.theirs is None:
             if self.how == "getmany":
-                found = self.runner.run(self.ours.getmany(timeout_ms=300))
-                return [record.offset for records in found.values() for record in records]
+                result = self.runner.run(self.ours.getmany(timeout_ms=300))
+                return [record.offset for records in result.values() for record in records]
             columns = self.runner.run(self.ours.poll_batch(timeout_ms=300))
             return [offset for c in columns.values() for offset in c.offsets]
         if self.how == "poll":
@@ -147,10 +147,10 @@ def open_reader(broker: ScriptedBroker) -> Iterator[Callable[[str], Reader]]:
 
 
 def read_up_to(reader: Reader, end: int) -> list[int]:
-    found: list[int] = []
-    while not found or found[-1] < end - 1:
-        found += reader.offsets()
-    return found
+    result: list[int] = []
+    while not result or result[-1] < end - 1:
+        result += reader.offsets()
+    return result
 
 
 @pytest.mark.option("max.decompressed.batch.bytes")
@@ -183,9 +183,9 @@ def fetched(data: bytes, position: int = 0) -> CompletedFetch:
 def test_records_before_garbage_in_a_fetch_are_returned() -> None:
     zeros = bytearray(batch(10))
     zeros[8:LOG_OVERHEAD] = bytes(4)
-    found = fetched(bytes(batch(0) + zeros))
-    assert [r.offset for r in found.next_records(100, None, None)] == list(range(10))
-    assert found.end_offset == found.position == 10  # from where the next fetch begins
+    result = fetched(bytes(batch(0) + zeros))
+    assert [r.offset for r in result.next_records(100, None, None)] == list(range(10))
+    assert result.end_offset == result.position == 10  # from where the next fetch begins
     with pytest.raises(CorruptMessageError):
         fetched(bytes(zeros), 10)
 
@@ -194,9 +194,9 @@ def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
     good = legacy_message_set.from_batches(bytes(batch(0)), 1)
     bad = bytearray(legacy_message_set.from_batches(bytes(batch(10)), 1))
     bad[-1] ^= 1
-    found = fetched(good + bad)
-    assert [r.offset for r in found.next_records(100, None, None)] == list(range(19))
-    assert found.end_offset == 19
+    result = fetched(good + bad)
+    assert [r.offset for r in result.next_records(100, None, None)] == list(range(19))
+    assert result.end_offset == 19
     with pytest.raises(CorruptMessageError):
         fetched(bytes(bad[-len(bad) // 10 :]), 19)
 
@@ -205,15 +205,15 @@ def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> 
     large = legacy_message_set.from_batches(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
     with pytest.raises(compression.DecompressedTooLargeError):
         fetched(large, 10)
-    found = fetched(legacy_message_set.from_batches(bytes(batch(0)), 1) + large)
-    assert found.end_offset == 10
+    result = fetched(legacy_message_set.from_batches(bytes(batch(0)), 1) + large)
+    assert result.end_offset == 10
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_range_with_an_unreadable_batch_is_not_read_past_it(broker: ScriptedBroker, what: str) -> None:
     broker.topics["t"][0] += [bytes(batch(0)), bytes(UNREADABLE[what](10)), bytes(batch(20))]
-    found: list[int] = []
+    result: list[int] = []
     with pytest.raises(CorruptBatchError, match="t-0, offset 10"):
         for columns in read_range(broker.address, TP, 0, 30, {"max.decompressed.batch.bytes": BOUND}):
-            found += columns.offsets
-    assert found == list(range(10))
+            result += columns.offsets
+    assert result == list(range(10))

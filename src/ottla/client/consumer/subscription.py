@@ -179,7 +179,7 @@ class Subscription:
 
     def state(self, tp: TopicPartition) -> PartitionState:
         """Return the state of an assigned partition; IllegalStateError for another one."""
-        found = self.partitions.get(tp)
-        if found is None:
+        state = self.partitions.get(tp)
+        if state is None:
             raise IllegalStateError(f"{tp} is not assigned to this consumer")
-        return found
+        return state

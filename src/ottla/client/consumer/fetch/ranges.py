@@ -57,11 +57,11 @@ class Planner:
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
         """Return the current partitions of topics; a topic that does not exist has none."""
-        found = set()
+        numbered = set()
         for topic in topics:
             numbers = self._consumer.partitions_for_topic(topic)
-            found |= {TopicPartition(topic, number) for number in numbers or ()}
-        return found
+            numbered |= {TopicPartition(topic, number) for number in numbers or ()}
+        return numbered
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the earliest offset of each partition."""
@@ -126,13 +126,13 @@ def read_range(
     with KafkaConsumer(settings) as consumer:
         consumer.assign([tp])
         consumer.seek(tp, start_offset)
-        heard = time.monotonic()
+        last_progress = time.monotonic()
         position = start_offset
         while position < end_offset:
             columns = consumer.poll_batch(1000, headers=headers, until={tp: end_offset})
             moved = consumer.position(tp)
             if moved > position:
-                position, heard = moved, time.monotonic()
-            elif time.monotonic() - heard > poll_timeout_ms / 1000:
+                position, last_progress = moved, time.monotonic()
+            elif time.monotonic() - last_progress > poll_timeout_ms / 1000:
                 raise KafkaTimeoutError(f"{tp}: no record arrived at offset {position} within {poll_timeout_ms:g} ms")
             yield from columns.values()

@@ -1,7 +1,7 @@
 """Errors of subscribed topics, which poll() raises. A part of Kafka's `Metadata`.
 
 Each error in metadata is raised once, and at once. While polls continue, metadata is requested again now and then, so
-that a consumer continues by itself once it is authorized.
+that a consumer continues once it is authorized.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.metadata import Cluster, Metadata
 from ottla.errors import KafkaError
 
-TOLD: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
+FATAL_TOPIC_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 """Errors of topics that poll() raises. Others may pass: the consumer waits for a topic that does not exist yet."""
 
 
 def topic_error(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
     """Return the error of topics, with their names; None if there is none."""
     infos = [info for topic in topics if (info := cluster.topics.get(topic)) is not None]
-    for error in TOLD:
+    for error in FATAL_TOPIC_ERRORS:
         names = sorted(info.name for info in infos if info.error is error)
         if names:
             return error(f"topics {', '.join(map(repr, names))}: {error.__doc__}")

@@ -39,8 +39,8 @@ class TopicMetadataFetcher:
 
     async def topics(self, timeout: float) -> dict[str, Partitions]:
         """Return all topics that this client is authorized to describe."""
-        found = await self._fetch(None, timeout)
-        return {topic.name: topic.partitions for topic in found if topic.error is None}
+        infos = await self._fetch(None, timeout)
+        return {topic.name: topic.partitions for topic in infos if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
         """Return the partitions of a topic; none if it does not exist."""
@@ -63,10 +63,10 @@ class TopicMetadataFetcher:
             try:
                 async with asyncio.timeout(left):
                     response = await self.connections.send_any(request)
-                found = [topic_info(topic) for topic in response.topics if topic.name is not None]
-                waiting = [t for t in found if t.error is errors.LeaderNotAvailableError]
+                infos = [topic_info(topic) for topic in response.topics if topic.name is not None]
+                waiting = [t for t in infos if t.error is errors.LeaderNotAvailableError]
                 if not waiting:
-                    return found
+                    return infos
                 last = errors.LeaderNotAvailableError()
             except KafkaError as error:
                 if not error.retriable:

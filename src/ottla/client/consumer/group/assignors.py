@@ -223,8 +223,8 @@ def make_assignors(options: Sequence[Any]) -> list[Assignor]:
     """Create the assignors of partition.assignment.strategy: from names, classes or objects."""
     made: list[Assignor] = []
     for option in options:
-        found: Any = ASSIGNORS.get(option, option) if isinstance(option, str) else option
-        assignor: Any = found() if isinstance(found, type) else found
+        kind: Any = ASSIGNORS.get(option, option) if isinstance(option, str) else option
+        assignor: Any = kind() if isinstance(kind, type) else kind
         if not hasattr(assignor, "assign") or not hasattr(assignor, "name"):
             raise ConfigurationError(f"partition.assignment.strategy: {option!r} is not an assignor")
         made.append(assignor)

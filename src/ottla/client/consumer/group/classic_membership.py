@@ -16,7 +16,7 @@ from ottla.client.consumer.group import consumer_protocol as protocol
 from ottla.client.consumer.group.assignors import Assignor, make_assignors
 from ottla.client.consumer.group.membership import (
     LEAVE_SECONDS,
-    NOBODY,
+    NO_GENERATION,
     GroupMembershipOperation,
     Membership,
     fenced_instance,
@@ -73,7 +73,7 @@ class ClassicMembership(Membership):
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._assigned: set[TopicPartition] | None = None
         """The assignment of a completed rebalance, until it is adopted."""
-        self._last_assigned: protocol.LastRound = (NOBODY, set())
+        self._last_assigned: protocol.LastRound = (NO_GENERATION, set())
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
@@ -86,7 +86,7 @@ class ClassicMembership(Membership):
         elif issubclass(error, FENCED):
             if not issubclass(error, errors.IllegalGenerationError):
                 self.member_id = ""
-            self.generation = NOBODY
+            self.generation = NO_GENERATION
             self.needs_join = True
             self._lost = True
             if issubclass(error, errors.FencedInstanceIdError):
@@ -315,7 +315,7 @@ class ClassicMembership(Membership):
     async def _heartbeat_loop(self) -> None:
         """Send heartbeats until polls are missing or the coordinator has removed the member."""
         session = self.config.session_timeout_ms / 1000
-        heard = time.monotonic()
+        last_response = time.monotonic()
         while True:
             if not await self.back_off(self.config.heartbeat_interval_ms / 1000, self._hurry):
                 if self.config.group_instance_id is None:
@@ -336,19 +336,19 @@ class ClassicMembership(Membership):
                 )
             except KafkaError as error:
                 log.debug("heartbeat: %s", error)
-                if time.monotonic() - heard > session:
+                if time.monotonic() - last_response > session:
                     self.handle_error(errors.UnknownMemberIdError)
                     return
                 continue
             self.metrics.record_heartbeat(time.monotonic() - began)
             if not response.error_code:
-                heard = time.monotonic()
+                last_response = time.monotonic()
                 continue
             error_class = errors.for_code(response.error_code)
             log.debug("heartbeat: %s", error_class.name)
             self.handle_error(error_class)
             if error_class is errors.RebalanceInProgressError:
-                heard = time.monotonic()
+                last_response = time.monotonic()
             elif issubclass(error_class, FENCED):
                 return
             elif not error_class.retriable:
@@ -409,11 +409,11 @@ class ClassicMembership(Membership):
         self._stop_heartbeats()
         self._cancel_round()
         self.member_id = ""
-        self.generation = NOBODY
+        self.generation = NO_GENERATION
         self.needs_join = True
         self.error = None
         self._lost = False
         self._assigned = None
-        self._last_assigned = (NOBODY, set())
+        self._last_assigned = (NO_GENERATION, set())
         self._joined_topics = frozenset()
         self._assigned_counts = None

@@ -19,7 +19,7 @@ from ottla import errors
 from ottla.client.consumer.group.group_heartbeat import GroupHeartbeat
 from ottla.client.consumer.group.membership import (
     LEAVE_SECONDS,
-    NOBODY,
+    NO_GENERATION,
     GroupMembershipOperation,
     Membership,
     fenced_instance,
@@ -187,7 +187,7 @@ class ConsumerMembership(Membership):
         if self.state is State.RECONCILING:
             self.metrics.rebalance_failed()
         self._move(state)
-        self.generation = NOBODY
+        self.generation = NO_GENERATION
         self._stop_heartbeats()
         self.changed()
 
@@ -391,7 +391,7 @@ class ConsumerMembership(Membership):
             self._retry = None
         self.state = State.OUTSIDE
         self.member_id = ""
-        self.generation = NOBODY
+        self.generation = NO_GENERATION
         self.error = None
         self._unresolved, self._target, self._owned = None, {}, {}
         self._beats.reset()

@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.client")
 
-NOBODY: Final = -1
+NO_GENERATION: Final = -1
 """The generation of a consumer that is not a member."""
 LEAVE_SECONDS: Final = 5.0
 """How long leaving may take at most."""
@@ -32,7 +32,7 @@ class Committer(NamedTuple):
     member.
     """
 
-    generation: int = NOBODY
+    generation: int = NO_GENERATION
     member_id: str = ""
     instance_id: str | None = None
 
@@ -81,7 +81,7 @@ class Membership(abc.ABC):
         self.subscription = subscription
         self.group_id = config.group_id or ""
         self.member_id = ""
-        self.generation = NOBODY
+        self.generation = NO_GENERATION
         """The generation, or member epoch, of commits."""
         self.listener: Any = None
         self.before_revoke: Callable[[], Awaitable[None]] = do_nothing
@@ -149,7 +149,7 @@ class Membership(abc.ABC):
     @property
     def can_commit(self) -> bool:
         """Whether the coordinator would accept a commit."""
-        return not self.subscription.by_group or (self.generation != NOBODY and self.is_settled)
+        return not self.subscription.by_group or (self.generation != NO_GENERATION and self.is_settled)
 
     def committer(self) -> Committer:
         """Return the identity for commits.
@@ -159,7 +159,7 @@ class Membership(abc.ABC):
         if not self.subscription.by_group:
             return Committer()
         if not self.can_commit:
-            what = "is rebalancing" if self.generation != NOBODY else "has no such member (any more)"
+            what = "is rebalancing" if self.generation != NO_GENERATION else "has no such member (any more)"
             raise CommitFailedError(f"group {self.group_id} {what}; poll() completes that")
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
@@ -168,7 +168,7 @@ class Membership(abc.ABC):
         owned = set(self.subscription.partitions)
         if owned:
             await self.notify_listener(
-                "on_partitions_lost" if self.generation == NOBODY else "on_partitions_revoked", owned
+                "on_partitions_lost" if self.generation == NO_GENERATION else "on_partitions_revoked", owned
             )
         self.raise_listener_error()
 

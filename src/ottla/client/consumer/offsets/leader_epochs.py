@@ -54,12 +54,12 @@ class LeaderEpochs:
             leader = self.metadata.cluster.leader(tp)
             if leader >= 0:
                 by_node.setdefault(leader, []).append(tp)
-        found: Ends = {}
+        ends: Ends = {}
         requests = [
-            self._fetch(node, {tp: epochs_by_partition[tp] for tp in tps}, found) for node, tps in by_node.items()
+            self._fetch(node, {tp: epochs_by_partition[tp] for tp in tps}, ends) for node, tps in by_node.items()
         ]
         await asyncio.gather(*requests)
-        return found
+        return ends
 
     async def _fetch(self, node: int, requested: Mapping[TopicPartition, int], ends: Ends) -> None:
         epochs = {

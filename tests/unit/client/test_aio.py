@@ -1,4 +1,4 @@
-"""The asyncio faces, the admin client, and what all faces share."""
+"""The asynchronous API, the I/O thread, and lazy imports of the package."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_an_asyncio_producer_sends_and_a_consumer_reads(broker: ScriptedBroker) 
                     break
             assert seen == [b"%d" % number for number in range(1, 8)]
             await consumer.commit()
-            found = await consumer.committed(TopicPartition("t", 0))
-            assert found is not None
-            assert found == 7
+            result = await consumer.committed(TopicPartition("t", 0))
+            assert result is not None
+            assert result == 7
             assert await consumer.end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 10}
 
     run(test)
@@ -56,15 +56,15 @@ def test_an_asyncio_producer_sends_and_a_consumer_reads(broker: ScriptedBroker) 
 
 
 def test_listeners_of_an_asyncio_consumer_may_be_coroutines(broker: ScriptedBroker) -> None:
-    told: list[Any] = []
+    output: list[Any] = []
 
     class Listener:
         async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
             await asyncio.sleep(0)
-            told.append(("assigned", assigned))
+            output.append(("assigned", assigned))
 
         async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-            told.append(("revoked", revoked))
+            output.append(("revoked", revoked))
 
     async def test() -> None:
         async with aio.KafkaConsumer(bootstrap_servers=broker.address, group_id="g") as consumer:
@@ -73,7 +73,7 @@ def test_listeners_of_an_asyncio_consumer_may_be_coroutines(broker: ScriptedBrok
                 await consumer.poll(50)
 
     run(test)
-    assert told == [("assigned", {TopicPartition("t", 0)}), ("revoked", {TopicPartition("t", 0)})]
+    assert output == [("assigned", {TopicPartition("t", 0)}), ("revoked", {TopicPartition("t", 0)})]
 
 
 def test_an_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedBroker) -> None:
@@ -163,8 +163,8 @@ def test_a_call_that_takes_too_long_is_cancelled() -> None:
 
 def test_functions_run_where_the_call_was_made() -> None:
     async def ask() -> bool:
-        found: bool = await run_at_caller(lambda: threading.current_thread() is threading.main_thread())
-        return found
+        result: bool = await run_at_caller(lambda: threading.current_thread() is threading.main_thread())
+        return result
 
     io = IoThread("test")
     io.start()
@@ -197,5 +197,5 @@ def test_every_public_name_can_be_imported() -> None:
 
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys; before = set(sys.modules); import ottla; print(sorted(set(sys.modules) - before))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert found.strip() == "['__future__', 'ottla']"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert result.strip() == "['__future__', 'ottla']"
