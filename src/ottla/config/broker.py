@@ -573,8 +573,8 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     group_consumer_regex_refresh_interval_ms = Option(
         600000,
         integer(10000),
-        "Maximum age in milliseconds of the topics that a regular expression matches, before it is evaluated again; new "
-        "topics are matched at once.",
+        "Maximum age in milliseconds of the topics that a regular expression matches, before it is evaluated again; "
+        "new topics are matched at once.",
     )
     offsets_topic_num_partitions = Option(
         50, integer(1), "Number of partitions of __consumer_offsets. Set it before the topic is created."

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn: a transaction is going to commit offsets of a group.
+"""AddOffsetsToTxn: add a group's partition of `__consumer_offsets` to a transaction, before its offsets are committed.
 
-It takes the group's partition of `__consumer_offsets` into the transaction; the topic is made if there is none yet.
+The topic is created if it does not exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    """Take the partition in."""
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     broker = context.broker

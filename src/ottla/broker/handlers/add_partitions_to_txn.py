@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: a transaction is going to write to these partitions.
+"""AddPartitionsToTxn: add partitions to a transaction before the first write to them.
 
-Producers send it up to version 3. From 4 on it comes from brokers, for several transactions at once, and may only ask
-whether the partitions are in the transaction. All partitions are taken in or none.
+Producers send versions 0 to 3. Brokers send version 4 and above, for several transactions at a time, and may only
+verify that the partitions are in the transaction. Either all partitions are added or none.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 from ottla.security.acl import ResourceType
 
 SEVERAL_SINCE = 4
-"""The version that brokers send."""
+"""The first version that brokers send."""
 
 Codes = Mapping[TopicPartition, int]
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
-    """Take the partitions into each transaction, or look them up."""
     if context.version < SEVERAL_SINCE:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -48,7 +47,7 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, context)))
-    # all at once: each waits for its replicas
+    # side by side: each transaction waits for its replicas
     results = await asyncio.gather(*(_transaction(transaction, context) for transaction in request.transactions))
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -88,7 +87,7 @@ async def _transaction(transaction: AddPartitionsToTxnTransaction, context: Requ
 def _unauthorized_topics(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> Mapping[str, KafkaError]:
-    """The errors of topics that a producer may not write to; raises that of the transactional id."""
+    """Return the errors of topics that the producer may not write to; raise the error of the transactional id."""
     if context.version >= SEVERAL_SINCE:
         return {}
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)

@@ -1,6 +1,6 @@
-"""AllocateProducerIds: brokers of Apache Kafka take their producer ids from the controller (KIP-730). Between brokers.
+"""AllocateProducerIds: allocate a block of producer ids to a broker of Apache Kafka (KIP-730). Between brokers.
 
-The controller answers it. Ours take them from the store by themselves, from the same node.
+The controller answers it. Brokers of Ottla allocate their blocks from the same znode themselves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsReq
 
 
 async def handle(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
-    """Take a block for a broker."""
     if not context.broker.controller.is_active:
         raise NotControllerError
     broker = context.broker.image.brokers.get(request.broker_id)

@@ -1,7 +1,4 @@
-"""AlterClientQuotas: set and remove quotas of users, clients and addresses.
-
-Who asks has to be allowed to alter the options of the cluster.
-"""
+"""AlterClientQuotas: set and remove quotas of users, clients and addresses. Requires ALTER_CONFIGS on the cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-    """Change each entity; one that fails does not stop the others."""
+    """Change each entity; an error of one does not affect the others."""
     authorization_error = context.authorization_error(ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
     answers = []
     for entry in request.entries:
@@ -39,7 +36,7 @@ async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> 
 async def _alter(entry: EntryData, validate_only: bool, context: RequestContext) -> None:
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     if len(parts) < len(entry.entity):
-        raise InvalidRequestError("a type stands twice in one entity")
+        raise InvalidRequestError("an entity must not contain the same type twice")
     path = path_of(parts)
     async with context.broker.config_store.changing(path):
         options = dict(context.broker.image.configs.get(path, {}))
@@ -52,11 +49,11 @@ async def _alter(entry: EntryData, validate_only: bool, context: RequestContext)
 def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:
     kind = keys.get(op.key)
     if kind is None:
-        raise InvalidRequestError(f"Invalid configuration key {op.key}; known here: {', '.join(keys)}")
+        raise InvalidRequestError(f"Invalid configuration key {op.key}; supported: {', '.join(keys)}")
     if op.remove:
         options.pop(op.key, None)
         return
     if not op.value > 0 or op.value == float("inf") or (kind is int and not float(op.value).is_integer()):
         expected = "a whole number above 0" if kind is int else "a number above 0"
-        raise InvalidRequestError(f"{op.key}: {op.value} is not allowed: {expected} is wanted")
+        raise InvalidRequestError(f"{op.key}: {op.value} is not allowed, it must be {expected}")
     options[op.key] = str(kind(op.value))

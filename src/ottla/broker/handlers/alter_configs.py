@@ -1,7 +1,4 @@
-"""AlterConfigs: replace all options set on a resource; older clients only.
-
-Who asks has to be allowed what IncrementalAlterConfigs wants.
-"""
+"""AlterConfigs: replace all configs of a resource; for older clients. Authorized like IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from ottla.protocol.messages.alter_configs import (
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Change each resource; one that fails does not stop the others."""
     answers = []
     for resource in request.resources:
         answer = AlterConfigsResourceResponse(

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader tells the controller which replicas are in sync (KIP-497). Between brokers.
+"""AlterPartition: a leader changes the ISR of its partitions through the controller (KIP-497). Between brokers.
 
 The controller answers it.
 """
@@ -25,7 +25,6 @@ TOPIC_IDS_SINCE = 2
 
 
 async def handle(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    """Decide about each proposal."""
     proposals = list(_proposals(request, context))
     states = await context.broker.controller.isr_updates.alter_partitions(
         request.broker_id, request.broker_epoch, proposals

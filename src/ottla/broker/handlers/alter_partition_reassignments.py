@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments: move partitions to other brokers, or take that back (KIP-455).
+"""AlterPartitionReassignments: start to move partitions to other brokers, or cancel that (KIP-455).
 
-A move begins here and goes on by itself; ListPartitionReassignments tells how far it is. Version 1 may ask that no
-partition gets another number of replicas (KIP-860).
+The response does not wait for the end of the move, which ListPartitionReassignments reports. In version 1 the client
+may forbid a change of the replication factor (KIP-860).
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin each partition's move by itself."""
     if not context.broker.controller.is_active:
         raise NotControllerError
-    # together, so that brokers which do not answer are waited for once, not once for each partition
+    # side by side, so that brokers that do not respond cost one timeout, not one for each partition
     resizes = request.allow_replication_factor_change
     moves = [_move(topic.name, p, context, resizes=resizes) for topic in request.topics for p in topic.partitions]
     outcomes = iter(await asyncio.gather(*moves))
@@ -59,6 +58,6 @@ async def _move(
 
 
 def _check_size(p: PartitionImage | None, size: int) -> None:
-    """Raise where the partition would get another number of replicas than it has, or is to have after its move."""
+    """Raise unless the partition keeps its replication factor, or that of the move in progress."""
     if p is not None and size != (now := len(target_of(p))):
         raise InvalidReplicationFactorError(f"The replication factor is changed from {now} to {size}")

@@ -1,7 +1,6 @@
-"""AlterReplicaLogDirs: move replicas to other data directories of this broker.
+"""AlterReplicaLogDirs: start to move replicas to other log directories of this broker. Requires ALTER on the cluster.
 
-Answered when the moves have begun; DescribeLogDirs tells how far they are. Who asks has to be allowed to alter the
-cluster.
+The response does not wait for the end of the moves, which DescribeLogDirs reports.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
-    """Begin each move; one that fails does not stop the others."""
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     for directory in request.dirs:

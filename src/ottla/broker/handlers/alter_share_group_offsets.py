@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets: set where a share group without members begins in partitions.
+"""AlterShareGroupOffsets: set the start offsets of a share group without members.
 
-A group that is not there yet comes to be, so that its first member begins where it should.
+A group that does not exist is created, so that its first member starts there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestContext) -> m.AlterShareGroupOffsetsResponse:
-    """Set each partition; one that fails does not stop the others."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     context.broker.groups.check(request.group_id)
     await create_internal(context.broker, SHARE_GROUP_STATE)
@@ -80,5 +79,5 @@ def _reset(group_id: str, tp: TopicPartition, start: int, context: RequestContex
     if topic is None or partition is None:
         raise UnknownTopicOrPartitionError(f"{tp} does not exist.")
     if not 0 <= start <= partition.high_watermark:
-        raise OffsetOutOfRangeError(f"{tp}: offset {start} is outside 0 to {partition.high_watermark}")
+        raise OffsetOutOfRangeError(f"{tp}: offset {start} is not in the range 0 to {partition.high_watermark}")
     return context.broker.share_states.reset(ShareKey(group_id, topic.id, tp.partition), start)

@@ -1,8 +1,6 @@
-"""AlterUserScramCredentials: set and remove SCRAM credentials (KIP-554).
+"""AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554). Requires ALTER on the cluster.
 
-The salted password is never kept: what is derived from it is, in Kafka's form, under `/config/users`.
-
-Who asks has to be allowed to alter the cluster.
+The salted password is not stored, only the keys derived from it, in Kafka's form under `/config/users`.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Change each user as a whole or not at all; one that fails does not stop the others."""
+    """Change each user's credentials all together or not at all; an error of one user does not affect the others."""
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
@@ -56,7 +54,7 @@ async def _alter(user: str, changes: list[Change], context: RequestContext) -> N
         raise UnacceptableCredentialError("Username must not be empty")
     mechanisms = [change.mechanism for change in changes]
     if len(set(mechanisms)) < len(mechanisms):
-        raise DuplicateResourceError(f"a credential of {user} is changed twice in one request")
+        raise DuplicateResourceError(f"the request changes a credential of {user} twice")
     path = config_entities.entity(config_entities.USERS, user)
     async with context.broker.config_store.changing(path):
         options = dict(context.broker.image.configs.get(path, {}))
@@ -83,6 +81,6 @@ def _mechanism(number: int) -> ScramMechanism:
 
 def _check(change: ScramCredentialUpsertion, mechanism: ScramMechanism) -> None:
     if change.iterations < mechanism.min_iterations:
-        raise UnacceptableCredentialError(f"Too few iterations: at least {mechanism.min_iterations} are wanted")
+        raise UnacceptableCredentialError(f"Too few iterations: at least {mechanism.min_iterations} are required")
     if change.iterations > MAX_ITERATIONS:
         raise UnacceptableCredentialError(f"Too many iterations: at most {MAX_ITERATIONS} are allowed")

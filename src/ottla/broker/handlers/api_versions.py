@@ -1,4 +1,6 @@
-"""ApiVersions: the table of what is served. Never refused: a version too new is answered in the layout of version 0."""
+"""ApiVersions: the supported APIs and versions. Always answered; a newer version of the request gets a response of
+version 0.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Return the APIs; remember which software the client says it is (KIP-511)."""
+    """Return the APIs; store the name and version of the client's software (KIP-511)."""
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
-                raise InvalidRequestError(f"client software name or version {text!r} is not valid")
+                raise InvalidRequestError(f"client software name or version {text!r} is invalid")
         context.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
     broker = context.broker
     rows = [
@@ -46,7 +48,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 
 
 def _supported(version: int) -> list[SupportedFeatureKey]:
-    """Clients of version 3 do not understand a lowest level of 0."""
+    """Return the supported features. Clients of version 3 do not understand a minimum level of 0."""
     least = 0 if version >= LEVEL_0_SINCE else 1
     return [
         SupportedFeatureKey(name=feature.name, min_version=max(feature.first, least), max_version=feature.last)
@@ -55,7 +57,7 @@ def _supported(version: int) -> list[SupportedFeatureKey]:
 
 
 def unsupported() -> ApiVersionsResponse:
-    """What a client gets that asked in a version we do not know: the error, and the versions of this API."""
+    """Return the response to an unsupported version: the error, and the supported versions of ApiVersions."""
     versions = BY_KEY[API_VERSIONS].versions(in_cluster=False)
     return ApiVersionsResponse(
         error_code=UnsupportedVersionError.code or 0,

@@ -16,7 +16,6 @@ CLASSIC, CONSUMER = 0, 1
 
 
 def handle(request: m.ConsumerGroupDescribeRequest, context: RequestContext) -> m.ConsumerGroupDescribeResponse:
-    """Describe each group."""
     with_operations = request.include_authorized_operations
     return m.ConsumerGroupDescribeResponse(
         groups=[_describe(group_id, with_operations, context) for group_id in request.group_ids]

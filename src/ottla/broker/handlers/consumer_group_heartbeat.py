@@ -1,4 +1,6 @@
-"""ConsumerGroupHeartbeat: be a member of a KIP-848 group. Decided in `coordinator`."""
+"""ConsumerGroupHeartbeat: join, stay in, or leave a consumer group (KIP-848). Decided in
+`coordinator.group.consumer`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answered when what has changed is safe."""
+    """Answer when the records of the decision are replicated."""
     if "consumer" not in context.broker.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow the consumer protocol")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)

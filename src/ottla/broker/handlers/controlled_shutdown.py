@@ -1,6 +1,6 @@
-"""ControlledShutdown: a broker that is about to stop has its leaderships taken by others. Between brokers.
+"""ControlledShutdown: move the leaders away from a broker that is about to stop. Between brokers.
 
-The controller answers it.
+The controller answers it, with the partitions that no other broker can lead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from ottla.protocol.messages.controlled_shutdown import (
 
 
 async def handle(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
-    """Move the leaderships; tell which could not be."""
     left = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in left]

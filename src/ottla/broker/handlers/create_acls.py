@@ -1,7 +1,7 @@
-"""CreateAcls: rules are added for all brokers of the cluster; any of them may be asked.
+"""CreateAcls: add ACLs, for all brokers of the cluster. Requires ALTER on the cluster.
 
-Each rule has an outcome of its own. One that is there already is no error. As with Kafka, an operation that the type of
-resource does not have is taken: such a rule says nothing.
+Each ACL has its own result; one that exists is no error. An operation that the resource type does not have is accepted
+and has no effect, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ottla.security.acl import ACL
 
 
 def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
-    """Add the rules, for who may alter the cluster."""
     error, store = authorization_error(context, len(request.creations)), context.broker.acl_store
     if error is not None or store is None:
         return CreateAclsResponse(results=[_result(error)] * len(request.creations))

@@ -1,7 +1,4 @@
-"""CreatePartitions: a topic gets more partitions, never fewer.
-
-Who asks has to be allowed to alter the topic.
-"""
+"""CreatePartitions: add partitions to topics. Requires ALTER on the topic."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ from ottla.protocol.messages.create_partitions import (
 from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 3
-"""The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
+"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    """Add to each topic; one that fails does not stop the others."""
+    """Add to each topic; an error of one does not affect the others."""
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )
@@ -48,7 +45,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
                 await context.broker.controller.topics.add_partitions(topic.name, added, topic.count)
         return result
 
-    # together, so that brokers which do not answer are waited for once, not once for each topic
+    # side by side, so that brokers that do not respond cost one timeout, not one for each topic
     results = await asyncio.gather(*map(answer, request.topics))
     return CreatePartitionsResponse(results=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
@@ -61,10 +58,10 @@ def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tup
     old = len(topic.partitions)
     if requested.count <= old:
         raise InvalidPartitionsError(
-            f"Topic {requested.name} has {old} partition(s) already; {requested.count} is not more than that."
+            f"Topic {requested.name} already has {old} partition(s); {requested.count} is not more than that."
         )
     if any(reassignment_rules.is_reassigning(p) for p in topic.partitions):
-        # on the way a partition has more replicas than its topic is to have
+        # a partition that is reassigned temporarily has more replicas than its topic
         raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{requested.name}'.")
     if requested.assignments is None:
         return replica_placement.assign_more_partitions(
@@ -72,7 +69,7 @@ def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tup
         )
     if len(requested.assignments) != requested.count - old:
         raise InvalidReplicaAssignmentError(
-            f"{requested.count - old} partition(s) are to be added, {len(requested.assignments)} are assigned"
+            f"{requested.count - old} partition(s) are added, but {len(requested.assignments)} are assigned replicas"
         )
     chosen = {old + i: a.broker_ids for i, a in enumerate(requested.assignments)}
     replicas = len(topic.partitions[0].replicas)

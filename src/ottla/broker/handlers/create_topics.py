@@ -1,7 +1,7 @@
-"""CreateTopics: check, place the replicas, write to the store, make the logs.
+"""CreateTopics: check the request, assign replicas, write the topic to the metadata store, create the logs.
 
-Who asks has to be allowed to create in the cluster, or the topic. Its options and numbers of partitions and replicas
-are told to who may describe the options.
+Requires CREATE on the cluster or the topic. The response has configs, partitions and replication factor only for
+clients with DESCRIBE_CONFIGS on the topic.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from ottla.protocol.messages.create_topics import (
 from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 6
-"""The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
+"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create each topic; one that fails does not stop the others."""
+    """Create each topic; an error of one does not affect the others."""
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )
     seen = Counter(topic.name for topic in request.topics)
     controller = context.broker.controller
     if controller.is_active and _highest_factor(request, context) > len(context.broker.image.brokers):
-        await controller.refresh_brokers()  # one that has just registered may not be known yet
+        await controller.refresh_brokers()  # a broker that has just registered may be missing in the image
 
     async def answer(topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if not context.broker.controller.is_active:
                 raise NotControllerError
             if seen[topic.name] > 1:
-                raise InvalidRequestError(f"Topic '{topic.name}' is named twice in the request.")
+                raise InvalidRequestError(f"Topic '{topic.name}' occurs twice in the request.")
             if not context.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
                 context.require(ACLOperation.CREATE, ResourceType.TOPIC, topic.name)
             return await _create(topic, request.validate_only, quota, context)
@@ -56,7 +56,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
                 replication_factor=-1,
             )
 
-    # together, so that brokers which do not answer are waited for once, not once for each topic
+    # side by side, so that brokers that do not respond cost one timeout, not one for each topic
     results = await asyncio.gather(*map(answer, {topic.name: topic for topic in request.topics}.values()))
     return CreateTopicsResponse(topics=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 

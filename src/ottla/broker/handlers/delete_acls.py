@@ -1,7 +1,7 @@
-"""DeleteAcls: rules are removed for all brokers of the cluster; any of them may be asked.
+"""DeleteAcls: delete the ACLs that match filters, for all brokers of the cluster. Requires ALTER on the cluster.
 
-Each filter has an answer of its own: the rules that it met, and whether these are gone. Version 0 knows no prefixes,
-and so removes none of the rules that have one.
+Each filter has its own result: the matching ACLs, and whether they were deleted. Version 0 has no prefixed patterns and
+does not delete ACLs with one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from ottla.security.acl import ACL, ACLFilter
 def handle(
     request: m.DeleteAclsRequest, context: RequestContext
 ) -> m.DeleteAclsResponse | Awaitable[m.DeleteAclsResponse]:
-    """Remove what the filters meet, for who may alter the cluster."""
     error, store = authorization_error(context, len(request.filters)), context.broker.acl_store
     if error is not None or store is None:
         return m.DeleteAclsResponse(filter_results=[_failed(error)] * len(request.filters))

@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups without members, with their offsets."""
+"""DeleteGroups: delete groups without members, with their offsets. Requires DELETE on the group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """Remove each group; one that fails does not stop the others."""
     runtime = context.broker.groups
     results = []
     for group_id in request.groups_names:

@@ -1,7 +1,6 @@
-"""DeleteRecords: move the start of a log forward. Offset -1 means the high watermark.
+"""DeleteRecords: move the start of logs forward; offset -1 is the high watermark. Requires DELETE on the topic.
 
-The answer is given when the records are gone from all replicas that live, or the time is over (KIP-107). Who asks has
-to be allowed to delete from the topic.
+The response waits until all live replicas have deleted the records, or for the timeout (KIP-107).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ NO_LOW_WATERMARK = -1
 
 
 class Waiting(NamedTuple):
-    """A partition whose followers have not followed yet."""
+    """A partition whose followers have not deleted the records yet."""
 
     partition: Partition
     deleted: asyncio.Future[None]
@@ -46,7 +45,6 @@ class Waiting(NamedTuple):
 def handle(
     request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Cut each partition; wait for the followers of those that have some."""
     waiting: list[Waiting] = []
     unauthorized = context.unauthorized_errors(
         ACLOperation.DELETE, ResourceType.TOPIC, (t.name for t in request.topics)
@@ -94,7 +92,7 @@ def _answer(
         partition = broker.partitions.leader(broker.image, TopicPartition(topic, requested.partition_index))
         log = partition.log
         if "delete" not in log.config.cleanup_policy:
-            raise PolicyViolationError(f"topic {topic} is compacted only; its records cannot be deleted")
+            raise PolicyViolationError(f"topic {topic} is only compacted, its records cannot be deleted")
         offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= log.high_watermark:
             raise OffsetOutOfRangeError

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: forget how far a share group without members is in topics."""
+"""DeleteShareGroupOffsets: delete the state of a share group without members in topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -> m.DeleteShareGroupOffsetsResponse:
-    """Forget each topic; one that fails does not stop the others."""
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     _check_empty(request.group_id, context)
     responses = []
@@ -34,7 +33,7 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -
 
 
 def _check_empty(group_id: str, context: RequestContext) -> None:
-    """Raise the error that tells why a group's progress cannot be forgotten."""
+    """Raise an error unless the group is a share group without members."""
     runtime = context.broker.groups
     runtime.check(group_id)
     group = runtime.groups.by_id.get(group_id)

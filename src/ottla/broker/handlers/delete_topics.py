@@ -1,7 +1,7 @@
-"""DeleteTopics: by name, or from version 6 by id. Logs are renamed at once, removed later.
+"""DeleteTopics: delete topics by name or, from version 6, by id. Logs are renamed at once and removed later.
 
-Who asks has to be allowed to delete in the cluster, or the topic. Who may not even describe it does not hear whether
-there is a topic of the name, nor what name belongs to the id.
+Requires DELETE on the cluster or the topic. A client without DESCRIBE learns neither whether a topic of the name exists
+nor the name that belongs to an id.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTo
 from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 5
-"""The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
+"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete each topic; one that fails does not stop the others."""
+    """Delete each topic; an error of one does not affect the others."""
     topics: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     topics += [(t.name, t.topic_id) for t in request.topics]
     quota = context.broker.quotas.mutations(
@@ -51,7 +51,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
             result.topic_id = topic.id if topic else topic_id
         return result
 
-    # together, so that brokers which do not answer are waited for once, not once for each topic
+    # side by side, so that brokers that do not respond cost one timeout, not one for each topic
     results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in topics))
     return DeleteTopicsResponse(responses=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
@@ -59,7 +59,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 def _name(name: str | None, topic_id: UUID, context: RequestContext) -> str:
     if name is not None:
         if topic_id != ZERO_UUID:
-            raise InvalidRequestError("a topic is named by its name or its id, not by both")
+            raise InvalidRequestError("a topic must be identified either by its name or by its id")
         return name
     topic_name = context.broker.image.names.get(topic_id)
     if topic_name is None:
@@ -73,7 +73,7 @@ def _may(operation: ACLOperation, name: str, context: RequestContext) -> bool:
 
 
 def _check_allowed(name: str, context: RequestContext, *, by_id: bool) -> None:
-    """Raise unless the topic may be deleted; that there is none of the name is told to who may describe it."""
+    """Raise unless the client may delete the topic; UNKNOWN_TOPIC_OR_PARTITION only for clients with DESCRIBE."""
     if not by_id and not _may(ACLOperation.DESCRIBE, name, context):
         raise context.deny(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
     if not _may(ACLOperation.DELETE, name, context):
@@ -86,7 +86,7 @@ async def _delete(name: str, quota: MutationQuota, context: RequestContext) -> N
         raise TopicDeletionDisabledError
     topic = context.broker.image.topics.get(name)
     if topic is not None and topic.is_internal:
-        raise InvalidTopicError(f"topic {name} is the broker's own and cannot be deleted")
+        raise InvalidTopicError(f"topic {name} is internal and cannot be deleted")
     if topic is not None:
         quota.record(len(topic.partitions))
     await context.broker.controller.topics.delete(name)

@@ -1,6 +1,6 @@
-"""DescribeAcls: the rules that a filter meets, by their resources. 0 knows no prefixes.
+"""DescribeAcls: the ACLs that match a filter, grouped by resource. Version 0 has no prefixed patterns.
 
-Who may not describe the cluster is refused before this (`needs`).
+Requires DESCRIBE on the cluster (`apis.ApiEntry.required_cluster_operation`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.security.acl import ACL, ResourcePattern
 
 
 async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """The rules of now, also those that another broker was told a moment ago."""
+    """Read the store first: the client may just have added an ACL at another broker."""
     store = context.broker.acl_store
     if store is None:
         raise SecurityDisabledError(NO_AUTHORIZER)

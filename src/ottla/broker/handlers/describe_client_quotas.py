@@ -21,7 +21,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 
 def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-    """All entities with quotas that every component of the filter matches."""
+    """Return all entities with quotas that match every component of the filter."""
     components = {component.entity_type: component for component in request.components}
     _check(request, components)
     entries = [
@@ -37,17 +37,17 @@ def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> Des
 
 def _check(request: DescribeClientQuotasRequest, components: Mapping[str, ComponentData]) -> None:
     if len(components) < len(request.components):
-        raise InvalidRequestError("a type of entity stands twice in the filter")
+        raise InvalidRequestError("the filter must not contain the same entity type twice")
     unknown = components.keys() - {USER, CLIENT_ID, IP}
     if unknown:
         raise InvalidRequestError(f"Custom entity type {min(unknown)!r} is not supported")
     if IP in components and len(components) > 1:
-        raise InvalidRequestError("Invalid entity filter component combination: ip stands alone")
+        raise InvalidRequestError("Invalid entity filter component combination: ip cannot be combined with other types")
     for component in components.values():
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise InvalidRequestError(f"Unexpected match type {component.match_type}")
         if component.match_type == EXACT and component.match is None:
-            raise InvalidRequestError(f"the name of the {component.entity_type} is missing")
+            raise InvalidRequestError(f"the filter lacks the name of the {component.entity_type}")
 
 
 def _quotas(context: RequestContext) -> Iterator[tuple[Parts, dict[str, float]]]:

@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers and controller, for admin clients."""
+"""DescribeCluster: the brokers and the controller."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ CONTROLLERS = 2
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Describe the cluster as the image has it."""
     if request.endpoint_type == CONTROLLERS:
-        raise MismatchedEndpointTypeError("this endpoint belongs to brokers, not to controllers")
+        raise MismatchedEndpointTypeError("this is an endpoint of brokers, not of controllers")
     if request.endpoint_type != BROKERS:
         raise UnsupportedEndpointTypeError
     image = context.broker.image

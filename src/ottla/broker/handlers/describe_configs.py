@@ -1,10 +1,9 @@
-"""DescribeConfigs: the options of a resource, with where each value comes from.
+"""DescribeConfigs: the configs of a resource, with the source of each value.
 
-In a cluster they are read from the store first, as Kafka does: who has just set an option at one broker may ask the
-next, which has not heard of it yet.
+A broker of a cluster reads them from the metadata store first, as in Kafka: the client may just have set a config at
+another broker, and the notification may not have arrived here.
 
-Who asks has to be allowed to describe the options of the topic or group; for brokers and subscriptions to metrics,
-those of the cluster.
+Requires DESCRIBE_CONFIGS on the topic or group; on the cluster for brokers and client metrics.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from ottla.protocol.messages.describe_configs import (
 )
 
 Found = Resource | KafkaError
-"""What is asked about, or why nothing is told of it."""
+"""A resource, or the error of the client's request for it."""
 AllFound = list[tuple[DescribeConfigsResource, Found]]
 
 
 def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
-    """Describe each resource; one that fails does not stop the others."""
+    """Describe each resource; an error of one does not affect the others."""
     resources = [(requested, _find(requested, context)) for requested in request.resources]
     if context.broker.config.zookeeper_connect is None:
-        return _answer(request, resources, context)  # nobody else sets any
+        return _answer(request, resources, context)  # a standalone broker is the only writer
     return _read_and_answer(request, resources, context)
 
 
@@ -57,7 +56,7 @@ async def _read_and_answer(
 
 
 def _paths(resources: AllFound, context: RequestContext) -> Iterator[str]:
-    """Where the options are kept of those that are there; of the others the answer tells what is wrong."""
+    """Yield the config znodes of the resources that exist; `_describe` reports the errors of the others."""
     for requested, resource in resources:
         if isinstance(resource, KafkaError):
             continue

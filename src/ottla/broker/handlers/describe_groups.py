@@ -1,6 +1,6 @@
-"""DescribeGroups: members and assignments of groups.
+"""DescribeGroups: state, members and assignments of classic groups.
 
-A group that is not there, or is not a classic one, is Dead, without an error up to version 5 and with one from 6 on.
+A group that does not exist or is not a classic group has the state Dead; from version 6 on it also has an error.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from ottla.security.acl import ResourceType
 
 NOT_FOUND_SINCE = 6
 NOT_CLASSIC = "Group %s is not a classic group."
-"""ConsumerGroupDescribe tells about those."""
+"""ConsumerGroupDescribe and ShareGroupDescribe describe those."""
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """Describe each group."""
     with_operations = request.include_authorized_operations
     return DescribeGroupsResponse(groups=[_describe(group_id, with_operations, context) for group_id in request.groups])
 
@@ -46,7 +45,7 @@ def _describe(group_id: str, with_operations: bool, context: RequestContext) -> 
 
 
 def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
-    # During a rebalance nothing is settled that could be told
+    # protocol and assignment are undecided during a rebalance
     stable = group.state is ClassicGroupState.STABLE
     protocol = group.protocol if stable else None
     return DescribedGroup(

@@ -1,6 +1,6 @@
-"""DescribeLogDirs: what lies in this broker's data directories.
+"""DescribeLogDirs: the replicas in this broker's log directories. Requires DESCRIBE on the cluster.
 
-Who asks has to be allowed to describe the cluster; up to version 2, who may not is told of no directory.
+Up to version 2 there is no field for the error: an unauthorized client gets no directory.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ottla.security.acl import ResourceType
 from ottla.storage.log_dir import LogDir
 
 Wanted = frozenset[TopicPartition] | None
-"""Which partitions; None for all."""
+"""The requested partitions; None for all."""
 
 
 def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Describe every directory; a failed one is told as such."""
+    """Describe every directory; a failed one has an error."""
     authorization_error = context.authorization_error(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
     if authorization_error is not None:
         return DescribeLogDirsResponse(error_code=code_of(authorization_error))

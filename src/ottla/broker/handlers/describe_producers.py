@@ -1,7 +1,6 @@
-"""DescribeProducers: what the leader of a partition knows of its producers.
+"""DescribeProducers: the active producers of partitions. Requires READ on the topic.
 
-`kafka-transactions.sh find-hanging` asks it for transactions that are open in a partition. Who asks has to be allowed
-to read the topic.
+`kafka-transactions.sh find-hanging` uses it to find open transactions.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from ottla.storage.producer_state import ProducerState as StoredProducer
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """Describe the producers of each partition."""
     unauthorized = context.unauthorized_errors(
         ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )

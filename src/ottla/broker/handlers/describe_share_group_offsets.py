@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets: where share groups are in their partitions. The lag from 1 on.
+"""DescribeShareGroupOffsets: the start offsets of share groups; their lag from version 1 on.
 
-A partition that the group has not begun has offset -1 and no error. Topics that the client may not describe are refused
-where they are named, and left out where all are asked for.
+A partition without state has offset -1 and no error. Topics without DESCRIBE have an error if the client names them,
+and are left out of a request for all topics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ NOT_BEGUN = -1
 
 
 def handle(request: m.DescribeShareGroupOffsetsRequest, context: RequestContext) -> m.DescribeShareGroupOffsetsResponse:
-    """Describe each group."""
     return m.DescribeShareGroupOffsetsResponse(groups=[_group(group, context) for group in request.groups])
 
 

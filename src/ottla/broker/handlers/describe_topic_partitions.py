@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics page by page, for admin clients (KIP-966).
 
-Of all topics, those are left out that the client may not describe. By name it is refused, whether there is such a topic
-or not.
+A request for all topics leaves out those without DESCRIBE; one that is named has an authorization error, whether or not
+it exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PARTITIONS = 2000
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
-    """Topics in the order of their names, from the cursor on, until the limit."""
+    """Return the topics in the order of their names, from the cursor to the limit."""
     image = context.broker.image
     requested_names = {t.name for t in request.topics}
     unauthorized = context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, requested_names)

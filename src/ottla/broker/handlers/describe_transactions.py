@@ -1,6 +1,6 @@
-"""DescribeTransactions: the state of transactional ids, told by their coordinator.
+"""DescribeTransactions: the state of transactional ids that this broker coordinates.
 
-Topics that the client may not describe are left out.
+Topics without DESCRIBE are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
-    """Describe each id."""
     return DescribeTransactionsResponse(transaction_states=[_describe(i, context) for i in request.transactional_ids])
 
 

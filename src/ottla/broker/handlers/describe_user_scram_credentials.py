@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which SCRAM credentials users have (KIP-554)."""
+"""DescribeUserScramCredentials: mechanisms and iterations of users' SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe each user asked for; without any, all that have credentials."""
+    """Describe the named users, or all users with credentials."""
     users = Counter(user.name for user in request.users or ())
     results = []
     for user in users or _all_users(context):

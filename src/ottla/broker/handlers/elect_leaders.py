@@ -1,6 +1,7 @@
-"""ElectLeaders: let the preferred replica lead, or any replica where none in sync is left.
+"""ElectLeaders: elect the preferred replica as leader, or any replica if none is in sync. Requires ALTER on the
+cluster.
 
-Who asks has to be allowed to alter the cluster. Each partition tells that too, as version 0 has no other place for it.
+An authorization error is also in every partition, as version 0 has no other field for it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ PREFERRED, UNCLEAN = 0, 1
 def handle(
     request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
-    """Look at each partition; of all partitions, those that need no election are not told."""
+    """Elect leaders; a request for all partitions leaves out those that need no election."""
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     if authorization_error is not None:
         return _failed(request, authorization_error)
     if request.election_type not in (PREFERRED, UNCLEAN):
-        raise InvalidRequestError(f"there is no election type {request.election_type}")
+        raise InvalidRequestError(f"unknown election type {request.election_type}")
     return _elect(request, context)
 
 
@@ -95,9 +96,9 @@ def _why_not_needed(tp: TopicPartition, election_type: int, context: RequestCont
     if partition is None:
         return UnknownTopicOrPartitionError("The partition does not exist.")
     if election_type == UNCLEAN:
-        return None if partition.leader == NO_LEADER else ElectionNotNeededError("the partition has a leader")
+        return None if partition.leader == NO_LEADER else ElectionNotNeededError("the partition already has a leader")
     if partition.leader == partition.replicas[0]:
-        return ElectionNotNeededError("the preferred replica leads already")
+        return ElectionNotNeededError("the preferred replica already is the leader")
     return None
 
 
@@ -106,4 +107,4 @@ def _why_not_elected(tp: TopicPartition, reason: Reason, context: RequestContext
         return EligibleLeadersNotAvailableError()
     partition = context.broker.image.partition(tp)
     first = "?" if partition is None else partition.replicas[0]
-    return PreferredLeaderNotAvailableError(f"broker {first} is not there, or not in sync")
+    return PreferredLeaderNotAvailableError(f"broker {first} is not alive or not in sync")

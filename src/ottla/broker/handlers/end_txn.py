@@ -1,7 +1,7 @@
 """EndTxn: commit or abort a transaction.
 
-The answer comes when the decision is in `__transaction_state`; the markers are written after it, and until they are the
-producer is told CONCURRENT_TRANSACTIONS. From version 5 on the next transaction has an epoch of its own (KIP-890).
+The response waits for the decision in `__transaction_state`. The markers are written afterwards; until then the
+producer gets CONCURRENT_TRANSACTIONS. From version 5 on the next transaction has its own epoch (KIP-890).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ BUMPS_SINCE = 5
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    """End the transaction."""
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     producer = Producer(request.producer_id, request.producer_epoch)
     version = EPOCH_PER_TRANSACTION if context.version >= BUMPS_SINCE else CLASSIC

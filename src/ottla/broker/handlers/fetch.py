@@ -1,14 +1,14 @@
 """Fetch: slices of log files, sent without being read.
 
-Up to version 3, batches are read and made into messages of format 0 or 1. A request is answered when `min_bytes` are
-there, when a partition has an error, or when `max_wait_ms` is over; it is told of appends by the partitions themselves,
-so nothing polls. Limits are those of KIP-74: the first batch of the first partition with data is answered whole,
-whatever its size.
+The broker answers when `min_bytes` are available, when a partition has an error, or after `max_wait_ms`. Partitions
+notify a waiting fetch of appends, so nothing polls. The limits are those of KIP-74: the first batch of the first
+partition with data is returned whole, whatever its size. Up to version 3, batches are down-converted to messages of
+format 0 or 1.
 
-Followers read to the end of the log, and tell by where they go on what they have. Consumers read up to the high
-watermark, from version 11 on at followers too, and may be sent to one that is nearer (KIP-392).
+Followers read to the end of the log; their fetch offset tells the leader what they have. Consumers read up to the high
+watermark, from version 11 on also from followers, and may be redirected to a nearer replica (KIP-392).
 
-A consumer has to be allowed to read the topic, a follower to act for the cluster.
+Requires READ on the topic; of followers, CLUSTER_ACTION on the cluster.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from ottla.storage.log import Log
 
 READ_COMMITTED = 1
 CONSUMER = -1
-"""The replica id of who is no replica."""
+"""The replica id of consumers."""
 FOLLOWERS_SINCE = 11
-"""The version from which consumers may read at followers."""
+"""The version from which consumers may read from followers."""
 FORMAT_1_SINCE = 2
 BATCHES_SINCE = 4
 ZSTD_SINCE = 10
@@ -68,26 +68,26 @@ LEADERS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 ADDRESSES_SINCE = 16
 READ_AT_ONCE = 256
-"""Partitions that are read before other requests get their turn."""
+"""Partitions that are read before other requests have their turn."""
 SHORTEST_PAUSE_SECONDS = 0.002
 IDLE_FACTOR = 9
-"""After a wake-up that brought too little, a fetch rests this many times as long as its reading took."""
+"""After a notification that brought too little, a fetch pauses this many times as long as reading took."""
 Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
 class Budget:
-    """What the partitions of one response may still have."""
+    """The bytes that are left for one response."""
 
     __slots__ = ("is_empty", "left")
 
     def __init__(self, nbytes: int) -> None:
         self.left = nbytes
         self.is_empty = True
-        """Nothing was read yet, so that one batch may be larger than all that is left."""
+        """Whether nothing was read yet: the first batch may exceed all limits."""
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
-    """Answer at once when there is enough to read, else wait for it."""
+    """Answer at once if there is enough to read, otherwise wait for it."""
     fetch_context = context.broker.fetch_sessions.context(request, context.version)
     fetch = Fetch(request, fetch_context, context)
     if len(fetch_context.partitions) > READ_AT_ONCE:
@@ -101,7 +101,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
 
 
 class Fetch:
-    """One request while it is being answered."""
+    """One fetch request in progress."""
 
     def __init__(self, request: FetchRequest, fetch_context: FetchContext, context: RequestContext) -> None:
         self._request = request
@@ -114,7 +114,7 @@ class Fetch:
         self._more = False
         self._enough: asyncio.Event | None = None  # most fetches never wait
         self._is_reading = False
-        """What comes in now may or may not be in what is read."""
+        """Whether partitions are being read: data that arrives now may or may not be included."""
         state = request.replica_state
         self._replica_id, self._broker_epoch = (
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
@@ -123,7 +123,7 @@ class Fetch:
         self._followed_at = float("-inf") if fetch_context.session is None else fetch_context.session.answered_at
         self._is_gone = False
         self.is_progress_recorded = False
-        """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
+        """Whether the partitions have recorded the follower's progress: it counts once per request."""
         self._may_follow = not self._is_follower or context.is_broker
         topics = (
             () if self._is_follower else (topic for key, _ in fetch_context.partitions if (topic := self._topic(key)))
@@ -131,7 +131,7 @@ class Fetch:
         self._unauthorized = context.unauthorized_errors(ACLOperation.READ, ResourceType.TOPIC, topics)
 
     def read(self, partitions: Sequence[tuple[PartitionKey, CachedPartition]], budget: Budget) -> list[Result]:
-        """What there is now in some of the partitions, within the limits."""
+        """Read some of the partitions, within the limits."""
         results: list[Result] = []
         skips = self._is_follower and self._fetch_context.incremental and self._may_follow
         now = self._broker.clock.monotonic()
@@ -146,7 +146,7 @@ class Fetch:
         return results
 
     async def _read_all(self) -> list[Result]:
-        """What there is now; with many partitions others get their turn in between."""
+        """Read all partitions; if there are many, other requests have their turn in between."""
         partitions, budget = self._fetch_context.partitions, Budget(self.max_bytes)
         results: list[Result] = []
         assert self._enough is not None
@@ -166,7 +166,7 @@ class Fetch:
         return results
 
     def satisfied(self, results: list[Result]) -> bool:
-        """Whether the request may be answered now; else notes how many bytes are missing."""
+        """Return whether the request can be answered now; otherwise count the missing bytes."""
         size = 0
         for _, _, data in results:
             if data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
@@ -176,7 +176,7 @@ class Fetch:
         return self._missing <= 0 or self._more
 
     async def wait(self) -> FetchResponse:
-        """Answer when enough has come in, when the time is over, or when the client has gone."""
+        """Answer when enough data has arrived, after the timeout, or when the client has disconnected."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
         watched: list[Partition] = []
@@ -201,7 +201,7 @@ class Fetch:
                 partition.unwatch(self._on_news)
 
     async def _watch(self, watched: list[Partition]) -> None:
-        """Be woken by all partitions that can be read."""
+        """Register for notifications of all readable partitions."""
         for at, item in enumerate(self._fetch_context.partitions):
             partition = self._partition(item)
             if partition is not None:
@@ -211,7 +211,9 @@ class Fetch:
                 await asyncio.sleep(0)
 
     async def _rest(self, earliest: float, deadline: float) -> None:
-        """Wait for news, but until `earliest` in any case: reading must not take all the time of the loop."""
+        """Wait for a notification, and at least until `earliest`: reading must not take all the time of the event
+        loop.
+        """
         assert self._enough is not None
         loop = asyncio.get_running_loop()
         try:
@@ -229,7 +231,7 @@ class Fetch:
             self._enough.set()
 
     async def _respond(self, results: list[Result]) -> FetchResponse:
-        """The answer; with many partitions others get their turn in between."""
+        """Build the response; if there are many partitions, other requests have their turn in between."""
         if len(results) <= READ_AT_ONCE:
             return self.response(results)
         try:
@@ -244,7 +246,7 @@ class Fetch:
         return whole
 
     def response(self, results: list[Result]) -> FetchResponse:
-        """The answer: everything, or within a session what is news."""
+        """Build the response: all partitions, or in a session those with changes."""
         session = self._fetch_context.session
         if session is not None:
             session.answered_at = self._broker.clock.monotonic()
@@ -267,7 +269,7 @@ class Fetch:
         return response if self._is_follower or self._version < LEADERS_SINCE else self._with_leaders(response)
 
     def _with_leaders(self, response: FetchResponse) -> FetchResponse:
-        """Tell who leads instead of this broker (KIP-951)."""
+        """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
         names = self._broker.image.names
         failed = (
             (TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index), data)
@@ -286,7 +288,7 @@ class Fetch:
 
     def _on_news(self, gained: int) -> None:
         self._missing -= gained
-        # a small marker may let a reader of committed records see very much
+        # a small marker may release many records to a reader of committed records
         committed = self._request.isolation_level == READ_COMMITTED
         if (self._missing <= 0 or gained == 0 or committed or self._is_reading) and self._enough is not None:
             self._enough.set()
@@ -300,7 +302,7 @@ class Fetch:
             return None
 
     def _topic(self, key: PartitionKey) -> str | None:
-        """The name of the topic, None for an id that no topic has."""
+        """Return the name of the topic, None for an unknown id."""
         if self._version < TOPIC_IDS_SINCE:
             return key.topic
         return None if key.topic_id == ZERO_UUID else self._broker.image.names.get(key.topic_id)
@@ -336,7 +338,7 @@ class Fetch:
             committed = self._request.isolation_level == READ_COMMITTED
             self._check_known(log.config)
             data: RecordData = partition.read(request.fetch_offset, size, committed_only=committed, at_least_one=first)
-            # a read ends with its segment: with a younger one there is more to be had, and nothing to wait for
+            # a read ends with its segment: if there is a later segment, more data is available at once
             self._more = self._more or bool(data.nbytes and request.fetch_offset < log.active.base_offset)
             aborted = _aborted(log, request.fetch_offset, data.nbytes) if committed else None
             if self._version < BATCHES_SINCE:
@@ -375,17 +377,17 @@ class Fetch:
             and self._fetch_context.session
             and self._replica_id in partition.image.isr
         ):
-            self._more = True  # its next fetch is the confirmation
+            self._more = True  # the follower's next fetch confirms the leadership
         return _of(log, key, data)
 
     def _is_held_back(self, partition: Partition) -> bool:
-        """Whether this broker has sent as much of throttled replicas as it may; those in sync are never held back."""
+        """Return whether the quota of throttled replicas is used up; replicas in the ISR are never throttled."""
         if not partition.throttled_leader or self._replica_id in partition.image.isr:
             return False
         return self._broker.partitions.leader_quota.is_exceeded(self._broker.clock.monotonic())
 
     def _count(self, results: list[Result]) -> None:
-        """What is sent of throttled replicas."""
+        """Count the bytes sent to throttled replicas."""
         now, quota = self._broker.clock.monotonic(), self._broker.partitions.leader_quota
         for _, cached, data in results:
             read = cached.partition
@@ -395,21 +397,21 @@ class Fetch:
                 quota.record(data.records.nbytes, now)
 
     def _check_known(self, config: LogConfig) -> None:
-        """Raise where the topic holds what this version's clients cannot read."""
+        """Raise if clients of this version cannot read the topic's batches."""
         if self._version < ZSTD_SINCE and config.compression_type == "zstd":
-            raise UnsupportedCompressionTypeError(f"zstd needs version {ZSTD_SINCE} of this request")
+            raise UnsupportedCompressionTypeError(f"reading zstd requires version {ZSTD_SINCE} of Fetch")
         if config.message_format > self._format and not config.message_downconversion_enable:
-            raise UnsupportedVersionError("message.downconversion.enable is false for this topic")
+            raise UnsupportedVersionError("the topic's message.downconversion.enable is false")
 
     @property
     def _format(self) -> int:
-        """The newest message format that this version's clients know."""
+        """The newest message format that clients of this version can read."""
         return MAGIC if self._version >= BATCHES_SINCE else 1 if self._version >= FORMAT_1_SINCE else 0
 
     def _in_old_format(
         self, partition: Partition, data: FileSlice, offset: int, size: int, *, committed: bool
     ) -> memoryview:
-        """What a client gets that knows no batches; not nothing for markers, or it would ask for them for ever."""
+        """Down-convert batches. Skips control batches: an empty result would make the client fetch them forever."""
         while data.nbytes:
             with data:
                 content = data.read()
@@ -422,12 +424,12 @@ class Fetch:
         return memoryview(b"")
 
     def _diverging(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
-        """Where the reader's log parts from ours (KIP-595), if it asked for the check and it does."""
+        """Return where the follower's log diverges from this one (KIP-595), if it asked for the check and it does."""
         if request.last_fetched_epoch < 0:
             return None
         log = partition.log
         if request.last_fetched_epoch > log.leader_epochs.latest:
-            return None  # nothing was written in that epoch, so nothing of it can be missing
+            return None  # nothing was written in that epoch, so the follower cannot have more of it
         epoch, end = log.end_offset_for_epoch(request.last_fetched_epoch)
         if epoch < 0 or (epoch == request.last_fetched_epoch and end >= request.fetch_offset):
             return None
@@ -435,20 +437,20 @@ class Fetch:
 
 
 def _of(log: Log, key: PartitionKey, records: RecordData | None = None, **more: Any) -> PartitionData:
-    """What there is to tell of a partition: its offsets, and what was read, or nothing."""
+    """Return a partition's response: its offsets, and the records if any."""
     return PartitionData(
         partition_index=key.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        # of its own each time, as it is released where the answer is not sent
+        # a new view each time, as it is released if the response is not sent
         records=memoryview(b"") if records is None else records,
         **more,
     )
 
 
 def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:
-    """The rolled back transactions in what was read; of the rest of the log there may be very many."""
+    """Return the aborted transactions within the data; the rest of the log may have very many."""
     if not nbytes:
         return []
     until = min(log.offset_after(offset, nbytes), log.last_stable_offset)
@@ -459,7 +461,7 @@ def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:
 
 
 def drop(results: list[Result]) -> None:
-    """Let go of the file slices of an answer that is not sent."""
+    """Release the file slices of a response that is not sent."""
     for _, _, data in results:
         if data.records is not None:
             data.records.release()

@@ -1,9 +1,9 @@
-"""FindCoordinator: which broker keeps the state of a group or of a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-The coordinator leads the partition of `__consumer_offsets`, or of `__transaction_state`, that the key falls into. The
-first question makes that topic. From version 4 on several keys can be asked for.
+The coordinator is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`. The first request
+creates that topic. From version 4 on a request may have several keys.
 
-Left out on purpose: coordinators of share groups, which are refused with a message.
+Left out on purpose: coordinators of share group state, which clients do not use.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinato
 from ottla.security.acl import ResourceType
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
-"""Where the keys of each type live: groups, transactional ids."""
+"""The internal topic of each key type: groups, transactional ids."""
 KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
-"""What a client must be allowed to describe, by the type of the key."""
+"""The resource that requires DESCRIBE, by the key type."""
 SHARE = 2
 SHARE_SINCE = 6
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Find each key's coordinator."""
     if context.version >= 4:
         return FindCoordinatorResponse(
             coordinators=[await _find(key, request.key_type, context) for key in request.coordinator_keys]
@@ -56,7 +55,7 @@ async def _node(key: str, kind: int, context: RequestContext) -> Node:
     if kind == SHARE and context.version >= SHARE_SINCE:
         context.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     if name is None:
-        raise InvalidRequestError(f"coordinators of type {kind} are not served by this version")
+        raise InvalidRequestError(f"coordinators of type {kind} are not supported")
     if key is None:
         raise InvalidGroupIdError
     context.require(ACLOperation.DESCRIBE, KINDS[kind], key)

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics a client is to send, and how often (KIP-714)."""
+"""GetTelemetrySubscriptions: the metrics that a client has to push, and the interval (KIP-714)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
 from ottla.records.compression import CODEC_IDS
 
 ACCEPTED = [CODEC_IDS[name] for name in ("zstd", "lz4", "gzip", "snappy")]
-"""In the order that we like them."""
+"""In order of preference."""
 
 
 def handle(request: GetTelemetrySubscriptionsRequest, context: RequestContext) -> GetTelemetrySubscriptionsResponse:
-    """The client's wish list; a client without an id gets one."""
+    """Return the client's subscription; generate an id for a client without one."""
     telemetry = context.broker.telemetry
     telemetry.check_has_receivers()
     own_id = request.client_instance_id
@@ -37,7 +37,6 @@ def handle(request: GetTelemetrySubscriptionsRequest, context: RequestContext) -
 
 
 def client_of(instance_id: uuid.UUID, context: RequestContext) -> TelemetryClient:
-    """Who asks."""
     name, _, version = str(context.connection.state.get("software", "unknown unknown")).partition(" ")
     host, _, port = context.connection.peer.rpartition(":")
     return TelemetryClient(instance_id, context.client_id, name, version, host, port)

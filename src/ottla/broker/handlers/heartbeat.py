@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it has to join again."""
+"""Heartbeat: a member of a classic group is alive; an error tells it to join again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Note the sign of life; what the member has to do is raised."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     context.broker.groups.check(request.group_id)
     context.broker.groups.groups.heartbeat(request)

@@ -1,7 +1,6 @@
-"""IncrementalAlterConfigs: set, unset, or change lists in the options of resources.
+"""IncrementalAlterConfigs: set and delete configs of resources; append to and subtract from list configs.
 
-Who asks has to be allowed to alter the options of the topic or group; for brokers and subscriptions to metrics, those
-of the cluster.
+Requires ALTER_CONFIGS on the topic or group; on the cluster for brokers and client metrics.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
-    """Change each resource; one that fails does not stop the others."""
     answers = []
     for resource in request.resources:
         answer = AlterConfigsResourceResponse(
@@ -41,21 +39,21 @@ async def handle(request: IncrementalAlterConfigsRequest, context: RequestContex
 
 
 Words = Callable[[str], tuple[str, ...]]
-"""The words that are in an option now, by default or because they were set; raises for what is not a list."""
+"""Returns the items of a list config, set or default; raises for a config that is not a list."""
 Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
-"""The options that a resource is to have, from those that are set on it."""
+"""Returns the new configs of a resource, from its present ones."""
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, context: RequestContext) -> None:
-    """Give a resource the options that `change` makes of its present ones."""
+    """Replace the configs of a resource by those that `change` returns."""
     resource = table.permitted(kind, name, ACLOperation.ALTER_CONFIGS, context)
 
     def words_in(option: str) -> tuple[str, ...]:
         if option not in resource.lists:
-            raise InvalidConfigError(f"{option} is not a list; nothing can be appended to it or taken from it")
+            raise InvalidConfigError(f"{option} is not a list: nothing can be appended to it or subtracted from it")
         return words()(next((e.value for e in resource.entries(name, context) if e.name == option), None) or "")
 
-    resource.options(name, context)  # raises where there is nothing of this name
+    resource.options(name, context)  # raises if the resource does not exist
     async with context.broker.config_store.changing(resource.path(name)):
         checked = resource.check(name, change(resource.options(name, context), words_in), context)
         if not validate_only:
@@ -66,7 +64,7 @@ def _changes(resource: AlterConfigsResource) -> Change:
     def change(present: Mapping[str, str], words_in: Words) -> Mapping[str, str | None]:
         names = [c.name for c in resource.configs]
         if len(set(names)) < len(names):
-            raise InvalidRequestError("an option is changed twice in one request")
+            raise InvalidRequestError("the request changes a config twice")
         options: dict[str, str | None] = dict(present)
         for one in resource.configs:
             _apply(one, options, words_in)
@@ -89,4 +87,4 @@ def _apply(one: AlterableConfig, options: dict[str, str | None], words_in: Words
             have = [w for w in have if w not in operand]
         options[one.name] = ",".join(have)
     else:
-        raise InvalidRequestError(f"operation {one.config_operation} on {one.name} is not known")
+        raise InvalidRequestError(f"unknown operation {one.config_operation} on {one.name}")

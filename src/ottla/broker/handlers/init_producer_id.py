@@ -1,10 +1,10 @@
-"""InitProducerId: a number for an idempotent producer; id and epoch for a transactional one.
+"""InitProducerId: a producer id for an idempotent producer; id and epoch for a transactional one.
 
-The epoch of a transactional id goes up with each request, which fences whoever used it before and aborts what was left
-open. A producer that comes back with its id and epoch (from version 3, KIP-360) keeps them from others; when the epochs
-are used up it gets a new id. Old clients know PRODUCER_FENCED (version 4) as INVALID_PRODUCER_EPOCH.
+Each request increments the epoch of a transactional id, which fences the previous producer and aborts its open
+transaction. A producer that sends its id and epoch (from version 3, KIP-360) keeps its id, unless the epochs are
+exhausted. Clients before version 4 get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
 
-Left out on purpose: keeping prepared transactions (version 6, KIP-939), which Apache Kafka refuses as well.
+Left out on purpose: keeping prepared transactions (version 6, KIP-939), which Apache Kafka rejects as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Hand out a producer id, or the next epoch of a transactional id."""
     _authorize(request, context)
     expected = _expected(request)
     if request.transactional_id is None:
@@ -40,7 +39,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
 
 
 def _authorize(request: InitProducerIdRequest, context: RequestContext) -> None:
-    """Raise the error of who may not have what is asked for; who may write to some topic may number records."""
+    """Raise if the client is not authorized. WRITE on any topic is enough for an idempotent producer."""
     name = request.transactional_id
     if name is not None:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
@@ -54,5 +53,5 @@ def _authorize(request: InitProducerIdRequest, context: RequestContext) -> None:
 
 def _expected(request: InitProducerIdRequest) -> Producer | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise InvalidRequestError("producer id and epoch come together")
+        raise InvalidRequestError("producer id and epoch must be sent together")
     return None if request.producer_id == NO_PRODUCER_ID else Producer(request.producer_id, request.producer_epoch)

@@ -1,4 +1,4 @@
-"""JoinGroup: become a member of a classic group. The decisions are in `coordinator.groups`."""
+"""JoinGroup: join a classic group. Decided in `coordinator.group.classic.classic_groups`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answered when the rebalance is complete."""
+    """Answer when the rebalance is complete."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((protocol.metadata for protocol in request.protocols), context)
     runtime = context.broker.groups
@@ -26,7 +26,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Resp
 
 
 def check_size(parts: Iterable[bytes], context: RequestContext) -> None:
-    """Raise InvalidRequestError for more than a record of the group can hold; it would only fill the memory."""
+    """Raise InvalidRequestError for more data than a record of the group can hold: it would only fill the memory."""
     size, most = sum(map(len, parts)), context.broker.config.message_max_bytes
     if size > most:
-        raise InvalidRequestError(f"a member's data has {size} bytes; message.max.bytes={most} are allowed")
+        raise InvalidRequestError(f"a member's data has {size} bytes, more than message.max.bytes={most}")

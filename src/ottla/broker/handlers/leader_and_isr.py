@@ -1,7 +1,7 @@
-"""LeaderAndIsr: the controller tells this broker which partitions it leads or follows. Between brokers.
+"""LeaderAndIsr: the controller makes this broker leader or follower of partitions. Between brokers.
 
-A topic that is not known yet is led or followed when UpdateMetadata tells of it, which comes right behind; see
-`cluster/broker/metadata_updates`.
+A partition of an unknown topic changes its role with the UpdateMetadata that follows
+(`cluster/broker/metadata_updates`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ TOPIC_IDS_SINCE = 5
 
 
 async def handle(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
-    """Take the roles over."""
     await context.broker.controller_requests.leader_and_isr(request)
     if context.version >= TOPIC_IDS_SINCE:
         return LeaderAndIsrResponse(
@@ -41,7 +40,7 @@ def _outcomes(topic: LeaderAndIsrTopicState, context: RequestContext) -> list[Le
 
 
 def _outcome(tp: TopicPartition, context: RequestContext) -> LeaderAndIsrPartitionError:
-    """Whether the replica can do its work: one whose disk has failed cannot, and the controller has others lead."""
+    """Return KAFKA_STORAGE_ERROR for a replica on a failed disk, so that the controller elects another leader."""
     broker = context.broker
     partition, image = broker.partitions.get(tp), broker.image.partition(tp)
     has_none = partition is None and image is not None and broker.broker_id in image.replicas

@@ -1,4 +1,4 @@
-"""LeaveGroup: one member (up to version 2) or several leave at once."""
+"""LeaveGroup: remove one member (up to version 2) or several members from a classic group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> Awaitable[Response]:
-    """Remove the members, which starts a rebalance among those who stay."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     runtime = context.broker.groups
     runtime.check(request.group_id)

@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of resources that have options."""
+"""ListConfigResources: the names of resources with configs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ottla.protocol.messages.list_config_resources import (
 
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
-    """Those of the types asked for; of all types when none is named."""
+    """Return resources of the requested types, or of all types."""
     types = request.resource_types or list(RESOURCES) if context.version >= 1 else [CLIENT_METRICS]
     if not RESOURCES.keys() >= set(types):
-        raise UnsupportedVersionError(f"resource types {sorted(set(types) - RESOURCES.keys())} are not known")
+        raise UnsupportedVersionError(f"unknown resource types {sorted(set(types) - RESOURCES.keys())}")
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)

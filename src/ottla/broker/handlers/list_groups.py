@@ -1,6 +1,6 @@
-"""ListGroups: the groups of this coordinator. Filters by state from 4, by type from 5.
+"""ListGroups: the groups of this coordinator, filtered by state (from version 4) and type (from 5).
 
-Who may not describe the cluster is told of the groups that he may describe.
+A client without DESCRIBE on the cluster sees only the groups that it may describe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """List what passes the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     runtime = context.broker.groups

@@ -1,14 +1,13 @@
-"""ListOffsets: the first, the last, or the first offset at or after a time.
+"""ListOffsets: the earliest offset, the latest, or the first one at or after a timestamp. Requires DESCRIBE on the
+topic.
 
-Version 0 is that of the 0.8 consumer and asks differently: for the begins of segments that were written before a time,
-as many as it wants. Names for certain offsets came one by one (see `KNOWN_SINCE`). Nothing is tiered here, so the first
-local offset is the log's start, and there is no last tiered or first pending one.
+Version 0, of the 0.8 consumer, returns the base offsets of segments written before a timestamp. Special timestamps
+came with later versions (`KNOWN_SINCE`). Without tiered storage the first local offset is the log start offset, and
+there is neither a last tiered nor a first pending one.
 
-A consumer sees offsets up to the high watermark, or the last stable offset with read_committed; a replica up to the
-log's end. Right after an election the high watermark may lie below what the leader before has shown, and a consumer
-would be sent back: it is told to come again (KIP-207).
-
-Who asks has to be allowed to describe the topic.
+The end for a consumer is the high watermark, or the last stable offset with read_committed; for a replica the log
+end offset. Right after an election the high watermark may be below what the previous leader returned; a consumer
+gets OFFSET_NOT_AVAILABLE then, instead of going back (KIP-207).
 """
 
 from __future__ import annotations
@@ -55,19 +54,18 @@ KNOWN_SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that brought each name for an offset."""
+"""The version that introduced each special timestamp."""
 NOT_AVAILABLE_SINCE = 5
-"""The version that brought OFFSET_NOT_AVAILABLE; before it, the leader is not available."""
+"""The version that introduced OFFSET_NOT_AVAILABLE; older clients get LEADER_NOT_AVAILABLE."""
 NOTHING = OffsetAndTimestamp(-1, -1, -1)
 READ_COMMITTED = 1
 CONSUMER = -1
-"""The replica id of who is no replica."""
+"""The replica id of consumers."""
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Look up each partition."""
     if request.replica_id != CONSUMER and not context.is_broker:
-        request.replica_id = CONSUMER  # reads as far as consumers do
+        request.replica_id = CONSUMER  # it sees what consumers see
     times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     unauthorized = context.unauthorized_errors(
         ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
@@ -101,9 +99,9 @@ def _answer(
         if topic in unauthorized:
             raise TopicAuthorizationFailedError
         if twice and context.version > 0:
-            raise InvalidRequestError(f"{topic}-{requested.partition_index} is in the request twice")
+            raise InvalidRequestError(f"{topic}-{requested.partition_index} occurs twice in the request")
         if requested.timestamp < 0 and context.version < KNOWN_SINCE.get(requested.timestamp, context.version + 1):
-            raise UnsupportedVersionError(f"version {context.version} does not know the time {requested.timestamp}")
+            raise UnsupportedVersionError(f"timestamp {requested.timestamp} is not supported")
         partition = context.broker.partitions.leader(
             context.broker.image, TopicPartition(topic, requested.partition_index)
         )
@@ -131,7 +129,7 @@ def _answer(
 
 
 def _end(partition: Partition, request: ListOffsetsRequest) -> int:
-    """The offset after what the asker may read."""
+    """Return the offset after the last one that the client may read."""
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset
@@ -139,7 +137,7 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _is_late(timestamp: int, entry: OffsetAndTimestamp) -> bool:
-    """Whether the answer would be another one if the high watermark were further on."""
+    """Return whether a higher high watermark would change the result."""
     return timestamp == LATEST_TIMESTAMP or (
         entry is NOTHING and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
     )
@@ -160,7 +158,7 @@ def _segments(partition: Partition, requested: ListOffsetsPartition, *, from_con
 def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAndTimestamp:
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
-        # the epoch of the last record, not the leader's: nothing may ever be written in that one
+        # the last record's epoch, not the leader's, in which nothing may ever be written
         return OffsetAndTimestamp(end, -1, log.leader_epochs.latest)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
         start = log.log_start_offset

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: partitions that are on their way to other brokers."""
+"""ListPartitionReassignments: the partition reassignments in progress. The controller answers it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ottla.protocol.messages.list_partition_reassignments import (
 
 
 def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
-    """Those that were asked for, as far as they move; the controller knows."""
     context.broker.controller.term  # noqa: B018 - raises on brokers that may not know
     topics = context.broker.image.topics
     if request.topics is None:

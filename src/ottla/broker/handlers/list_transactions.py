@@ -1,7 +1,6 @@
 """ListTransactions: the transactional ids that this broker coordinates.
 
-Filters by state, by producer id, by the age of the transaction (version 1), and by a pattern for the id (version 2).
-Ids that the client may not describe are left out.
+Filters: state, producer id, duration (version 1), pattern of the id (version 2). Ids without DESCRIBE are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ ANY_AGE = -1
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    """List what passes all filters."""
     states = {state.value for state in transaction_module.TransactionState}
     transactions = [
         t for t in context.broker.transactions.by_id.values() if _passes(t, request, context.broker.clock.now_ms())

@@ -1,11 +1,11 @@
-"""Metadata: brokers, topics and leaders, from the image; unknown topics are created where both sides allow it.
+"""Metadata: brokers, topics and leaders, from the cluster image. Creates unknown topics if client and broker allow it.
 
-Who had a topic created by asking hears that it is unknown, as with Kafka, and finds it by asking again: who asks
-whether a deletion is done must not be told of the new topic. Addresses are those of the listener that the client came
-in through.
+The request that creates a topic still gets UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: a client that polls for the end of
+a deletion must not see the new topic. Addresses are those of the client's listener.
 
-Of all topics, those are left out that the client may not describe. By name it is refused, whether there is such a topic
-or not; by id, the name is not told. Who has a topic created by asking has to be allowed to create it.
+A request for all topics leaves out those without DESCRIBE. A topic that is named has an authorization error, whether or
+not it exists; one requested by id does not reveal its name. Creating a topic requires CREATE on the cluster or the
+topic.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ from ottla.protocol.messages.metadata import (
 from ottla.security.acl import ResourceType
 
 TOPIC_IDS_SINCE = 12
-"""The version from which topics may be asked for by id; 10 and 11 have the field, but no answer without a name."""
+"""The version from which topics can be requested by id; 10 and 11 have the field, but responses need a name."""
 
 PARTITIONS_AT_ONCE = 1000
-"""Partitions that are described before other requests get their turn."""
+"""Partitions that are described before other requests have their turn."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Describe what is asked for; create what is missing first."""
     image = context.broker.image
     if request.topics is None or (context.version == 0 and not request.topics):
         unauthorized = _unauthorized(image.topics, context)
@@ -74,7 +73,7 @@ async def _create_then_answer(request: MetadataRequest, context: RequestContext,
             await create_missing(context.broker, name)
             errors[name] = UnknownTopicOrPartitionError()
         except TopicAlreadyExistsError:
-            pass  # another client was faster
+            pass  # another client has created it
         except KafkaError as error:
             errors[name] = error
     answer = _answer(request, context, errors)
@@ -84,7 +83,7 @@ async def _create_then_answer(request: MetadataRequest, context: RequestContext,
 def _answer(
     request: MetadataRequest, context: RequestContext, errors: Mapping[str, KafkaError]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    # not before something was created: by then more ids may have names
+    # only now: creating topics may have added ids
     names = _names(request.topics or [], context.broker.image)
     errors = {**errors, **context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
     return _describe(request, context, [_requested_topic(topic, errors, context) for topic in request.topics or ()])
@@ -93,7 +92,7 @@ def _answer(
 def _requested_topic(
     requested: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext
 ) -> TopicImage | MetadataResponseTopic:
-    """One topic that was asked for, or why nothing is told of it. By id, not even its name."""
+    """Return the requested topic, or a response with its error; if it was requested by id, without its name."""
     try:
         return _find(requested, errors, context)
     except KafkaError as error:
@@ -104,7 +103,7 @@ def _requested_topic(
 def _describe(
     request: MetadataRequest, context: RequestContext, topics: Sequence[TopicImage | MetadataResponseTopic]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Describe topics; with many partitions other requests get their turn in between."""
+    """Describe topics; if they have many partitions, other requests have their turn in between."""
     if sum(len(topic.partitions) for topic in topics) > PARTITIONS_AT_ONCE:
         return _describe_in_turns(request, context, topics)
     return _response(request, context, [_described(topic, request, context) for topic in topics])
@@ -151,7 +150,7 @@ def _find(requested: MetadataRequestTopic, errors: Mapping[str, KafkaError], con
 
 
 def _names(requested: list[MetadataRequestTopic], image: ClusterImage) -> Iterator[str]:
-    """The names of topics that are asked for, also of those asked for by id."""
+    """Yield the names of the requested topics, including those requested by id."""
     for topic in requested:
         name = topic.name if topic.topic_id == ZERO_UUID else image.names.get(topic.topic_id)
         if name is not None:
@@ -187,7 +186,7 @@ def _topic(topic: TopicImage, operations: int, context: RequestContext) -> Metad
 
 
 def _partition(index: int, p: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
-    """One partition. Clients of version 0 look every replica up among the brokers, and fail where it is not there."""
+    """Describe a partition. Clients of version 0 fail on replicas that are not among the brokers."""
     brokers = context.broker.image.brokers
     leader = p.leader if p.leader in brokers else NO_LEADER
     offline = [replica for replica in p.replicas if replica not in brokers]

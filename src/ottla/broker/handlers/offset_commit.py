@@ -1,8 +1,8 @@
-"""OffsetCommit: keep how far a group has read. Topics by id from version 10.
+"""OffsetCommit: commit a group's offsets. Topics are identified by id from version 10.
 
-A commit of several partitions is one batch: all of it is kept or none. Version 0 is of the time before offsets were
-kept in Kafka: it writes into the store, and asks neither for a member nor for a generation. Version 1 may bring the
-time of the commit, 2 to 4 an expiry of their own.
+The offsets of one request are one batch: either all are stored or none. Version 0 predates offsets in Kafka: it writes
+them to the metadata store and checks neither member nor generation. Version 1 may contain the time of the commit, 2 to
+4 a retention time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from ottla.security.acl import ResourceType
 NOW = -1
 DEFAULT_RETENTION = -1
 IN_REGISTRY = 0
-"""The version whose offsets lie in the store."""
+"""The version whose offsets are in the metadata store."""
 TOPIC_IDS_SINCE = 10
 
 
 def handle(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit what may be committed; answer when it is safe."""
     try:
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     except KafkaError as error:
@@ -57,7 +56,7 @@ async def _commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
 
 
 def _append(request: OffsetCommitRequest, context: RequestContext, accepted: list[Record]) -> Awaitable[None]:
-    # in one step with the append: in between the group could be lost to another broker, and come back changed
+    # checked in one step with the append: in between, another broker might have coordinated and changed the group
     runtime = context.broker.groups
     runtime.check(request.group_id)
     who = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)

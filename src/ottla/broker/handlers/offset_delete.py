@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's offsets in topics that it no longer reads (KIP-496)."""
+"""OffsetDelete: delete a group's offsets of topics that it is not subscribed to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Delete what may be deleted; partitions without an offset are no error."""
+    """Delete the offsets; a partition without one is no error."""
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     runtime = context.broker.groups
     runtime.check(request.group_id)

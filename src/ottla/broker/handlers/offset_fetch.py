@@ -1,8 +1,8 @@
-"""OffsetFetch: how far groups have read. Several groups from 8, topics by id from 10.
+"""OffsetFetch: the committed offsets of a group; of several groups from version 8, topics by id from 10.
 
-A partition without a commit has offset -1 and no error. Topics that the client may not describe are refused where they
-are named, and left out where all are asked for. Version 0 reads what version 0 of OffsetCommit wrote into the store,
-and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
+A partition without a commit has offset -1 and no error. Topics without DESCRIBE have an error if the client names them,
+and are left out of a request for all topics. Version 0 reads what version 0 of OffsetCommit wrote to the metadata
+store, and returns UNKNOWN_TOPIC_OR_PARTITION without a commit.
 """
 
 from __future__ import annotations
@@ -39,17 +39,16 @@ from ottla.security.acl import ResourceType
 
 NOTHING = CommittedOffset(-1, -1, "", -1)
 IN_REGISTRY = 0
-"""The version whose offsets lie in the store."""
+"""The version whose offsets are in the metadata store."""
 SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 ERROR_SINCE = 2
-"""The version from which there is an error for the whole answer; before, each partition carries it."""
+"""The first version with an error for the whole response; before, each partition has it."""
 
 
 def handle(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Look up each group."""
     if context.version == IN_REGISTRY:
         return _fetch_from_registry(request, context)
     if context.version >= SEVERAL_GROUPS_SINCE:
@@ -134,7 +133,7 @@ def _group(group: OffsetFetchRequestGroup, stable: bool, context: RequestContext
 
 
 def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext) -> None:
-    """An offset that an open transaction may change is not told; the client asks again (KIP-447)."""
+    """Replace offsets that an open transaction may change by UNSTABLE_OFFSET_COMMIT; the client retries (KIP-447)."""
     pending = context.broker.groups.offsets.pending
     for topic in topics:
         for partition in topic.partitions:
@@ -155,13 +154,10 @@ def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTo
 
 
 class RequestedTopic(NamedTuple):
-    """A topic that is asked for."""
-
     name: str
     id: UUID
     partitions: list[int]
     error: KafkaError | None = None
-    """Why nothing is told."""
 
 
 def _requested_topics(

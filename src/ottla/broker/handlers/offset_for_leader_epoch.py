@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices a log that was cut (KIP-320).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which clients detect a truncated log (KIP-320).
 
-Who asks has to be allowed to describe the topic, or to act for the cluster, as followers do.
+Requires DESCRIBE on the topic; of followers, CLUSTER_ACTION on the cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
-    """Look up each partition."""
     unauthorized: Collection[str] = ()
     if not context.is_broker:
         names = {t.topic for t in request.topics}
@@ -52,7 +51,7 @@ def _answer(
         return EpochEndOffset(partition=requested.partition, error_code=code_of(error))
     log = partition.log
     if log.leader_epochs.latest < requested.leader_epoch <= partition.image.leader_epoch:
-        # an epoch in which nothing was written (each start has one) ends where the log ends
+        # an epoch without records (each start of the broker has one) ends at the log end offset
         return EpochEndOffset(
             partition=requested.partition, leader_epoch=requested.leader_epoch, end_offset=log.log_end_offset
         )

@@ -1,15 +1,14 @@
-"""Produce: append the client's batches as they are, and answer when `acks` is met.
+"""Produce: append the client's batches, and answer when `acks` is satisfied.
 
-The bytes go from the request's frame to the file without a copy, after every record in them was checked
-(`storage.validation`); those of versions 0 to 2 (message formats 0 and 1) are made into batches first. `acks=0` has no
-answer: when such a request fails, the connection is closed, which is the only way to tell the client. Internal topics
-refuse clients' batches.
+The bytes go from the request's frame to the file without a copy, after all records were validated
+(`storage.validation`). Message sets of versions 0 to 2 (formats 0 and 1) are up-converted first. With `acks=0` there is
+no response: if such a request fails, the broker closes the connection. Batches for internal topics are rejected.
 
-A partition takes part in a producer's transaction before its first batch is taken. From version 12 on the broker makes
-it join with that batch; older producers add it by AddPartitionsToTxn, and the broker looks whether they did (KIP-890).
+A partition must be in the producer's transaction before the first batch is appended. From version 12 on the broker adds
+it with that batch; for older producers, which send AddPartitionsToTxn, the broker verifies it (KIP-890).
 
-A client has to be allowed to write to the topic, and, for transactional batches, to use the transactional id: where it
-may not, nothing of the request is taken.
+Requires WRITE on the topic and, for transactional batches, on the transactional id; without the latter the whole
+request fails.
 """
 
 from __future__ import annotations
@@ -80,24 +79,24 @@ ZSTD_SINCE = 7
 JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 OLD_FORMAT_FACTOR = 4
-"""Old messages are converted one by one: so many times max.message.bytes of them at most, decompressed."""
+"""Up-conversion accepts this many times max.message.bytes of decompressed messages."""
 COMPRESSED_AT_ONCE = 4
-"""Batches of a request that are decompressed before other clients have their turn."""
+"""Compressed batches in a request above which other clients have their turn in between."""
 NOT_ASKED = VerificationResult()
-"""Nobody else had to be asked."""
+"""The result if no verification was necessary."""
 CONFIRM_SECONDS = 2.0
-"""How long a leader may take to prove that it still leads, before a producer is told to look for another."""
+"""Time for a leader to confirm its leadership, before the producer gets the error anyway."""
 
 
 class Wait(NamedTuple):
-    """A partition's response that is complete when `future` is; it fails with what the producer is told instead."""
+    """A partition's response that is complete when `future` is done; the future's error replaces it."""
 
     response: PartitionProduceResponse
     topic_partition: TopicPartition
     header: BatchHeader
     future: asyncio.Future[None]
     failure: KafkaError | None = None
-    """What the producer is told in any case, once it is certain that this broker leads."""
+    """The error to return in any case, once the leadership is confirmed."""
 
 
 Waits = list[Wait]
@@ -106,7 +105,7 @@ Waits = list[Wait]
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append to each partition; wait where an append is not safe yet."""
+    """Append to each partition; wait for those whose appends are not committed yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return _nothing_taken(request, InvalidRequiredAcksError())
     newest = _highest_producer_id(request)
@@ -116,9 +115,9 @@ def handle(
 
 
 async def _verify_and_take(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Take the batches if their producer ids are allocated; another broker may have done that a moment ago."""
+    """Append the batches if their producer ids are allocated; another broker may just have done that."""
     if not await context.broker.producer_ids.is_allocated(newest):
-        return _nothing_taken(request, UnknownProducerIdError(f"producer id {newest} was never allocated"))
+        return _nothing_taken(request, UnknownProducerIdError(f"producer id {newest} has not been allocated"))
     answer = _append_authorized(request, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -126,7 +125,7 @@ async def _verify_and_take(newest: int, request: ProduceRequest, context: Reques
 def _append_authorized(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append to each partition; wait where an append is not safe yet."""
+    """Append to each partition if the client may use the transactional id."""
     if context.broker.authorizer is not None and not _may_be_transactional(request, context):
         return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
@@ -142,14 +141,14 @@ def _highest_producer_id(request: ProduceRequest) -> int:
 
 
 def _producer_id(records: RecordData | None) -> int:
-    """Of the first batch; -1 without one, and for older formats, which have none."""
+    """Return the producer id of the first batch; -1 without one, and for older formats."""
     if records is None or len(records) < HEADER_BYTES or records[MAGIC_POSITION] != MAGIC:
         return NO_PRODUCER_ID
     return int.from_bytes(records[PRODUCER_ID_POSITION : PRODUCER_ID_POSITION + 8], "big", signed=True)
 
 
 def _may_be_transactional(request: ProduceRequest, context: RequestContext) -> bool:
-    """Whether the client may use the transactional id, as far as any batch does."""
+    """Return whether the client may use the transactional id, if any batch is transactional."""
     if not any(_has_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
         return True
     name = request.transactional_id
@@ -160,7 +159,7 @@ def _may_be_transactional(request: ProduceRequest, context: RequestContext) -> b
 
 
 def _has_transactional(records: RecordData | None) -> bool:
-    """Whether any batch is transactional; up to version 2, there may be several."""
+    """Return whether any batch is transactional; up to version 2 there may be several."""
     if records is None:
         return False
     position = 0
@@ -178,7 +177,7 @@ async def _join_and_append(request: ProduceRequest, context: RequestContext) -> 
 
 
 async def _join(request: ProduceRequest, context: RequestContext) -> VerificationResult:
-    """Have the partitions of transactional batches join the transaction."""
+    """Add the partitions of transactional batches to the transaction, or verify them."""
     written: dict[Producer, dict[TopicPartition, int]] = {}
     for tp, header in _transactional(request, context):
         producer = Producer(header.producer_id, header.producer_epoch)
@@ -191,7 +190,7 @@ async def _join(request: ProduceRequest, context: RequestContext) -> Verificatio
 
 
 def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """The partitions led here that transactional batches are for, those left out that are in the log already."""
+    """Yield the partitions led by this broker with a transactional batch that is not in the log yet."""
     for topic in request.topic_data:
         name = _name(topic, context)
         if name is None or not context.allows(ACLOperation.WRITE, ResourceType.TOPIC, name):
@@ -209,7 +208,7 @@ def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator
 def _append_all(
     request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append everything; transactional batches only where their partitions take part."""
+    """Append all batches; transactional ones only to partitions in the transaction."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
         return _append_in_turns(request, context, admission)
     waits: Waits = []
@@ -224,7 +223,7 @@ def _compressed_batches(request: ProduceRequest) -> int:
 
 
 def _is_compressed(records: RecordData | None) -> bool:
-    """Whether a batch is compressed; one of an old format, which is converted record by record, counts as such."""
+    """Return whether a batch is compressed. Older formats count as compressed: they are converted record by record."""
     if records is None or len(records) <= MAGIC_POSITION:
         return False
     return magic_of(records) < MAGIC or _codec(records) != NONE
@@ -233,10 +232,10 @@ def _is_compressed(records: RecordData | None) -> bool:
 async def _append_in_turns(
     request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | None:
-    """Append to one partition after the other; others get their turn while batches are decompressed.
+    """Append to one partition after the other; other clients have their turn while batches are decompressed.
 
-    A batch of 2 kB may decompress to message.max.decompressed.bytes, and a request has room for thousands of them.
-    The connection takes no other request meanwhile, so that a producer's batches stay in order.
+    A batch of 2 kB may decompress to message.max.decompressed.bytes, and a request may contain thousands of them. The
+    connection processes no other request meanwhile, so a producer's batches stay in order.
     """
     waits: Waits = []
     response = ProduceResponse()
@@ -257,7 +256,7 @@ def _answer(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
-            raise CloseConnectionError("a batch was refused that was sent with acks=0")
+            raise CloseConnectionError("a batch sent with acks=0 was rejected")
         return None
     return _when_safe(response, waits, request, context) if waits else _with_leaders(response, request, context)
 
@@ -280,7 +279,7 @@ async def _when_safe(
 
 
 def _with_leaders(response: ProduceResponse, request: ProduceRequest, context: RequestContext) -> ProduceResponse:
-    """Tell who leads instead of this broker (KIP-951)."""
+    """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     if context.version < LEADERS_SINCE:
         return response
     failed = (
@@ -327,7 +326,7 @@ def _append_topic(
 
 
 def _header(records: RecordData | None) -> BatchHeader | None:
-    """The header of a batch of format 2; None for anything else."""
+    """Return the header of a batch of format 2, otherwise None."""
     if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
         return None
     try:
@@ -337,7 +336,7 @@ def _header(records: RecordData | None) -> BatchHeader | None:
 
 
 def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
-    """The topic's name, if there is one and the client may write to it."""
+    """Return the topic's name; raise if it is unknown or the client may not write to it."""
     name = _name(topic, context)
     if name is None:
         raise UnknownTopicIdError
@@ -346,7 +345,7 @@ def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
 
 
 def _failed(partition: int, error: KafkaError) -> PartitionProduceResponse:
-    """Why a partition's batch was not appended, and because of which records."""
+    """Return the response for a batch that was not appended, with the invalid records."""
     records = error.records if isinstance(error, InvalidRecordsError | InvalidTimestampsError) else []
     return PartitionProduceResponse(
         index=partition,
@@ -368,20 +367,20 @@ def _append(
     broker = context.broker
     partition = broker.partitions.leader(broker.image, TopicPartition(name, data.index))
     if name in INTERNAL_TOPICS:
-        raise InvalidTopicError(f"topic {name} is written by the broker only")
+        raise InvalidTopicError(f"topic {name} is internal, clients cannot write to it")
     records = data.records if data.records is not None else memoryview(b"")
     if context.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
         records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
     else:
         records = single_batch(records)
         if context.version < ZSTD_SINCE and _codec(records) == ZSTD:
-            raise UnsupportedCompressionTypeError(f"zstd needs version {ZSTD_SINCE} of this request")
+            raise UnsupportedCompressionTypeError(f"zstd requires version {ZSTD_SINCE} of Produce")
     if _is_transactional(records):
         _check_transaction(request, records, partition, context, admission)
     try:
         appended = _append_in_order(partition, records, request.acks, context)
     except OutOfOrderSequenceNumberError as error:
-        # librdkafka ends for good if the batch that is first in its order gets this from a broker that does not lead
+        # librdkafka fails fatally if its oldest batch gets this error from a broker that is not the leader any more
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise
@@ -402,7 +401,7 @@ def _append(
 
 
 def _append_in_order(partition: Partition, records: RecordData, acks: int, context: RequestContext) -> Appended:
-    """Append, unless an earlier batch of the producer was rejected and has to come first."""
+    """Append, unless an earlier batch of the producer was rejected and has to be retried first."""
     rejected = context.broker.partitions.rejected_batches
     if rejected and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
@@ -434,7 +433,7 @@ def _check_transaction(
         raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
-        return  # answered with where it lies already
+        return  # the response has the offset of the first append
     writer = TransactionalWriter(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
     transaction_verification.ensure_verified(
         context.broker, writer, partition, _rules(context), header.base_sequence, admission
@@ -443,7 +442,7 @@ def _check_transaction(
 
 def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     if request.acks == 0:
-        raise CloseConnectionError(f"a request with acks=0 was refused: {error}")
+        raise CloseConnectionError(f"a request with acks=0 failed: {error}")
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

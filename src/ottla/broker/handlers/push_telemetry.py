@@ -1,4 +1,4 @@
-"""PushTelemetry: metrics of a client, for those that receive them (KIP-714)."""
+"""PushTelemetry: pass a client's metrics to the configured receivers (KIP-714)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTel
 
 
 def handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    """Check and hand on."""
     context.broker.telemetry.check_has_receivers()
     if request.client_instance_id == ZERO_UUID:
-        raise InvalidRequestError("the client has no instance id yet: it has to ask for a subscription first")
+        raise InvalidRequestError("the client has no instance id: it must send GetTelemetrySubscriptions first")
     client = client_of(request.client_instance_id, context)
     context.broker.telemetry.push(
         client, request.subscription_id, request.terminating, request.compression_type, request.metrics

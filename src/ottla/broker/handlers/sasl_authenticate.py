@@ -1,6 +1,6 @@
-"""SaslAuthenticate: answered by `authentication` on SASL listeners, in all versions.
+"""SaslAuthenticate: on SASL listeners `security/sasl_authenticator` answers it.
 
-Here it only carries the proof that a connection belongs to another broker of this cluster
+This handler only verifies the proof that the client is a broker of this cluster
 (`cluster/interbroker/membership_proof`).
 """
 
@@ -17,7 +17,6 @@ log = logging.getLogger("ottla.broker")
 
 
 def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    """Take the next message of a proof that SaslHandshake has begun."""
     state = context.connection.state
     proof = state.get(PROOF)
     if not isinstance(proof, ProofVerifier):
@@ -26,7 +25,7 @@ def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAut
         answer = proof.step(bytes(request.auth_bytes))
     except SaslAuthenticationFailedError as error:
         del state[PROOF]
-        log.warning("%s: not a broker of this cluster: %s", context.connection.peer, error.message)
+        log.warning("Rejected %s as a broker of this cluster: %s", context.connection.peer, error.message)
         raise
     if proof.is_proven:
         del state[PROOF]

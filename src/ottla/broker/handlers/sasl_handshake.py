@@ -1,7 +1,6 @@
-"""SaslHandshake: answered by `authentication` on SASL listeners, in all versions.
+"""SaslHandshake: on SASL listeners `security/sasl_authenticator` answers it.
 
-Here it only begins the proof that a connection belongs to another broker of this cluster
-(`cluster/interbroker/membership_proof`).
+This handler only starts the proof that the client is a broker of this cluster (`cluster/interbroker/membership_proof`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 
 
 def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Begin the proof; there is no other mechanism to agree on."""
     secret = context.broker.cluster_secret
     if request.mechanism != MECHANISM or secret is None or context.version == 0:
         return SaslHandshakeResponse(error_code=IllegalSaslStateError.code or 0, mechanisms=[])

@@ -1,4 +1,4 @@
-"""ShareAcknowledge: what became of records that a member of a share group had (KIP-932)."""
+"""ShareAcknowledge: acknowledge records that a member of a share group has acquired (KIP-932)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: m.ShareAcknowledgeRequest, context: RequestContext) -> Awaitable[m.ShareAcknowledgeResponse]:
-    """Take over each partition's batches; the last request of a session releases all that is left."""
+    """Apply each partition's acknowledgements; the last request of a session releases all remaining records."""
     if not request.group_id or not request.member_id:
-        raise InvalidRequestError("a share group and a member are needed")
+        raise InvalidRequestError("group id and member id are required")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise InvalidShareSessionEpochError

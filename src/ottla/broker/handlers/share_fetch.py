@@ -1,7 +1,7 @@
-"""ShareFetch: acquire records for a member of a share group, after taking over what became of others (KIP-932).
+"""ShareFetch: acquire records for a member of a share group, after applying its acknowledgements (KIP-932).
 
-From 2 on a member can ask for no more records than it names, and renew its time. A request is answered when there is
-something to acquire or `max_wait_ms` is over; `min_bytes` is left alone, as in Kafka.
+From version 2 on a member can enforce max_records and renew its locks. The broker answers when records are available or
+after `max_wait_ms`; `min_bytes` is ignored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from ottla.protocol.messages import share_fetch as m
 from ottla.security.acl import ResourceType
 
 STRICT = 1
-"""ShareAcquireMode in which max_records is never exceeded."""
+"""The ShareAcquireMode in which max_records is never exceeded."""
 
 
 def handle(request: m.ShareFetchRequest, context: RequestContext) -> Awaitable[m.ShareFetchResponse]:
-    """Answered when there is something to read or the time is over."""
     return ShareFetch(request, context).answer()
 
 
 class ShareFetch:
-    """One request while it is being answered."""
+    """One share fetch request in progress."""
 
     def __init__(self, request: m.ShareFetchRequest, context: RequestContext) -> None:
         if not request.group_id or not request.member_id:
-            raise InvalidRequestError("a share group and a member are needed")
+            raise InvalidRequestError("group id and member id are required")
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
         self._request = request
         self._context = context
@@ -44,7 +43,6 @@ class ShareFetch:
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
 
     async def answer(self) -> m.ShareFetchResponse:
-        """Acknowledge, then acquire."""
         session = self._session()
         await self._reader.ready()
         await self._acknowledge()
@@ -95,7 +93,7 @@ class ShareFetch:
                 connection.on_close.remove(on_close)
 
     def _acquire_now(self, session: ShareSession) -> bool:
-        """Whether there is anything to tell."""
+        """Acquire records; return whether there is anything to respond."""
         request = self._request
         records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)
         strict = request.share_acquire_mode == STRICT

@@ -15,7 +15,6 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: m.ShareGroupDescribeRequest, context: RequestContext) -> m.ShareGroupDescribeResponse:
-    """Describe each group."""
     with_operations = request.include_authorized_operations
     return m.ShareGroupDescribeResponse(
         groups=[_describe(group_id, with_operations, context) for group_id in request.group_ids]

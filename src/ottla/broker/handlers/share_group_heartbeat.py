@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: be a member of a share group (KIP-932). Decided in `coordinator.share`."""
+"""ShareGroupHeartbeat: join, stay in, or leave a share group (KIP-932). Decided in `coordinator.group.share`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answered when what has changed is safe."""
+    """Answer when the records of the decision are replicated."""
     if "share" not in context.broker.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow share groups")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)

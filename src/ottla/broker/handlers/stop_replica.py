@@ -1,8 +1,8 @@
-"""StopReplica: the controller tells this broker that replicas are not its own any more. Between brokers.
+"""StopReplica: the controller stops or deletes replicas of this broker. Between brokers.
 
-Logs are deleted here and nowhere else, and only of partitions that this broker has no replica of by what it knows: a
-request that comes late must not take a log that was given back to it. A replica that stops without being deleted
-belongs to a broker that is about to stop: it fetches no more, or it would come back in sync.
+Logs are deleted nowhere else, and only if by this broker's metadata it has no replica of the partition: a late request
+must not delete a log that was assigned to it again. A replica that stops without being deleted belongs to a broker that
+is shutting down: fetching on would bring it back into the ISR.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, Stop
 
 
 async def handle(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
-    """Delete what is to be deleted."""
     await context.broker.controller_requests.verify(request.controller_epoch, request.broker_epoch)
     for tp, _, _ in _partitions(request):
         check_partition(tp)
@@ -35,14 +34,14 @@ async def handle(request: StopReplicaRequest, context: RequestContext) -> StopRe
 def _stop(tp: TopicPartition, epoch: int, delete: bool, context: RequestContext) -> int:
     image = context.broker.image.partition(tp)
     late = epoch == DELETED or 0 <= epoch < (image.leader_epoch if image is not None else 0)
-    if image is not None and late:  # a topic that is deleted is not known any more: this one was made since
+    if image is not None and late:  # a deleted topic is not in the image: this one was created since
         return FencedLeaderEpochError.code or 0
     context.broker.partitions.stop(tp, delete)
     return 0
 
 
 def _partitions(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
-    """(partition, leader epoch or -1, whether to delete) in any of the forms of the request."""
+    """Yield (partition, leader epoch or -1, whether to delete) from any form of the request."""
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition

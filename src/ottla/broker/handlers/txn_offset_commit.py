@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: keep how far a group has read, if the transaction commits.
+"""TxnOffsetCommit: commit a group's offsets when the transaction commits.
 
-From version 3 on member and generation are checked (KIP-447); from 5 on the group's partition of `__consumer_offsets`
-joins the transaction with it, without AddOffsetsToTxn (KIP-890); 6 names topics by id.
+From version 3 on member and generation are checked (KIP-447). From 5 on the broker adds the group's partition of
+`__consumer_offsets` to the transaction, without AddOffsetsToTxn (KIP-890). Version 6 identifies topics by id.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ TOPIC_IDS_SINCE = 6
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    """Keep the offsets aside until the transaction ends."""
     accepted: list[Record] = []
     try:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
@@ -107,7 +106,7 @@ def _record(
 
 
 def _for_version(error: KafkaError, version: int) -> KafkaError:
-    """The error in words that the client knows."""
+    """Return an error that clients of this version know."""
     if version < LOADING_SINCE and isinstance(error, CoordinatorLoadInProgressError):
         return CoordinatorNotAvailableError()
     return error

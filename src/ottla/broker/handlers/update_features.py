@@ -1,7 +1,7 @@
-"""UpdateFeatures: set the levels of the cluster's features.
+"""UpdateFeatures: set the levels of the cluster's features. Requires ALTER on the cluster.
 
-Up to version 1 each feature has its own outcome; from 2 on all are changed or none. Version 0 has one kind of
-downgrade, later ones know safe and unsafe; here every downgrade is safe.
+Up to version 1 each feature has its own result; from 2 on either all change or none. Version 0 has one kind of
+downgrade, later ones have safe and unsafe ones; here every downgrade is safe.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from ottla.protocol.messages.update_features import (
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 KINDS_SINCE = 1
-"""The version that names the kind of a change."""
+"""The first version with the kind of a change."""
 ALL_OR_NONE_SINCE = 2
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Change what may be changed."""
     levels: dict[str, int] = {}
     results = []
     for update in request.feature_updates:
@@ -49,7 +48,7 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
         return InvalidUpdateVersionError(f"Invalid update version {level} for feature {update.feature}. {why}")
 
     if feature is None:
-        raise refuse("This feature is not known.")
+        raise refuse("This feature is unknown.")
     if not feature.first <= level <= feature.last:
         raise refuse(f"Levels {feature.first} to {feature.last} are supported.")
     present = context.broker.image.features.get(feature.name, 0)

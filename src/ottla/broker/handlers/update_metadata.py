@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells this broker what clients are told. Between brokers."""
+"""UpdateMetadata: the controller updates this broker's metadata cache. Between brokers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,5 @@ from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, Updat
 
 
 async def handle(request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
-    """Take topics, leaders and brokers over."""
     await context.broker.controller_requests.update_metadata(request)
     return UpdateMetadataResponse()

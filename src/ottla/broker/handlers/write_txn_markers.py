@@ -1,10 +1,10 @@
-"""WriteTxnMarkers: end transactions in partitions that this broker leads.
+"""WriteTxnMarkers: write the markers that end transactions to partitions that this broker leads.
 
-Coordinators of transactions send it to the leaders of the partitions; `kafka-transactions.sh abort` does too, for a
-transaction that was left open. The client needs ALTER or CLUSTER_ACTION on the cluster.
+Transaction coordinators send it to leaders; `kafka-transactions.sh abort` sends it for a hanging transaction. Requires
+ALTER or CLUSTER_ACTION on the cluster.
 
-A client that is no broker of the cluster can only abort: each partition must have an open transaction of this producer
-id and epoch. Brokers' coordinators are believed, since a repeated marker is legal.
+A client that is not a broker of the cluster can only abort, and each partition must have an open transaction of this
+producer id and epoch. Brokers are trusted, since a repeated marker is legal.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    """Write the markers."""
     authorization_error = None
     if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
         authorization_error = context.authorization_error(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    # all at once: each waits for its replicas
+    # side by side: each marker waits for its replicas
     written = await asyncio.gather(*(_write(marker, authorization_error, context) for marker in request.markers))
     return WriteTxnMarkersResponse(markers=written)
 
@@ -53,7 +52,7 @@ async def _write(
 
 
 def _why_not(ending: TransactionEnd, tp: TopicPartition, context: RequestContext) -> KafkaError | None:
-    """Why a client may not end this transaction in a partition; None if it may."""
+    """Return why the client may not end this transaction in a partition, None if it may."""
     broker = context.broker
     try:
         producers = broker.partitions.leader(broker.image, tp).log.producers
@@ -61,7 +60,7 @@ def _why_not(ending: TransactionEnd, tp: TopicPartition, context: RequestContext
         return error
     producer = producers.producers.get(ending.producer.id)
     if producer is not None and ending.producer.epoch < producer.epoch:
-        return InvalidProducerEpochError(f"{tp} has seen the epoch {producer.epoch} of producer {ending.producer}")
+        return InvalidProducerEpochError(f"{tp} already has epoch {producer.epoch} of producer {ending.producer}")
     if ending.commit or not producers.has_open_transaction(*ending.producer):
         return InvalidTxnStateError(f"{tp} has no open transaction of producer {ending.producer} to abort")
     return None
