@@ -91,7 +91,7 @@ async def notifications(store: MetadataStore) -> list[bytes]:
     return collected
 
 
-def test_rules_lie_where_kafka_looks_for_them(tmp_path: Path) -> None:
+def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
     async def test() -> None:
         store = SqliteMetadataStore(tmp_path)
         store.open()
@@ -126,7 +126,7 @@ def test_rules_lie_where_kafka_looks_for_them(tmp_path: Path) -> None:
     run(test())
 
 
-def test_brokers_follow_each_other() -> None:
+def test_change_is_applied_by_other_brokers() -> None:
     async def test(tree: SharedTree, _: MetadataStore) -> None:
         one, two = [await Broker(tree.session()).start() for _ in range(2)]
         await one.store.add([rule(), rule(PREFIX)])
@@ -143,7 +143,7 @@ def test_brokers_follow_each_other() -> None:
     in_memory(test)
 
 
-def test_a_rule_that_is_there_already_is_no_change() -> None:
+def test_existing_acl_is_not_written_again() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
         assert await broker.store.add([rule(), rule()]) == [None, None]
@@ -155,7 +155,7 @@ def test_a_rule_that_is_there_already_is_no_change() -> None:
     in_memory(test)
 
 
-def test_brokers_do_not_undo_what_others_add_to_the_same_resource(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_additions_to_a_resource_are_all_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acl_store, "RETRY_SECONDS", 0)
 
     async def test(tree: SharedTree, store: MetadataStore) -> None:
@@ -170,7 +170,7 @@ def test_brokers_do_not_undo_what_others_add_to_the_same_resource(monkeypatch: p
     in_memory(test)
 
 
-def test_removing_takes_what_each_filter_meets_and_leaves_the_rest() -> None:
+def test_remove_deletes_the_acls_that_match_each_filter() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker, other = [await Broker(tree.session()).start() for _ in range(2)]
         alice, bob = rule(), rule(principal="User:bob")
@@ -193,7 +193,7 @@ def test_removing_takes_what_each_filter_meets_and_leaves_the_rest() -> None:
     in_memory(test)
 
 
-def test_what_other_versions_write_is_read() -> None:
+def test_acls_of_other_versions_are_read() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
         entry = {"host": "h", "permissionType": "DENY", "operation": "DescribeConfigs", "principal": "User:CN=a:b"}
@@ -231,7 +231,7 @@ def test_what_other_versions_write_is_read() -> None:
         (znodes.acl_change(TOPIC), TOPIC),
     ],
 )
-def test_what_a_note_is_about(note: bytes, pattern: ResourcePattern) -> None:
+def test_changed_acls_parses_notifications(note: bytes, pattern: ResourcePattern) -> None:
     assert znodes.changed_acls(note) == pattern
 
 
@@ -242,7 +242,7 @@ def test_what_a_note_is_about(note: bytes, pattern: ResourcePattern) -> None:
         b'{"version":1,"resourceType":"TOPIC","name":"orders","patternType":"MATCH"}',
     ],
 )
-def test_after_a_note_that_says_nothing_everything_is_read(note: bytes) -> None:
+def test_malformed_notification_reads_everything(note: bytes) -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()
         await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
@@ -273,7 +273,7 @@ BAD = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","ope
         *(BAD.replace(b"Allow", b"Any") % (b"Read", b""), BAD.replace(b"User:a", b"alice") % (b"Read", b"")),
     ],
 )
-def test_rules_that_cannot_be_read_forbid_what_they_are_about(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_acls_deny_access_to_their_resource(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         before = await Broker(tree.session()).start()
         await before.store.add([rule(PREFIX)])
@@ -293,7 +293,7 @@ def test_rules_that_cannot_be_read_forbid_what_they_are_about(value: bytes, capl
     in_memory(test)
 
 
-def test_notes_go_after_a_while_and_who_may_have_missed_some_reads_everything() -> None:
+def test_expired_notifications_are_deleted_and_late_readers_read_everything() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         now = [1000.0]
         broker = await Broker(tree.session(), lambda: now[0]).start()
@@ -316,7 +316,7 @@ def test_notes_go_after_a_while_and_who_may_have_missed_some_reads_everything() 
     in_memory(test)
 
 
-def test_a_node_has_no_more_than_zookeeper_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acls_larger_than_a_znode_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acl_store, "MAX_NODE_BYTES", 200)
 
     async def test(tree: SharedTree, store: MetadataStore) -> None:
@@ -328,7 +328,7 @@ def test_a_node_has_no_more_than_zookeeper_takes(monkeypatch: pytest.MonkeyPatch
     in_memory(test)
 
 
-def test_without_the_registry_the_rules_stay(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_acls_stay_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(acl_store, "REFRESH_SECONDS", 0.01)
 
     async def test(tree: SharedTree, _: MetadataStore) -> None:
@@ -347,6 +347,6 @@ def test_without_the_registry_the_rules_stay(monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\x00", "a\n", "\x7f", "\ue000", "\uffff", "😀"])
-def test_what_cannot_be_the_name_of_a_node(name: str) -> None:
+def test_invalid_znode_names_are_rejected(name: str) -> None:
     assert not znodes.is_valid_name(name)
     assert all(map(znodes.is_valid_name, ("*", "a.b", "CN=a,O=b", "größe", "...", "a b")))

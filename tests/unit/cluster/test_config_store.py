@@ -13,7 +13,7 @@ from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.image.store_reader import create_persistent_nodes
 
 
-def test_a_change_is_made_of_what_another_broker_has_set_a_moment_ago() -> None:
+def test_change_after_another_brokers_change_is_based_on_it() -> None:
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
         await create_persistent_nodes(tree.session())
@@ -28,7 +28,7 @@ def test_a_change_is_made_of_what_another_broker_has_set_a_moment_ago() -> None:
     asyncio.run(test())
 
 
-def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
+def test_refresh_reads_another_brokers_last_change(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -46,7 +46,7 @@ def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
     asyncio.run(test())
 
 
-def test_changes_of_one_broker_do_not_overtake_each_other() -> None:
+def test_concurrent_changes_of_one_broker_are_serialized() -> None:
     async def test() -> None:
         tree, path, view = SharedTree(), "clients/app", MetadataCache()
         await create_persistent_nodes(tree.session())

@@ -193,7 +193,7 @@ async def three(cluster: Cluster, **options: Any) -> tuple[Broker, Broker, Broke
     return one, two, three
 
 
-def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_whose_id_is_taken_leaves_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "SESSION_SLACK_SECONDS", 0.05)
 
     async def test(cluster: Cluster) -> None:
@@ -224,7 +224,7 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
     run(test)
 
 
-def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> None:
+def test_first_broker_is_the_controller_and_others_raise_not_controller() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         assert [b.controller.is_active for b in (one, two, three_)] == [True, False, False]
@@ -235,7 +235,7 @@ def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> Non
     run(test)
 
 
-def test_a_topic_is_known_everywhere_when_it_is_created() -> None:
+def test_created_topic_is_in_every_image() -> None:
     async def test(cluster: Cluster) -> None:
         one, *others = await three(cluster)
         created = await one.controller.topics.create("t", [[1, 2, 3], [2, 3, 1]], {"retention.ms": "1000"})
@@ -247,7 +247,7 @@ def test_a_topic_is_known_everywhere_when_it_is_created() -> None:
     run(test)
 
 
-def test_when_a_leader_dies_the_next_in_sync_leads() -> None:
+def test_dead_leader_is_replaced_by_the_next_in_sync_replica() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[3, 2, 1]], {})
@@ -259,7 +259,7 @@ def test_when_a_leader_dies_the_next_in_sync_leads() -> None:
     run(test)
 
 
-def test_when_the_controller_dies_another_takes_over_and_elects_leaders() -> None:
+def test_dead_controller_is_replaced_and_leaders_are_elected() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2, 3]], {})
@@ -274,7 +274,7 @@ def test_when_the_controller_dies_another_takes_over_and_elects_leaders() -> Non
     run(test)
 
 
-def test_a_controller_that_was_paused_changes_nothing_any_more() -> None:
+def test_paused_controller_is_fenced() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         one.session.pause()
@@ -308,7 +308,7 @@ class LostAnswer:
         await self.go.wait()
 
 
-def test_a_controller_that_was_replaced_shows_nothing_older_than_the_next_one_has_told() -> None:
+def test_replaced_controller_publishes_nothing_older_than_its_successor() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3, 1]], {})
@@ -334,7 +334,7 @@ def test_a_controller_that_was_replaced_shows_nothing_older_than_the_next_one_ha
     run(test)
 
 
-def test_a_write_whose_answer_nobody_waited_for_counts_all_the_same() -> None:
+def test_write_of_a_cancelled_request_is_applied() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3, 1]], {})
@@ -352,7 +352,7 @@ def test_a_write_whose_answer_nobody_waited_for_counts_all_the_same() -> None:
     run(test)
 
 
-def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None:
+def test_term_that_cannot_start_does_not_block_other_controllers() -> None:
     async def test(cluster: Cluster) -> None:
         one = cluster.brokers[1] = Broker(cluster, 1)
         children = one.session.children
@@ -370,7 +370,7 @@ def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None
     run(test)
 
 
-def test_the_last_in_sync_is_kept_in_mind_until_it_is_back() -> None:
+def test_last_in_sync_replica_stays_in_the_isr_until_it_is_back() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[2]], {})
@@ -383,7 +383,7 @@ def test_the_last_in_sync_is_kept_in_mind_until_it_is_back() -> None:
     run(test)
 
 
-def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it() -> None:
+def test_unclean_leader_is_elected_only_if_the_topic_allows_it() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name, allowed in (("t", "false"), ("u", "true")):
@@ -401,7 +401,7 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it() -> None:
     run(test)
 
 
-def test_a_leader_changes_its_isr_and_is_refused_when_it_knows_less() -> None:
+def test_alter_partition_of_an_outdated_leader_is_rejected() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1, 3]], {})
@@ -424,7 +424,7 @@ def test_a_leader_changes_its_isr_and_is_refused_when_it_knows_less() -> None:
     run(test)
 
 
-def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sync() -> None:
+def test_controlled_shutdown_moves_leaders_and_keeps_the_broker_out_of_the_isr() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1], [1, 2]], {})
@@ -441,7 +441,7 @@ def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sy
     run(test)
 
 
-def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
+def test_controlled_shutdown_of_all_brokers_does_not_wait() -> None:
     async def stop(broker: Broker) -> None:
         await broker.member.controlled_shutdown()
         await broker.member.close()
@@ -455,7 +455,7 @@ def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
     run(test)
 
 
-def test_a_deleted_topic_is_gone_when_every_replica_is() -> None:
+def test_deleted_topic_is_removed_after_its_last_replica() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2, 3]], {})
@@ -474,7 +474,7 @@ def test_a_deleted_topic_is_gone_when_every_replica_is() -> None:
     run(test)
 
 
-def test_a_deletion_that_the_controller_did_not_live_to_see_is_finished_by_the_next() -> None:
+def test_deletion_of_a_dead_controller_is_completed_by_the_next() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
@@ -494,7 +494,7 @@ def test_a_deletion_that_the_controller_did_not_live_to_see_is_finished_by_the_n
     run(test)
 
 
-def test_a_partition_moves_when_the_new_replicas_are_in_sync() -> None:
+def test_reassignment_completes_when_new_replicas_are_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
@@ -514,7 +514,7 @@ def test_a_partition_moves_when_the_new_replicas_are_in_sync() -> None:
     run(test)
 
 
-def test_a_move_is_taken_back() -> None:
+def test_cancelled_reassignment_restores_the_replicas() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
@@ -530,7 +530,7 @@ def test_a_move_is_taken_back() -> None:
     run(test)
 
 
-def test_a_move_is_not_taken_back_to_where_nobody_could_lead() -> None:
+def test_reassignment_is_not_cancelled_without_a_possible_leader() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await cluster.add(4)
@@ -547,7 +547,7 @@ def test_a_move_is_not_taken_back_to_where_nobody_could_lead() -> None:
     run(test)
 
 
-def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
+def test_redirected_reassignment_keeps_the_last_in_sync_replica() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await cluster.add(4)
@@ -567,14 +567,14 @@ def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
     run(test)
 
 
-def test_a_leader_that_a_move_leaves_behind_is_followed_by_one_in_sync() -> None:
+def test_leader_outside_the_target_is_replaced_by_one_in_sync() -> None:
     moving = PartitionImage(3, 1, (3, 4, 1, 2), (3, 2), adding=(3, 4), removing=(1, 2))
     after = reassignment_rules.start(moving, (4, 1), Candidates({1, 2, 3, 4}))
     assert after is not None
     assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, (4, 1, 2), (2,), 2)
 
 
-def test_moves_and_elections_that_are_written_into_the_tree_by_hand_are_carried_out() -> None:
+def test_requests_in_the_store_are_executed() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
@@ -612,7 +612,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_goes_elsewhere() -> None:
+def test_reassignment_request_that_ended_is_not_started_again() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]] * 4, {})
@@ -640,7 +640,7 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
     run(test)
 
 
-def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() -> None:
+def test_reassignment_of_the_admin_api_overrides_the_request_in_the_store() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2], [1, 2]], {})
@@ -661,7 +661,7 @@ def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() 
     run(test)
 
 
-def test_a_request_to_move_that_is_changed_by_hand_counts_as_it_is_then() -> None:
+def test_changed_reassignment_request_is_applied_as_changed() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1]], {})
@@ -677,7 +677,7 @@ def test_a_request_to_move_that_is_changed_by_hand_counts_as_it_is_then() -> Non
     run(test)
 
 
-def test_a_partition_moves_although_one_of_its_replicas_that_stay_is_away() -> None:
+def test_reassignment_with_an_offline_replica_completes_when_it_is_back() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
@@ -694,7 +694,7 @@ def test_a_partition_moves_although_one_of_its_replicas_that_stay_is_away() -> N
     run(test)
 
 
-def test_a_broker_whose_session_was_lost_is_told_everything_anew() -> None:
+def test_broker_with_a_new_session_receives_everything_again() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name in ("t", "u"):
@@ -713,7 +713,7 @@ def test_a_broker_whose_session_was_lost_is_told_everything_anew() -> None:
     run(test)
 
 
-def test_what_an_earlier_controller_says_is_refused() -> None:
+def test_request_of_an_earlier_controller_is_rejected() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
@@ -739,7 +739,7 @@ def everything(controller_epoch: int, *topics: str, **more: Any) -> UpdateMetada
     )
 
 
-def test_what_waits_for_the_registry_is_not_overtaken_and_not_taken_from_who_was_replaced() -> None:
+def test_waiting_update_metadata_keeps_its_order_and_its_controller_check() -> None:
     async def test(cluster: Cluster) -> None:
         _, two, _ = await three(cluster)
         two.session.pause()
@@ -761,7 +761,7 @@ def test_what_waits_for_the_registry_is_not_overtaken_and_not_taken_from_who_was
     run(test)
 
 
-def test_duties_of_another_topic_of_the_same_name_are_left_alone() -> None:
+def test_leader_and_isr_of_another_topic_id_is_ignored() -> None:
     async def test(cluster: Cluster) -> None:
         _, two, _ = await three(cluster)
         await two.answer(everything(1, "t"))
@@ -776,7 +776,7 @@ def test_duties_of_another_topic_of_the_same_name_are_left_alone() -> None:
     run(test)
 
 
-def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_slow() -> None:
+def test_broker_with_an_expired_session_and_a_slow_store_registers_again() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         epoch = one.member.metadata_cache.image.brokers[2].epoch
@@ -799,7 +799,7 @@ def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_
     run(test)
 
 
-def test_a_new_controller_leaves_out_no_topic_that_it_could_not_read_in_time() -> None:
+def test_new_controller_retries_topics_that_it_cannot_read() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1]], {})
@@ -817,7 +817,7 @@ def test_a_new_controller_leaves_out_no_topic_that_it_could_not_read_in_time() -
     run(test)
 
 
-def test_a_replica_that_has_registered_anew_since_it_fetched_does_not_come_in_sync() -> None:
+def test_replica_with_a_newer_broker_epoch_does_not_join_the_isr() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
@@ -831,7 +831,7 @@ def test_a_replica_that_has_registered_anew_since_it_fetched_does_not_come_in_sy
     run(test)
 
 
-def test_a_leader_that_was_replaced_cannot_change_the_isr() -> None:
+def test_alter_partition_of_a_replaced_leader_is_fenced() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1, 3]], {})
@@ -843,7 +843,7 @@ def test_a_leader_that_was_replaced_cannot_change_the_isr() -> None:
     run(test)
 
 
-def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> None:
+def test_controller_with_a_failed_disk_elects_other_leaders() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
@@ -859,9 +859,7 @@ def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> Non
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_a_disk_that_fails_while_the_registry_is_away_is_told_when_it_is_back(
-    leader: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_failure_while_the_store_is_away_is_reported_later(leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Cluster) -> None:
         brokers = dict(zip((1, 2, 3), await three(cluster), strict=True))
         await brokers[1].controller.topics.create("t", [[leader, 3]], {})
@@ -883,7 +881,7 @@ def test_a_disk_that_fails_while_the_registry_is_away_is_told_when_it_is_back(
     run(test)
 
 
-def test_a_replica_whose_disk_has_failed_neither_leads_nor_is_in_sync_until_its_broker_is_back() -> None:
+def test_offline_replica_neither_leads_nor_is_in_sync_until_its_broker_restarts() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1], [2, 1]], {})
@@ -902,7 +900,7 @@ def test_a_replica_whose_disk_has_failed_neither_leads_nor_is_in_sync_until_its_
     run(test)
 
 
-def test_two_brokers_are_not_reached_at_one_address() -> None:
+def test_register_with_an_address_of_another_broker_fails() -> None:
     async def test(cluster: Cluster) -> None:
         await cluster.add(1)
         two = cluster.brokers[2] = Broker(cluster, 2)

@@ -81,7 +81,7 @@ def metadata(directory: Path, *records: Data) -> Path:
     return home
 
 
-def test_the_metadata_log_is_read_to_its_end(tmp_path):
+def test_metadata_log_is_read_to_its_end(tmp_path):
     result = kraft.read(metadata(tmp_path, *RECORDS))
     assert {topic.name for topic in result.topics.values()} == {"a"}
     partitions = result.topics[A].partitions
@@ -110,7 +110,7 @@ def test_only_ended_transactions_of_the_controller_count(tmp_path):
     assert [topic.name for topic in kraft.read(home).topics.values()] == ["kept"]
 
 
-def test_a_snapshot_stands_for_what_came_before_it(tmp_path):
+def test_snapshot_replaces_earlier_updates(tmp_path):
     home = metadata(tmp_path, m.TopicRecord(name="old", topic_id=B), m.TopicRecord(name="late", topic_id=A))
     (home / f"{1:020d}-{3:010d}.checkpoint").write_bytes(batches(0, m.TopicRecord(name="renewed", topic_id=B)))
     assert [topic.name for topic in kraft.read(home).topics.values()] == ["renewed", "late"]
@@ -146,7 +146,7 @@ def of_broker_3(record: Data) -> Data:
     return record
 
 
-def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
+def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path):
     async def test(client: Asker) -> None:
         assert client.node.broker_id == 3
         result = topic(client, "a")
@@ -174,7 +174,7 @@ def access_rule(number: int, name: str, *, how: int = 3, permission: int = 3) ->
     return m.AccessControlEntryRecord(id=uuid.UUID(int=number), **principal, **response)
 
 
-def test_access_rules_are_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_import_of_acls_stores_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(client: Asker) -> None:
         response = await client.ask(DescribeAclsRequest(**everything), 3)
         result = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in response.resources]
@@ -190,7 +190,7 @@ def test_access_rules_are_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFi
     with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer", super_users="User:ANONYMOUS")
 
 
-def test_a_rule_that_forbids_is_never_left_out(tmp_path: Path) -> None:
+def test_deny_acl_that_cannot_be_stored_fails_the_import(tmp_path: Path) -> None:
     async def test(_: Asker) -> None:
         raise AssertionError("it starts")
 
@@ -200,7 +200,7 @@ def test_a_rule_that_forbids_is_never_left_out(tmp_path: Path) -> None:
         with_broker(test, tmp_path)
 
 
-def test_logs_without_metadata_tell_their_topics(tmp_path):
+def test_import_of_logs_without_metadata_creates_their_topics(tmp_path):
     async def test(client: Asker) -> None:
         result = topic(client, "a")
         assert (result.id, len(result.partitions), result.configs) == (A, 3, {})
@@ -213,7 +213,7 @@ def test_logs_without_metadata_tell_their_topics(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_producer_ids_met_in_logs_are_not_given_again(tmp_path):
+def test_producer_ids_in_logs_are_not_allocated_again(tmp_path):
     async def first(client: Asker) -> None:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -233,7 +233,7 @@ def test_producer_ids_met_in_logs_are_not_given_again(tmp_path):
     with_broker(second, tmp_path)
 
 
-def test_metadata_is_printed_while_no_broker_uses_it(tmp_path, capsys):
+def test_metadata_command_prints_an_unused_store(tmp_path, capsys):
     async def test(client: Asker) -> None:
         assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
         assert "in use by another process" in capsys.readouterr().err
@@ -253,7 +253,7 @@ def test_metadata_with_wrong_options_fails(tmp_path, capsys):
     assert "has no registry.sqlite" in response
 
 
-def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
+def test_import_after_a_failed_start_succeeds(tmp_path):
     async def adopted() -> int:
         store = SqliteMetadataStore(tmp_path)
         store.open()
@@ -267,6 +267,6 @@ def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
     assert asyncio.run(adopted()) == 0
 
 
-def test_the_old_name_of_the_metadata_command_is_deprecated(tmp_path, capsys):
+def test_old_name_of_the_metadata_command_is_deprecated(tmp_path, capsys):
     assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
     assert "registry is deprecated: use ottla metadata" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-def test_those_who_ask_at_once_share_one_connection() -> None:
+def test_concurrent_requests_share_one_connection() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             assert await asyncio.gather(*[beat(interbroker) for _ in range(20)]) == [1] * 20
@@ -98,7 +98,7 @@ def test_those_who_ask_at_once_share_one_connection() -> None:
     run(test)
 
 
-def test_a_long_wait_on_one_lane_keeps_no_other_waiting() -> None:
+def test_long_request_of_one_purpose_does_not_delay_others() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
@@ -113,7 +113,7 @@ def test_a_long_wait_on_one_lane_keeps_no_other_waiting() -> None:
     run(test)
 
 
-def test_a_connection_that_broke_is_made_again() -> None:
+def test_lost_connection_is_opened_again() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
@@ -128,7 +128,7 @@ def test_a_connection_that_broke_is_made_again() -> None:
     run(test)
 
 
-def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
+def test_send_to_a_broker_that_has_moved_connects_to_its_new_address() -> None:
     async def test() -> None:
         async with served() as old, served() as new:
             brokers = {1: old.image()}
@@ -141,7 +141,7 @@ def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
     run(test)
 
 
-def test_a_broker_that_does_not_live_is_not_asked() -> None:
+def test_send_to_a_dead_broker_raises_broker_not_available() -> None:
     async def test() -> None:
         async with served() as broker:
             brokers = {1: broker.image()}
@@ -158,7 +158,7 @@ def test_a_broker_that_does_not_live_is_not_asked() -> None:
     run(test)
 
 
-def test_nobody_waits_for_a_broker_that_is_gone_or_has_moved() -> None:
+def test_requests_to_a_removed_or_moved_broker_fail_at_once() -> None:
     async def test() -> None:
         async with served() as broker, served() as elsewhere:
             for after in ({}, {1: elsewhere.image()}):
@@ -180,7 +180,7 @@ def test_nobody_waits_for_a_broker_that_is_gone_or_has_moved() -> None:
     run(test)
 
 
-def test_no_answer_in_time_is_an_error_and_the_next_is_asked_anew() -> None:
+def test_send_after_a_timeout_opens_a_new_connection() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
@@ -192,7 +192,7 @@ def test_no_answer_in_time_is_an_error_and_the_next_is_asked_anew() -> None:
     run(test)
 
 
-def test_a_broker_that_nobody_hears_on_its_port_is_not_reached() -> None:
+def test_send_to_a_closed_port_raises_connection_error() -> None:
     async def test() -> None:
         async with served() as broker:
             image = broker.image()
@@ -203,7 +203,7 @@ def test_a_broker_that_nobody_hears_on_its_port_is_not_reached() -> None:
     run(test)
 
 
-def test_the_first_who_gives_up_leaves_the_dialling_to_the_next() -> None:
+def test_cancelled_connect_is_continued_by_the_next_request() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             first, second = asyncio.create_task(beat(interbroker)), asyncio.create_task(beat(interbroker))
@@ -214,7 +214,7 @@ def test_the_first_who_gives_up_leaves_the_dialling_to_the_next() -> None:
     run(test)
 
 
-def test_closing_fails_who_waits_and_who_comes_later() -> None:
+def test_close_fails_pending_and_later_requests() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
@@ -239,7 +239,7 @@ def test_closing_fails_who_waits_and_who_comes_later() -> None:
         ("ELSEWHERE", "SSL", "SECURE"),
     ],
 )
-def test_brokers_meet_on_their_listener_or_on_one_of_their_protocol(
+def test_connect_uses_the_inter_broker_listener_or_its_protocol(
     listener: str | None, protocol: str, expected: str
 ) -> None:
     async def test() -> None:
@@ -255,7 +255,7 @@ def test_brokers_meet_on_their_listener_or_on_one_of_their_protocol(
     run(test)
 
 
-def test_a_broker_is_not_spoken_to_on_a_listener_with_less_security() -> None:
+def test_connect_without_a_listener_of_the_protocol_raises_broker_not_available() -> None:
     async def test() -> None:
         async with served() as broker, interbroker_client({1: broker.image()}, protocol="SSL") as interbroker:
             with pytest.raises(BrokerNotAvailableError, match="broker 1 has neither a listener SSL"):

@@ -36,7 +36,7 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
         (Reason.SHUTDOWN, 1, (1, 2, 3), (1, 2, 3), {1, 2, 3}, {1, 2}, (3, (3,))),
     ],
 )
-def test_each_rule_chooses_among_those_in_sync(
+def test_election_rules_choose_in_sync_replicas(
     reason: Reason,
     leader: int,
     replicas: tuple[int, ...],
@@ -55,11 +55,11 @@ def test_each_rule_chooses_among_those_in_sync(
         assert after.leader_epoch == p.leader_epoch + 1
 
 
-def test_every_reason_has_a_rule() -> None:
+def test_election_reasons_have_rules() -> None:
     assert leader_election.DECISIONS.keys() == set(Reason)
 
 
-def test_a_move_goes_through_both_places_and_can_change_its_mind() -> None:
+def test_reassignment_can_be_redirected_and_cancelled() -> None:
     p = partition(1, (1, 2), (1, 2))
     candidates = Candidates({1, 2, 3, 4})
     moving = reassignment_rules.start(p, (3, 2), candidates)
@@ -76,7 +76,7 @@ def test_a_move_goes_through_both_places_and_can_change_its_mind() -> None:
     assert (back.replicas, back.adding, back.removing, back.leader) == ((2, 1), (), (), 1)
 
 
-def test_a_move_ends_when_its_target_is_in_sync_and_one_of_it_leads() -> None:
+def test_reassignment_completes_when_the_target_is_in_sync() -> None:
     moving = PartitionImage(1, 4, (3, 2, 1), (1, 2, 3), 0, (3,), (1,))
     done = reassignment_rules.complete(moving, Candidates({1, 2, 3}))
     assert done is not None
@@ -84,7 +84,7 @@ def test_a_move_ends_when_its_target_is_in_sync_and_one_of_it_leads() -> None:
     assert reassignment_rules.complete(moving, Candidates({1, 2, 3}, {2, 3})) is None
 
 
-def test_the_same_place_in_another_order_is_a_move_that_ends_at_once() -> None:
+def test_reassignment_to_another_order_completes_at_once() -> None:
     p = partition(1, (1, 2), (1, 2))
     turned = reassignment_rules.start(p, (2, 1), Candidates({1, 2}))
     assert turned is not None

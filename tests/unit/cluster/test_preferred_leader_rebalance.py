@@ -24,14 +24,14 @@ def image(*leaders: int, isr: tuple[int, ...] = (0, 1), alive: tuple[int, ...] =
     )
 
 
-def test_a_broker_that_leads_too_few_of_its_partitions_gets_those_back_that_it_is_in_sync_for() -> None:
+def test_imbalanced_partitions_of_a_broker_with_too_few_leaders_are_those_it_is_in_sync_for() -> None:
     assert imbalanced_partitions(image(0, 1, 1), 10) == [TopicPartition("t", 1), TopicPartition("t", 2)]
     assert imbalanced_partitions(image(*[0] * 9, 1), 10) == [], "a tenth is allowed"
     assert imbalanced_partitions(image(1, isr=(1,)), 10) == []
     assert imbalanced_partitions(image(1, alive=(1,)), 10) == []
 
 
-def test_a_new_controller_looks_before_the_interval_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebalance_of_a_new_controller_starts_before_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preferred_leader_rebalance, "INITIAL_DELAY_SECONDS", 0.0)
 
     class Controller:

@@ -14,7 +14,7 @@ from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError, Node, 
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
 
-def test_brokers_never_hand_out_the_same_id() -> None:
+def test_next_id_of_several_brokers_is_unique() -> None:
     async def test() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
@@ -26,7 +26,7 @@ def test_brokers_never_hand_out_the_same_id() -> None:
     asyncio.run(test())
 
 
-def test_brokers_that_start_at_once_skip_what_each_has_met() -> None:
+def test_skip_past_of_concurrent_brokers_reserves_all_ids() -> None:
     async def test() -> None:
         tree = SharedTree()
         await create_persistent_nodes(tree.session())
@@ -45,7 +45,7 @@ class Away(Session):
         raise MetadataStoreTimeoutError
 
 
-def test_while_the_registry_is_away_producers_are_told_to_ask_again() -> None:
+def test_next_id_while_the_store_is_away_is_retriable() -> None:
     async def test() -> None:
         with pytest.raises(CoordinatorLoadInProgressError):
             await ProducerIds(Away(SharedTree()), 0).next_id()
@@ -91,7 +91,7 @@ def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> N
     asyncio.run(test())
 
 
-def test_plausible_id_while_the_registry_is_away_is_accepted() -> None:
+def test_plausible_id_while_the_store_is_away_is_accepted() -> None:
     async def test() -> None:
         ids = ProducerIds(Away(SharedTree()), 0)
         assert await ids.is_allocated(1)

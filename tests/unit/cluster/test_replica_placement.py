@@ -19,17 +19,17 @@ from ottla.names import check_topic_name
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249])
-def test_good_names_pass(name: str) -> None:
+def test_valid_names_are_accepted(name: str) -> None:
     check_topic_name(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
-def test_bad_names_are_refused(name: str) -> None:
+def test_invalid_names_are_rejected(name: str) -> None:
     with pytest.raises(InvalidTopicError):
         check_topic_name(name)
 
 
-def test_names_that_metrics_cannot_tell_apart_collide() -> None:
+def test_topic_names_that_differ_in_dot_and_underscore_collide() -> None:
     with pytest.raises(InvalidTopicError, match=r"'a_b' collides with existing topic 'a\.b'"):
         replica_placement.check_collision("a_b", ["a.b"])
     with pytest.raises(TopicAlreadyExistsError):
@@ -37,14 +37,14 @@ def test_names_that_metrics_cannot_tell_apart_collide() -> None:
     replica_placement.check_collision("c", ["a.b"])
 
 
-def test_replicas_are_spread_evenly_and_never_doubled() -> None:
+def test_assign_replicas_is_even_and_without_duplicates() -> None:
     placed = replica_placement.assign_replicas(30, 3, dict.fromkeys(range(5)))
     assert all(len(set(replicas)) == 3 for replicas in placed)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
     assert set(Counter(b for replicas in placed for b in replicas).values()) == {18}
 
 
-def test_no_rack_holds_two_replicas_while_another_holds_none() -> None:
+def test_assign_replicas_spreads_over_racks_first() -> None:
     racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
     placed = replica_placement.assign_replicas(36, 3, racks, first=1)
     assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in placed)
@@ -53,7 +53,7 @@ def test_no_rack_holds_two_replicas_while_another_holds_none() -> None:
     assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in uneven)
 
 
-def test_impossible_numbers_are_refused() -> None:
+def test_invalid_counts_are_rejected() -> None:
     with pytest.raises(InvalidReplicationFactorError, match="available brokers, 1"):
         replica_placement.assign_replicas(1, 2, {0: None})
     with pytest.raises(InvalidPartitionsError):
@@ -61,7 +61,7 @@ def test_impossible_numbers_are_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{1: [0]}, {0: []}, {0: [0, 0]}, {0: [7]}, {0: [0], 1: [0, 1]}])
-def test_wrong_assignments_are_refused(wrong: dict[int, list[int]]) -> None:
+def test_invalid_assignments_are_rejected(wrong: dict[int, list[int]]) -> None:
     with pytest.raises(InvalidReplicaAssignmentError):
         replica_placement.validate_assignment(wrong, [0, 1])
 
@@ -74,7 +74,7 @@ def test_znodes_are_kafkas_json() -> None:
     assert znodes.uuid_text(uuid) == "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-def test_assignment_of_more_partitions_than_a_topic_may_have_is_refused() -> None:
+def test_assignment_with_too_many_partitions_is_rejected() -> None:
     with pytest.raises(InvalidPartitionsError):
         replica_placement.validate_assignment(
             {index: [0] for index in range(replica_placement.MAX_PARTITIONS + 1)}, [0]

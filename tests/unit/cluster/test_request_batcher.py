@@ -33,7 +33,7 @@ def run(test: Callable[[Brokers, RequestBatcher[int, int]], Awaitable[None]]) ->
     asyncio.run(body())
 
 
-def test_what_comes_up_during_a_request_goes_together_in_the_next() -> None:
+def test_items_submitted_during_a_request_share_the_next() -> None:
     async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
         submitted = [asyncio.create_task(batcher.submit(1, 2))]
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ def test_what_comes_up_during_a_request_goes_together_in_the_next() -> None:
     run(test)
 
 
-def test_who_gave_up_is_not_asked_for() -> None:
+def test_cancelled_item_is_not_sent() -> None:
     async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
         first = asyncio.create_task(batcher.submit(1, 2))
         await asyncio.sleep(0)
@@ -67,9 +67,7 @@ def test_who_gave_up_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("error", "expected"), [(NetworkError(), NetworkError), (ValueError(), UnknownServerError)])
-def test_all_of_a_request_hear_of_its_failure_and_the_next_is_tried(
-    error: Exception, expected: type[Exception]
-) -> None:
+def test_failed_request_fails_all_items_but_not_the_next(error: Exception, expected: type[Exception]) -> None:
     async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
         brokers.error = error
         brokers.may_answer.set()

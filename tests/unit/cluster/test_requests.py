@@ -73,7 +73,7 @@ def applied(image: ClusterImage, before: ClusterImage | None, after: ClusterImag
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_differences_add_up_to_the_image_of_now(seed: int) -> None:
+def test_deltas_add_up_to_the_current_image(seed: int) -> None:
     rng = random.Random(seed)
     truth = replace(ClusterImage("c", 1, 1), brokers=BROKERS)
     last: ClusterImage | None = None
@@ -89,14 +89,14 @@ def test_differences_add_up_to_the_image_of_now(seed: int) -> None:
     assert followed.brokers == truth.brokers
 
 
-def test_nothing_is_told_where_nothing_has_changed() -> None:
+def test_unchanged_image_makes_no_requests() -> None:
     image = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), random.Random(1))
     for make in (requests.leader_and_isr, requests.update_metadata):
         assert make(image, image, BROKERS[TOLD]) is None
     assert not image_delta.stopped_replicas(image, image, TOLD)
 
 
-def test_everything_told_anew_leaves_out_topics_that_are_gone() -> None:
+def test_full_update_removes_deleted_topics() -> None:
     rng = random.Random(2)
     truth = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
     followed = applied(ClusterImage("c"), None, truth)
@@ -105,7 +105,7 @@ def test_everything_told_anew_leaves_out_topics_that_are_gone() -> None:
     assert applied(followed, None, truth).topics == truth.topics
 
 
-def test_an_old_state_does_not_replace_a_newer_one() -> None:
+def test_outdated_state_does_not_replace_a_newer_one() -> None:
     rng = random.Random(3)
     first = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
     name = next(iter(first.topics))

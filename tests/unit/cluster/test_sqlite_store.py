@@ -29,11 +29,11 @@ def run(test: Callable[[SqliteMetadataStore], Awaitable[None]], directory: Path,
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_it_is_a_registry(scenario: Callable[[MetadataStore], Awaitable[None]], tmp_path: Path) -> None:
+def test_sqlite_store_is_a_metadata_store(scenario: Callable[[MetadataStore], Awaitable[None]], tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_nodes_outlive_a_crash_but_ephemeral_ones(tmp_path: Path) -> None:
+def test_reopen_after_a_crash_keeps_all_but_ephemeral_znodes(tmp_path: Path) -> None:
     async def first(store: SqliteMetadataStore) -> None:
         await store.multi([Create("/kept", b"x"), Create("/mine", b"", ephemeral=True)])
 
@@ -45,7 +45,7 @@ def test_nodes_outlive_a_crash_but_ephemeral_ones(tmp_path: Path) -> None:
     run(second, tmp_path)
 
 
-def test_a_damaged_file_is_a_startup_error_that_names_it(tmp_path: Path) -> None:
+def test_damaged_file_is_a_startup_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"not a database at all" * 100)
     with pytest.raises(StartupError, match=FILE_NAME):
         SqliteMetadataStore(tmp_path).open()
@@ -55,7 +55,7 @@ def modes(directory: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o777 for file in directory.iterdir()}
 
 
-def test_registry_file_may_be_read_by_its_owner_only(tmp_path: Path) -> None:
+def test_store_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     async def check(store: SqliteMetadataStore) -> None:
         await store.multi([Create("/secret", b"ssl.keystore.password")])
         found_modes = modes(tmp_path)
@@ -69,7 +69,7 @@ def test_registry_file_may_be_read_by_its_owner_only(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_registry_file_of_an_earlier_release_is_protected_at_start(tmp_path: Path) -> None:
+def test_store_file_of_an_earlier_release_is_protected_at_start(tmp_path: Path) -> None:
     async def crash(store: SqliteMetadataStore) -> None:
         await store.multi([Create("/secret", b"x")])
 
@@ -83,7 +83,7 @@ def test_registry_file_of_an_earlier_release_is_protected_at_start(tmp_path: Pat
     run(check, tmp_path)
 
 
-def test_change_of_the_registry_does_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_of_the_store_does_not_block_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, begun, change = threading.Event(), threading.Event(), SqliteMetadataStore._change
 
     def slow(store: SqliteMetadataStore, operations: Any) -> None:

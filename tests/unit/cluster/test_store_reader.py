@@ -18,7 +18,7 @@ PLAIN = Endpoint("OLD", "a", 3, "PLAINTEXT")
 @pytest.mark.parametrize(
     ("endpoints", "address"), [((TLS, PASSWORDS, PLAIN), ("a", 3)), ((TLS, PASSWORDS), None), ((PLAIN,), ("a", 3))]
 )
-def test_clients_of_0_8_find_the_listener_that_they_can_speak_to(
+def test_broker_value_has_the_plaintext_listener_for_0_8(
     endpoints: tuple[Endpoint, ...], address: tuple[str, int] | None
 ) -> None:
     written = store_reader.broker_value(BrokerImage(1, endpoints))
@@ -31,6 +31,6 @@ def test_clients_of_0_8_find_the_listener_that_they_can_speak_to(
 @pytest.mark.parametrize(
     ("name", "text"), [("a.b-c_d", "a.b-c_d"), ("a b*c~d/ä", "a%20b%2Ac%7Ed%2F%C3%A4"), (None, "<default>")]
 )
-def test_names_stand_in_paths_as_kafka_writes_them(name: str | None, text: str) -> None:
+def test_entity_names_are_encoded_as_in_kafka(name: str | None, text: str) -> None:
     assert config_entities.encoded(name) == text
     assert config_entities.decoded(text) == name

@@ -56,7 +56,7 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
     asyncio.run(asyncio.wait_for(inner(), 10))
 
 
-def test_a_topic_of_an_older_tool_gets_an_id_and_keeps_it_when_it_grows(tmp_path: Path) -> None:
+def test_topic_of_an_older_tool_gets_an_id_that_stays(tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         await store.multi([Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')])
         await changes.get()
@@ -75,7 +75,7 @@ def test_a_topic_of_an_older_tool_gets_an_id_and_keeps_it_when_it_grows(tmp_path
     [b'{"version":1,"entity_type":"clients","entity_name":"app"}', b'{"version":2,"entity_path":"clients/app"}'],
     ids=["0.9", "0.10.1"],
 )
-def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path: Path) -> None:
+def test_configs_are_read_again_after_a_notification(note: bytes, tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         value = znodes.config_value({"producer_byte_rate": "1000"})
         notification = Create("/config/changes/config_change_", b"nonsense", sequence=True)
@@ -86,7 +86,7 @@ def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path:
     follow(test, tmp_path)
 
 
-def test_a_note_of_0_8_is_the_name_of_a_topic_and_what_is_no_note_keeps_no_other_back(tmp_path: Path) -> None:
+def test_notification_of_0_8_is_applied_and_malformed_ones_are_ignored(tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         await controller.topics.create("t", [[1]], {})
         notification = Create("/config/changes/config_change_", b"[]", sequence=True)
@@ -106,7 +106,7 @@ def test_a_note_of_0_8_is_the_name_of_a_topic_and_what_is_no_note_keeps_no_other
     follow(test, tmp_path)
 
 
-def test_one_request_may_name_all_topics_that_are_to_be_deleted(tmp_path: Path) -> None:
+def test_deletion_request_with_many_topics_is_split(tmp_path: Path) -> None:
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
         for name in ("foo", "bar", "stays"):
             await controller.topics.create(name, [[1]], {})
@@ -125,7 +125,7 @@ def test_one_request_may_name_all_topics_that_are_to_be_deleted(tmp_path: Path) 
     follow(test, tmp_path)
 
 
-def test_a_leader_that_is_not_in_sync_is_elected_as_soon_as_it_may_be(tmp_path: Path) -> None:
+def test_unclean_leader_is_elected_when_the_config_allows_it(tmp_path: Path) -> None:
     lost = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[2]}'
     changed = znodes.config_value({"unclean.leader.election.enable": "true"})
     note = b'{"version":2,"entity_path":"topics/t"}'
@@ -150,7 +150,7 @@ def test_a_leader_that_is_not_in_sync_is_elected_as_soon_as_it_may_be(tmp_path: 
     follow(test, tmp_path)
 
 
-def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
+def test_malformed_topics_are_skipped_at_start(tmp_path: Path) -> None:
     async def inner() -> None:
         store = SqliteMetadataStore(tmp_path)
         store.open()
@@ -169,7 +169,7 @@ def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
     asyncio.run(inner())
 
 
-def test_what_is_no_broker_and_no_event_keeps_no_other_from_being_heard_of(tmp_path: Path) -> None:
+def test_malformed_brokers_and_events_are_skipped(tmp_path: Path) -> None:
     other = store_reader.broker_value(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", 9093, "PLAINTEXT"),)))
 
     async def test(store: MetadataStore, controller: Controller, changes: asyncio.Queue[None]) -> None:
@@ -186,7 +186,7 @@ def test_what_is_no_broker_and_no_event_keeps_no_other_from_being_heard_of(tmp_p
     follow(test, tmp_path)
 
 
-def test_what_is_no_option_is_left_out_of_a_start(tmp_path: Path) -> None:
+def test_malformed_configs_are_skipped_at_start(tmp_path: Path) -> None:
     async def inner() -> None:
         store = SqliteMetadataStore(tmp_path)
         store.open()
@@ -210,6 +210,6 @@ def test_what_is_no_option_is_left_out_of_a_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"[]", b'{"partitions":{"1":[1]}}', b'{"partitions":{"0":[]}}', b'{"partitions":3}']
 )
-def test_an_assignment_that_is_none_is_refused_with_its_path(raw: bytes) -> None:
+def test_malformed_assignment_is_rejected_with_its_path(raw: bytes) -> None:
     with pytest.raises(MetadataStoreError, match="/brokers/topics/t is no replica assignment"):
         znodes.topic_layout("t", raw)

@@ -49,13 +49,13 @@ def random_case(seed: int) -> tuple[dict[str, MemberSpec], dict[UUID, int]]:
     return specs, sizes
 
 
-def test_every_assignor_has_kafkas_name() -> None:
+def test_assignors_have_kafkas_names() -> None:
     assert set(ASSIGNORS) == set(SERVER_ASSIGNORS.values())
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_partition_has_one_reader_and_the_same_input_the_same_result(assign: Assignor, seed: int) -> None:
+def test_assignors_assign_every_partition_once_and_deterministically(assign: Assignor, seed: int) -> None:
     specs, sizes = random_case(seed)
     shares = assign(specs, sizes)
     check(specs, sizes, shares)
@@ -64,7 +64,7 @@ def test_every_partition_has_one_reader_and_the_same_input_the_same_result(assig
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_uniform_is_even_and_keeps_what_it_can(seed: int) -> None:
+def test_uniform_is_even_and_sticky(seed: int) -> None:
     specs, sizes = random_case(seed)
     shares = uniform.assign(specs, sizes)
     counts = {m: len(share) for m, share in shares.items()}
@@ -76,7 +76,7 @@ def test_uniform_is_even_and_keeps_what_it_can(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 60, 2))
-def test_uniform_moves_only_what_a_change_of_members_needs(seed: int) -> None:
+def test_uniform_moves_no_more_than_necessary(seed: int) -> None:
     specs, sizes = random_case(seed)
     shares = uniform.assign(specs, sizes)
     total = sum(map(len, shares.values()))
@@ -91,14 +91,14 @@ def test_uniform_moves_only_what_a_change_of_members_needs(seed: int) -> None:
         assert all(shares[m] <= left[m] for m in less)
 
 
-def test_range_cuts_topics_of_the_same_size_alike() -> None:
+def test_range_divides_topics_of_the_same_size_alike() -> None:
     shares = range_assignor.assign(members(2, TOPICS[0], TOPICS[1]), {TOPICS[0]: 3, TOPICS[1]: 3})
     for topic in TOPICS[:2]:
         assert sorted(p.partition for p in shares["m0"] if p.topic_id == topic) == [0, 1]
         assert sorted(p.partition for p in shares["m1"] if p.topic_id == topic) == [2]
 
 
-def test_range_puts_static_members_first_in_the_order_of_their_instances() -> None:
+def test_range_orders_static_members_first_by_instance_id() -> None:
     topics = frozenset(TOPICS[:1])
     specs = {
         "z": MemberSpec(topics, NOTHING, "i1"),
@@ -109,13 +109,13 @@ def test_range_puts_static_members_first_in_the_order_of_their_instances() -> No
     assert {m: [p.partition for p in share] for m, share in shares.items()} == {"z": [0], "a": [1], "b": [2]}
 
 
-def test_more_members_than_partitions_leave_some_without() -> None:
+def test_assignors_with_more_members_than_partitions_leave_some_empty() -> None:
     for assign in ASSIGNORS.values():
         shares = assign(members(4, TOPICS[0]), {TOPICS[0]: 2})
         assert sorted(map(len, shares.values())) == [0, 0, 1, 1]
 
 
-def test_topics_that_are_gone_and_partitions_that_went_with_them_are_let_go() -> None:
+def test_assignors_ignore_deleted_topics_and_partitions() -> None:
     had = {"m0": frozenset({TopicIdPartition(TOPICS[0], 7), TopicIdPartition(TOPICS[3], 0)})}
     shares = uniform.assign(members(1, TOPICS[0], had=had), {TOPICS[0]: 2})
     assert {p.partition for p in shares["m0"]} == {0, 1}

@@ -120,14 +120,14 @@ class World:
         return joined
 
 
-def test_states_follow_the_table_only() -> None:
+def test_state_transition_outside_the_table_raises() -> None:
     group = ClassicGroup("g")
     with pytest.raises(IllegalStateError, match="Empty to Stable"):
         group.transition_to(ClassicGroupState.STABLE)
     assert set(VALID_TRANSITIONS) == set(ClassicGroupState)
 
 
-def test_a_lone_member_joins_and_leads_at_once() -> None:
+def test_join_of_a_single_member_completes_at_once() -> None:
     world = World()
     world.join("j")
     answer = world.answers["j"]
@@ -135,7 +135,7 @@ def test_a_lone_member_joins_and_leads_at_once() -> None:
     assert [m.member_id for m in answer.members] == [answer.member_id]
 
 
-def test_a_new_member_is_given_an_id_first_from_version_4_on() -> None:
+def test_join_of_a_new_member_since_version_4_returns_an_id_first() -> None:
     world = World()
     world.join("j", version=4)
     assert world.error("j") == "MemberIdRequiredError"
@@ -143,7 +143,7 @@ def test_a_new_member_is_given_an_id_first_from_version_4_on() -> None:
     assert world.error("again") is None
 
 
-def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
+def test_join_of_a_second_member_waits_for_the_first() -> None:
     world = World()
     world.join("a")
     a = world.answers["a"]
@@ -158,14 +158,14 @@ def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
     assert world.answers["b"].members == []
 
 
-def test_every_member_gets_its_part_when_the_leader_syncs() -> None:
+def test_sync_of_the_leader_sends_all_assignments() -> None:
     world = World()
     joined = world.stable(3)
     for i, one in enumerate(joined):
         assert world.answers[f"sync{i}"].assignment == one.member_id.encode()
 
 
-def test_the_assignment_is_recorded_before_it_is_told() -> None:
+def test_assignment_is_appended_before_the_response() -> None:
     world = World()
     world.join("a")
     a = world.answers["a"]
@@ -182,7 +182,7 @@ def test_the_assignment_is_recorded_before_it_is_told() -> None:
     assert [r.assignment for _, r in result.responses if isinstance(r, SyncGroupResponse)] == [b"x"]
 
 
-def test_a_silent_member_is_dropped_after_its_session_timeout() -> None:
+def test_silent_member_is_removed_after_its_session_timeout() -> None:
     world = World()
     one, two = world.stable(2)
     world.clock.advance(9_000)
@@ -195,7 +195,7 @@ def test_a_silent_member_is_dropped_after_its_session_timeout() -> None:
     assert len(world.answers["alone"].members) == 1
 
 
-def test_members_that_do_not_join_again_are_left_behind() -> None:
+def test_rebalance_removes_members_that_do_not_rejoin() -> None:
     world = World()
     one, _two = world.stable(2, session=1_800_000)
     world.join("new")
@@ -205,14 +205,14 @@ def test_members_that_do_not_join_again_are_left_behind() -> None:
     assert {m.member_id for m in world.answers["one"].members} == {one.member_id, world.answers["new"].member_id}
 
 
-def test_members_that_do_not_sync_are_left_behind() -> None:
+def test_rebalance_removes_members_that_do_not_sync() -> None:
     world = World()
     world.join("a", session=1_800_000)
     world.pass_time(60_000)
     assert world.group.state is ClassicGroupState.EMPTY
 
 
-def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
+def test_leave_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
     world = World()
     one, two = world.stable(2)
     world.leave("l", MemberIdentity(member_id=two.member_id))
@@ -224,7 +224,7 @@ def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None
     assert world.group.generation == 3
 
 
-def test_the_first_rebalance_of_an_empty_group_waits_for_more_members() -> None:
+def test_first_rebalance_of_an_empty_group_waits_for_more_members() -> None:
     world = World(group_initial_rebalance_delay_ms=3000)
     world.join("a")
     world.pass_time(2000)
@@ -235,7 +235,7 @@ def test_the_first_rebalance_of_an_empty_group_waits_for_more_members() -> None:
     assert len(world.answers["a"].members) == 2
 
 
-def test_protocols_are_chosen_by_votes_among_those_that_all_offer() -> None:
+def test_choose_protocol_takes_the_most_votes_of_common_protocols() -> None:
     world = World()
     world.join("a", protocols="range,sticky")
     world.join("b", protocols="sticky,roundrobin")
@@ -253,21 +253,21 @@ def test_protocols_are_chosen_by_votes_among_those_that_all_offer() -> None:
         ({"session": 1_800_001}, "InvalidSessionTimeoutError"),
     ],
 )
-def test_who_does_not_fit_is_refused(how: dict[str, Any], error: str) -> None:
+def test_join_with_incompatible_protocols_is_rejected(how: dict[str, Any], error: str) -> None:
     world = World()
     world.stable(1)
     world.join("x", **how)
     assert world.error("x") == error
 
 
-def test_a_full_group_takes_no_more() -> None:
+def test_join_of_a_full_group_is_rejected() -> None:
     world = World(group_max_size=1)
     world.stable(1)
     world.join("x")
     assert world.error("x") == "GroupMaxSizeReachedError"
 
 
-def test_old_generations_are_refused() -> None:
+def test_commit_of_an_old_generation_is_rejected() -> None:
     world = World()
     (one,) = world.stable(1)
     one.generation_id -= 1
@@ -276,7 +276,7 @@ def test_old_generations_are_refused() -> None:
     assert world.error("s") == "IllegalGenerationError"
 
 
-def test_a_static_member_that_restarts_takes_its_place_without_a_rebalance() -> None:
+def test_static_member_that_restarts_rejoins_without_a_rebalance() -> None:
     world = World()
     world.join("a", instance="i1", version=5)
     a = world.answers["a"]
@@ -292,7 +292,7 @@ def test_a_static_member_that_restarts_takes_its_place_without_a_rebalance() -> 
     assert world.error("ghost") == "FencedInstanceIdError"
 
 
-def test_a_static_leader_of_version_9_is_told_to_skip_the_assignment() -> None:
+def test_static_leader_since_version_9_skips_the_assignment() -> None:
     world = World()
     world.join("a", instance="i1", version=9)
     a = world.answers["a"]
@@ -302,7 +302,7 @@ def test_a_static_leader_of_version_9_is_told_to_skip_the_assignment() -> None:
     assert world.answers["a2"].leader == world.answers["a2"].member_id
 
 
-def test_an_id_that_was_given_out_but_never_used_expires() -> None:
+def test_unused_member_id_expires() -> None:
     world = World()
     world.join("a", version=4)
     world.pass_time(10_000)
@@ -310,7 +310,7 @@ def test_an_id_that_was_given_out_but_never_used_expires() -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_whatever_happens_tokens_are_answered_once_and_generations_grow(seed: int) -> None:
+def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> None:
     """Random members join, sync, heartbeat, leave and fall silent; at the end everybody is answered."""
     r = random.Random(seed)
     world = World(group_initial_rebalance_delay_ms=r.choice([0, 3000]))
@@ -360,13 +360,13 @@ def test_whatever_happens_tokens_are_answered_once_and_generations_grow(seed: in
     assert all(token in world.answers for token in pending.values())
 
 
-def test_codes_of_answers_are_kafkas() -> None:
+def test_error_codes_are_kafkas() -> None:
     world = World()
     world.join("x", "nobody")
     assert world.answers["x"].error_code == code_of(for_code(25)())
 
 
-def test_a_new_member_that_is_never_answered_is_given_up() -> None:
+def test_new_member_without_a_response_times_out() -> None:
     world = World()
     world.stable(1, session=1_800_000)
     world.join("new", session=1_800_000)
@@ -375,7 +375,7 @@ def test_a_new_member_that_is_never_answered_is_given_up() -> None:
     assert world.error("new") == "UnknownMemberIdError"
 
 
-def test_a_rebalance_waits_on_when_only_static_members_are_left_and_none_is_back() -> None:
+def test_rebalance_with_absent_static_members_only_waits() -> None:
     world = World()
     world.join("a", instance="i", session=1_800_000)
     a = world.answers["a"]
@@ -389,7 +389,7 @@ def test_a_rebalance_waits_on_when_only_static_members_are_left_and_none_is_back
     assert world.answers["back"].generation_id == 2
 
 
-def test_a_rebalance_lets_in_as_many_as_fit() -> None:
+def test_rebalance_admits_members_up_to_the_limit() -> None:
     world = World(group_max_size=2)
     one, _two = world.stable(2)
     world.join("third")
@@ -410,7 +410,7 @@ def exact_deadline(group: ClassicGroup) -> float:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_next_deadline_is_never_later_than_the_first_timer(seed: int) -> None:
+def test_next_deadline_is_not_later_than_the_first_timer(seed: int) -> None:
     draw, world, tokens = random.Random(seed), World(), count()
     for _ in range(120):
         states = list(world.group.members.values()) if "g" in world.groups.by_id else []
@@ -438,7 +438,7 @@ def test_next_deadline_is_never_later_than_the_first_timer(seed: int) -> None:
         assert world.group.common_protocols() == (set.intersection(*offers) if offers else set())
 
 
-def test_heartbeat_and_join_of_a_large_group_do_not_look_at_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_and_join_of_a_large_group_do_not_scan_members(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(group_initial_rebalance_delay_ms=3000)
     for i in range(300):
         world.join(f"j{i}")
@@ -450,7 +450,7 @@ def test_heartbeat_and_join_of_a_large_group_do_not_look_at_every_member(monkeyp
     assert not looked
 
 
-def test_ids_handed_out_to_who_never_joins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.coordinator.group.classic.classic_group.MAX_PENDING", 100)
     world = World()
     for i in range(150):

@@ -31,7 +31,7 @@ def settled(world: World, *members: str) -> dict[str, Any]:
     return owned
 
 
-def test_the_first_member_gets_everything_at_once() -> None:
+def test_first_member_is_assigned_everything() -> None:
     world = World()
     answer = world.join("a")
     assert (error(answer), answer.member_id, answer.member_epoch) == (None, "a", 1)
@@ -39,7 +39,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert world.group.state_name is ConsumerGroupState.STABLE
 
 
-def test_a_heartbeat_that_changes_nothing_writes_nothing_and_tells_nothing() -> None:
+def test_heartbeat_without_changes_writes_nothing() -> None:
     world = World()
     world.join("a")
     world.beat("a", 1)
@@ -48,7 +48,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing_and_tells_nothing() -> 
     assert (answer.member_epoch, answer.assignment, len(world.log)) == (1, None, before)
 
 
-def test_partitions_are_given_up_before_they_are_assigned() -> None:
+def test_partitions_are_revoked_before_they_are_reassigned() -> None:
     world = World()
     world.join("a")
     b = world.join("b")
@@ -69,7 +69,7 @@ def test_partitions_are_given_up_before_they_are_assigned() -> None:
     assert world.group.state_name is ConsumerGroupState.STABLE
 
 
-def test_a_member_that_does_not_give_up_in_time_is_thrown_out() -> None:
+def test_member_that_does_not_revoke_in_time_is_removed() -> None:
     world = World()
     world.join("a", rebalance_timeout_ms=10_000)
     world.join("b")
@@ -85,7 +85,7 @@ def full() -> dict[str, Any]:
     return {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"]}
 
 
-def test_a_silent_member_is_thrown_out_and_the_others_get_what_it_read() -> None:
+def test_silent_member_is_removed_and_its_partitions_are_reassigned() -> None:
     world = World()
     settled(world, "a", "b")
     for _ in range(10):
@@ -96,7 +96,7 @@ def test_a_silent_member_is_thrown_out_and_the_others_get_what_it_read() -> None
     assert len(world.group.members["a"].assigned) == 6
 
 
-def test_leaving_frees_partitions_at_once_and_the_last_one_empties_the_group() -> None:
+def test_leave_frees_partitions_and_the_last_one_empties_the_group() -> None:
     world = World()
     settled(world, "a", "b")
     assert world.leave("b").member_epoch == -1
@@ -124,7 +124,7 @@ def test_leaving_frees_partitions_at_once_and_the_last_one_empties_the_group() -
         ({"member_epoch": -1}, "GROUP_ID_NOT_FOUND"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_told(request_: dict[str, Any], expected: str) -> None:
+def test_invalid_request_is_rejected_with_its_error(request_: dict[str, Any], expected: str) -> None:
     request: dict[str, Any] = {
         "group_id": "g",
         "member_id": "a",
@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_request_is_told(request_: dict[str, Any], expected
     assert answer.error_message
 
 
-def test_the_broker_makes_ids_for_members_of_version_0_only() -> None:
+def test_broker_creates_member_ids_for_version_0_only() -> None:
     world = World()
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -152,7 +152,7 @@ def test_the_broker_makes_ids_for_members_of_version_0_only() -> None:
     assert error(world.ask(request, 1)) == "INVALID_REQUEST"
 
 
-def test_members_with_a_wrong_epoch_are_fenced() -> None:
+def test_member_with_a_wrong_epoch_is_fenced() -> None:
     world = World()
     settled(world, "a", "b")
     epoch = world.group.members["a"].epoch
@@ -161,7 +161,7 @@ def test_members_with_a_wrong_epoch_are_fenced() -> None:
     assert error(world.beat("a", epoch - 1, ALL)) == "FENCED_MEMBER_EPOCH"
 
 
-def test_the_epoch_before_is_let_pass_as_an_answer_may_have_been_lost() -> None:
+def test_previous_member_epoch_is_accepted_after_a_lost_response() -> None:
     world = World()
     world.join("a")
     world.topics({"t": 6, "u": 1})
@@ -171,14 +171,14 @@ def test_the_epoch_before_is_let_pass_as_an_answer_may_have_been_lost() -> None:
     assert error(world.beat("a", 1)) == "FENCED_MEMBER_EPOCH"
 
 
-def test_a_member_may_join_again_with_epoch_0_and_gets_its_assignment_again() -> None:
+def test_member_rejoining_with_epoch_0_gets_its_assignment_again() -> None:
     world = World()
     world.join("a")
     again = world.join("a")
     assert (again.member_epoch, assigned(again)) == (1, ALL)
 
 
-def test_new_partitions_and_deleted_topics_begin_a_new_epoch() -> None:
+def test_changed_topics_bump_the_group_epoch() -> None:
     world = World({"t": 1, "u": 1, "other": 1})
     world.join("a", "t,u")
     world.topics({"t": 2, "u": 1, "other": 1})
@@ -191,14 +191,14 @@ def test_new_partitions_and_deleted_topics_begin_a_new_epoch() -> None:
     assert world.beat("a", 3).member_epoch == 3
 
 
-def test_a_topic_that_comes_later_is_assigned_then() -> None:
+def test_topic_created_later_is_assigned() -> None:
     world = World({})
     assert assigned(world.join("a", "t")) == {}
     world.topics({"t": 2})
     assert assigned(world.beat("a", 1, {})) == {"t": [0, 1]}
 
 
-def test_a_regular_expression_stands_for_all_topics_whose_whole_name_matches() -> None:
+def test_regex_matches_whole_topic_names() -> None:
     world = World({"topic1": 1, "topic2": 1, "a-topic": 1})
     assert assigned(world.join("a", None, subscribed_topic_regex="^topic.*")) == {"topic1": [0], "topic2": [0]}
     world.topics({"topic1": 1, "topic3": 1})
@@ -208,7 +208,7 @@ def test_a_regular_expression_stands_for_all_topics_whose_whole_name_matches() -
     assert world.group.regexes == {}
 
 
-def test_the_assignor_is_the_one_that_most_members_ask_for() -> None:
+def test_assignor_is_the_one_that_most_members_request() -> None:
     world = World({"t": 4, "u": 4})
     world.join("a", "t,u", server_assignor="range")
     world.join("b", "t,u", server_assignor="range")
@@ -219,20 +219,20 @@ def test_the_assignor_is_the_one_that_most_members_ask_for() -> None:
     assert world.coordinator.consumer.assignor(world.group)[0] == "uniform"
 
 
-def test_kafkas_class_names_stand_for_the_assignors() -> None:
+def test_kafkas_class_names_are_assignors() -> None:
     world = World(group_consumer_assignors="org.apache.kafka.coordinator.group.assignor.RangeAssignor")
     assert world.config.group_consumer_assignors == ("range",)
     assert error(world.join("a", server_assignor="uniform")) == "UNSUPPORTED_ASSIGNOR"
 
 
-def test_a_full_group_takes_no_more() -> None:
+def test_join_of_a_full_group_is_rejected() -> None:
     world = World(group_consumer_max_size=1)
     world.join("a")
     assert error(world.join("b")) == "GROUP_MAX_SIZE_REACHED"
     assert error(world.join("a")) is None
 
 
-def test_options_of_the_group_beat_those_of_the_broker_within_their_bounds() -> None:
+def test_group_configs_override_the_brokers_within_limits() -> None:
     world = World()
     options = {"consumer.heartbeat.interval.ms": "7000", "consumer.session.timeout.ms": "99999999"}
     world.topics({"t": 6}, groups__g=options)
@@ -246,7 +246,7 @@ def test_options_of_the_group_beat_those_of_the_broker_within_their_bounds() -> 
 # Static members
 
 
-def test_a_static_member_comes_back_to_what_it_had() -> None:
+def test_static_member_that_returns_keeps_its_assignment() -> None:
     world = World()
     settled(world, "other")
     world.join("a", instance_id="i")
@@ -261,14 +261,14 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     assert error(world.beat("a", 2, instance_id="i")) == "FENCED_INSTANCE_ID"
 
 
-def test_a_static_members_place_is_not_given_away_while_it_is_there() -> None:
+def test_instance_id_of_a_present_static_member_is_not_released() -> None:
     world = World()
     world.join("a", instance_id="i")
     assert error(world.join("b", instance_id="i")) == "UNRELEASED_INSTANCE_ID"
     assert error(world.beat("b", 1, instance_id="unknown")) == "UNKNOWN_MEMBER_ID"
 
 
-def test_a_static_member_that_stays_away_is_thrown_out() -> None:
+def test_static_member_that_stays_away_is_removed() -> None:
     world = World()
     world.join("a", instance_id="i")
     world.leave("a", -2, instance_id="i")
@@ -279,7 +279,7 @@ def test_a_static_member_that_stays_away_is_thrown_out() -> None:
 # What the log holds
 
 
-def test_a_restart_finds_the_group_as_it_was() -> None:
+def test_restart_restores_the_group() -> None:
     world = World({"t": 6, "topic": 2})
     settled(world, "a", "b")
     world.join("c", None, subscribed_topic_regex="top.*", rack_id="r", instance_id="i", server_assignor="range")
@@ -294,7 +294,7 @@ def test_a_restart_finds_the_group_as_it_was() -> None:
     assert after.members == {}
 
 
-def test_an_empty_group_leaves_only_tombstones() -> None:
+def test_deleted_group_leaves_only_tombstones() -> None:
     from ottla.coordinator.group.group_coordinator import tombstones
 
     world = World()
@@ -320,7 +320,7 @@ def test_an_empty_group_leaves_only_tombstones() -> None:
         (Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_who_may_commit(committer: Committer, expected: str | None) -> None:
+def test_commit_is_checked_against_the_member(committer: Committer, expected: str | None) -> None:
     world = World()
     world.join("a")
     raised = None
@@ -331,7 +331,7 @@ def test_who_may_commit(committer: Committer, expected: str | None) -> None:
     assert raised == expected
 
 
-def test_anybody_may_commit_for_an_empty_group() -> None:
+def test_commit_for_an_empty_group_is_accepted() -> None:
     world = World()
     world.join("a")
     world.leave("a")

@@ -19,7 +19,7 @@ def text(record: Record) -> tuple[str, str | None]:
     return record.key.hex(), None if record.value is None else record.value.hex()
 
 
-def test_a_member_is_written_as_kafka_writes_it() -> None:
+def test_member_record_has_kafkas_bytes() -> None:
     member = ConsumerMember(
         "m", client_id="rdkafka", client_host="/127.0.0.1", regex="(^exchange.*)", rebalance_timeout_ms=300_000
     )
@@ -30,7 +30,7 @@ def test_a_member_is_written_as_kafka_writes_it() -> None:
     assert value == kafkas.hex()
 
 
-def test_a_classic_member_has_a_mark_before_what_it_told() -> None:
+def test_classic_member_record_has_a_tagged_field() -> None:
     member = ConsumerMember("m", classic=Classic(10_000, (("range", b"\x01"),)))
     _, value = text(records.member_record("g", member))
     assert value is not None
@@ -38,7 +38,7 @@ def test_a_classic_member_has_a_mark_before_what_it_told() -> None:
     assert value.endswith("01" + "00" + f"{len(metadata) // 2:02x}" + metadata)
 
 
-def test_epochs_targets_and_assignments_are_written_as_kafka_writes_them() -> None:
+def test_epoch_and_assignment_records_have_kafkas_bytes() -> None:
     assert text(records.epoch_record("g", 5, 0)) == ("0003000167", "0000" + "00000005" + "00")
     assert text(records.epoch_record("g", 5, -2))[1] == "0000" + "00000005" + "010008" + "fffffffffffffffe"
     key, value = text(records.target_record("g", "m", PARTS))
@@ -52,7 +52,7 @@ def test_epochs_targets_and_assignments_are_written_as_kafka_writes_them() -> No
     )
 
 
-def test_every_record_is_read_as_it_was_written() -> None:
+def test_records_round_trip() -> None:
     group = ConsumerGroup("g")
     member = ConsumerMember(
         "m",
@@ -84,7 +84,7 @@ def test_every_record_is_read_as_it_was_written() -> None:
     assert group.static == {"i": "m"}
 
 
-def test_what_older_kafka_kept_of_the_topics_goes_with_the_next_epoch() -> None:
+def test_topics_record_of_older_kafka_is_removed_with_the_next_epoch() -> None:
     group = ConsumerGroup("g")
     key = records.topics_tombstone("g").key
     replay(group, key, bytes.fromhex("0000" + "02" + TOPIC_HEX + "02" + "74" + "00000001" + "01" + "00" + "00"))
@@ -93,6 +93,6 @@ def test_what_older_kafka_kept_of_the_topics_goes_with_the_next_epoch() -> None:
     assert not group.has_topics_record
 
 
-def test_keys_of_other_records_are_left_alone() -> None:
+def test_unknown_record_keys_are_ignored() -> None:
     assert not is_known(b"\x00\x09x")
     assert not is_known(b"\x00\x02x")

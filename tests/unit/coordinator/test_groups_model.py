@@ -145,7 +145,7 @@ class Simulation:
 
 @pytest.mark.parametrize(("kind", "share"), [("new", 1.0), ("old", 0.0), ("mixed", 0.5)])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_partition_has_one_reader_and_in_the_end_every_partition_has_one(kind: str, share: float, seed: int) -> None:
+def test_partition_always_has_one_reader_at_most_and_one_at_the_end(kind: str, share: float, seed: int) -> None:
     run = Simulation(seed, share)
     for _ in range(STEPS):
         run.event()

@@ -43,16 +43,16 @@ def resolved(world: World, expression: str = "t.*") -> set[str]:
     return set(world.group.regexes[expression].topics)
 
 
-def test_topics_that_the_member_may_not_describe_do_not_match() -> None:
+def test_regex_does_not_match_topics_without_describe() -> None:
     world = world_of("ta", "tb")
     assert assigned(join(be(world, "ta"), "m")) == {"ta": [0]}
 
 
-def test_without_an_authorizer_everything_matches() -> None:
+def test_regex_without_an_authorizer_matches_all_topics() -> None:
     assert assigned(join(World({"ta": 1, "tb": 1}), "m")) == {"ta": [0], "tb": [0]}
 
 
-def test_a_new_topic_is_found_by_those_who_may_see_it() -> None:
+def test_new_topic_matches_for_members_that_may_describe_it() -> None:
     world = world_of("ta")
     join(be(world, "ta", "tc"), "m")
     assert beats_until_quiet(world, m={"ta", "tc"}) == 0
@@ -61,7 +61,7 @@ def test_a_new_topic_is_found_by_those_who_may_see_it() -> None:
     assert resolved(world) == {"ta", "tc"}
 
 
-def test_members_that_share_an_expression_read_what_all_of_them_may_see() -> None:
+def test_shared_regex_matches_what_all_members_may_describe() -> None:
     world = world_of("ta", "tb")
     join(be(world, *EVERYTHING), "wide")
     assert resolved(world) == {"ta", "tb"}
@@ -71,7 +71,7 @@ def test_members_that_share_an_expression_read_what_all_of_them_may_see() -> Non
     assert resolved(world) == {"ta"}
 
 
-def test_members_with_expressions_of_their_own_do_not_hide_topics_from_each_other() -> None:
+def test_regexes_of_members_do_not_hide_topics_from_each_other() -> None:
     world = world_of("ta", "tb")
     join(be(world, *EVERYTHING), "wide", "t.*")
     join(be(world, "ta"), "narrow", "t[a-z]")
@@ -83,14 +83,14 @@ def test_members_with_expressions_of_their_own_do_not_hide_topics_from_each_othe
     assert (resolved(world), resolved(world, "t[a-z]")) == ({"ta", "tb"}, {"ta"})
 
 
-def test_what_is_forbidden_later_is_given_up_with_the_next_heartbeat() -> None:
+def test_topics_denied_later_are_revoked_with_the_next_heartbeat() -> None:
     world = world_of("ta", "tb")
     answer = join(be(world, "ta", "tb"), "m")
     answer = be(world, "ta").beat("m", answer.member_epoch, {"ta": [0], "tb": [0]})
     assert assigned(answer) == {"ta": [0]}
 
 
-def test_what_is_allowed_later_is_found_when_expressions_are_refreshed() -> None:
+def test_topics_allowed_later_match_after_a_refresh() -> None:
     world = world_of("ta", "tb")
     join(be(world, "ta"), "m")
     beats_until_quiet(world, m={"ta"})
@@ -101,7 +101,7 @@ def test_what_is_allowed_later_is_found_when_expressions_are_refreshed() -> None
     assert resolved(world) == {"ta", "tb"}
 
 
-def test_when_a_member_goes_nothing_is_shown_to_those_who_stay() -> None:
+def test_regex_after_a_member_leaves_reveals_no_topics() -> None:
     world = world_of("ta", "tb")
     join(be(world, "ta"), "m")
     join(be(world, "ta"), "n")
@@ -109,5 +109,5 @@ def test_when_a_member_goes_nothing_is_shown_to_those_who_stay() -> None:
     assert resolved(world) == {"ta"}
 
 
-def test_a_member_that_nobody_vouches_for_sees_nothing() -> None:
+def test_member_without_a_client_sees_no_topics() -> None:
     assert assigned(join(world_of("ta"), "m")) == {}

@@ -61,7 +61,7 @@ def run(test: Callable[[CoordinatorShards, Memory], Awaitable[None]]) -> None:
     asyncio.run(body())
 
 
-def test_a_short_partition_is_there_at_once() -> None:
+def test_short_partition_is_loaded_at_once() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         short = partition(3, 10)
         shards.on_leader(short)
@@ -72,7 +72,7 @@ def test_a_short_partition_is_there_at_once() -> None:
     run(test)
 
 
-def test_partitions_of_other_topics_and_others_are_none_of_its_business() -> None:
+def test_partitions_of_other_topics_are_ignored() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         other = partition(0, 1)
         other.topic_partition = TopicPartition("elsewhere", 0)
@@ -85,7 +85,7 @@ def test_partitions_of_other_topics_and_others_are_none_of_its_business() -> Non
     run(test)
 
 
-def test_long_partitions_are_read_in_turns_while_others_work() -> None:
+def test_long_partitions_are_loaded_in_turns() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         shards.on_leader(partition(0, 10 * SLICE_RECORDS))
         shards.on_leader(partition(1, 3 * SLICE_RECORDS))
@@ -102,7 +102,7 @@ def test_long_partitions_are_read_in_turns_while_others_work() -> None:
     run(test)
 
 
-def test_what_is_appended_while_a_partition_is_read_is_read_too() -> None:
+def test_records_appended_during_loading_are_loaded() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         growing = partition(0, 2 * SLICE_RECORDS)
         shards.on_leader(growing)
@@ -113,7 +113,7 @@ def test_what_is_appended_while_a_partition_is_read_is_read_too() -> None:
     run(test)
 
 
-def test_reading_goes_on_where_it_was_when_the_log_moves() -> None:
+def test_loading_continues_after_a_log_dir_move() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         moving = partition(0, 3 * SLICE_RECORDS)
         shards.on_leader(moving)
@@ -126,7 +126,7 @@ def test_reading_goes_on_where_it_was_when_the_log_moves() -> None:
     run(test)
 
 
-def test_losing_the_lead_ends_the_reading() -> None:
+def test_on_resigned_stops_loading() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         shards.on_leader(partition(0, 3 * SLICE_RECORDS))
         shards.on_resigned(TopicPartition(TOPIC, 0))
@@ -139,7 +139,7 @@ def test_losing_the_lead_ends_the_reading() -> None:
     run(test)
 
 
-def test_who_leads_again_while_reading_reads_from_the_beginning() -> None:
+def test_on_leader_again_during_loading_starts_over() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         shards.on_leader(partition(0, 3 * SLICE_RECORDS))
         await asyncio.sleep(0)
@@ -152,7 +152,7 @@ def test_who_leads_again_while_reading_reads_from_the_beginning() -> None:
     run(test)
 
 
-def test_a_new_epoch_of_the_same_leader_changes_nothing() -> None:
+def test_on_leader_in_a_new_epoch_keeps_the_state() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         same = partition(0, 5)
         shards.on_leader(same)
@@ -163,7 +163,7 @@ def test_a_new_epoch_of_the_same_leader_changes_nothing() -> None:
     run(test)
 
 
-def test_another_replica_in_its_place_is_read_anew() -> None:
+def test_on_leader_of_another_replica_loads_again() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         shards.on_leader(partition(0, 5))
         shards.on_leader(partition(0, 8))
@@ -172,7 +172,7 @@ def test_another_replica_in_its_place_is_read_anew() -> None:
     run(test)
 
 
-def test_a_partition_that_cannot_be_read_is_not_answered_for_and_others_are() -> None:
+def test_load_failure_affects_one_partition_only() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         bad = partition(0, 2 * SLICE_RECORDS)
         shards.on_leader(bad)
@@ -191,7 +191,7 @@ def test_a_partition_that_cannot_be_read_is_not_answered_for_and_others_are() ->
     run(test)
 
 
-def test_after_the_end_nothing_is_coordinated() -> None:
+def test_closed_shards_coordinate_nothing() -> None:
     async def test(shards: CoordinatorShards, memory: Memory) -> None:
         shards.on_leader(partition(0, 1))
         shards.close()
@@ -203,7 +203,7 @@ def test_after_the_end_nothing_is_coordinated() -> None:
     run(test)
 
 
-def test_what_is_kept_goes_with_its_partition() -> None:
+def test_sharded_map_drops_a_partition() -> None:
     by_partition: ShardedMap[str, int] = ShardedMap(len)
     by_partition.update({"a": 1, "b": 2, "cc": 3})
     by_partition["a"] = 4

@@ -93,7 +93,7 @@ def write(here: Here, others: Others, *endings: tuple[TransactionEnd, list[Topic
     return asyncio.run(body())
 
 
-def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
+def test_write_sends_one_request_per_leader() -> None:
     here, others = Here(), Others()
     (results,) = write(here, others, (COMMIT, T[:4]))
     assert results == dict.fromkeys(T[:4])
@@ -106,13 +106,13 @@ def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
     assert [(t.name, t.partition_indexes) for t in marker.topics] == [("t", [1, 3])]
 
 
-def test_nobody_is_asked_for_partitions_that_are_led_here() -> None:
+def test_write_to_local_partitions_sends_no_request() -> None:
     here, others = Here(), Others()
     assert write(here, others, (COMMIT, [T[0]])) == [{T[0]: None}]
     assert not others.requests
 
 
-def test_transactions_that_end_meanwhile_go_into_one_request() -> None:
+def test_markers_that_arrive_during_a_request_share_the_next() -> None:
     others = Others()
     endings = [(TransactionEnd(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
     others.errors[T[1]] = 0
@@ -121,7 +121,7 @@ def test_transactions_that_end_meanwhile_go_into_one_request() -> None:
     assert len(others.requests) < 5
 
 
-def test_errors_are_told_by_partition() -> None:
+def test_write_returns_errors_by_partition() -> None:
     others = Others()
     others.errors[T[1]] = NotLeaderOrFollowerError.code or 0
     others.silent.add(T[3])

@@ -117,7 +117,7 @@ def both(world: Mixed) -> tuple[str, JoinGroupResponse]:
     return old, joined
 
 
-def test_a_new_member_turns_a_classic_group_into_a_consumer_group() -> None:
+def test_heartbeat_of_a_new_member_upgrades_a_classic_group() -> None:
     world = Mixed()
     old = world.old_group()
     answer = world.join("new")
@@ -128,7 +128,7 @@ def test_a_new_member_turns_a_classic_group_into_a_consumer_group() -> None:
     assert len(world.group.targets[old]) == 3
 
 
-def test_a_classic_member_gives_up_before_the_new_one_gets_it() -> None:
+def test_classic_member_revokes_before_a_new_member_is_assigned() -> None:
     world = Mixed()
     old, _ = both(world)
     members = world.group.members
@@ -136,7 +136,7 @@ def test_a_classic_member_gives_up_before_the_new_one_gets_it() -> None:
     assert not members[old].assigned & members["new"].assigned
 
 
-def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None:
+def test_upgrade_makes_waiting_members_rejoin() -> None:
     world = Mixed()
     world.old_group()
     assert world.old_join() is None
@@ -145,7 +145,7 @@ def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None
     assert error(world.answers[waiting]) == "REBALANCE_IN_PROGRESS"
 
 
-def test_a_member_that_was_only_given_an_id_keeps_nobody_from_joining() -> None:
+def test_pending_id_does_not_prevent_an_upgrade() -> None:
     # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that came at this moment never read anything
     world = Mixed()
     rejected = world.old_join(version=4)
@@ -155,7 +155,7 @@ def test_a_member_that_was_only_given_an_id_keeps_nobody_from_joining() -> None:
     assert world.group.members.keys() == {"new", rejected.member_id}
 
 
-def test_a_classic_member_may_join_a_consumer_group() -> None:
+def test_classic_member_joining_a_consumer_group_is_assigned() -> None:
     world = Mixed()
     world.join("new")
     world.old_join(version=5)
@@ -180,14 +180,14 @@ def test_a_classic_member_may_join_a_consumer_group() -> None:
         ({"metadata": b"\x00"}, "INCONSISTENT_GROUP_PROTOCOL"),
     ],
 )
-def test_a_classic_member_has_to_speak_of_topics(how: dict[str, Any], expected: str) -> None:
+def test_classic_join_with_malformed_metadata_is_rejected(how: dict[str, Any], expected: str) -> None:
     world = Mixed()
     world.join("new")
     world.old_join(**how)
     assert error(world.answers[world.pending]) == expected
 
 
-def test_classic_requests_to_a_consumer_group_are_checked() -> None:
+def test_classic_request_to_a_consumer_group_is_checked() -> None:
     world = Mixed()
     old, joined = both(world)
     assert world.old_beat("nobody", 2) == "UNKNOWN_MEMBER_ID"
@@ -197,7 +197,7 @@ def test_classic_requests_to_a_consumer_group_are_checked() -> None:
     assert error(world.old_sync(JoinGroupResponse(generation_id=1, member_id=old))) == "ILLEGAL_GENERATION"
 
 
-def test_classic_members_are_thrown_out_when_silent_or_late() -> None:
+def test_silent_or_late_classic_members_are_removed() -> None:
     world = Mixed()
     old, joined = both(world)
     world.pass_time(10_000)
@@ -213,14 +213,14 @@ def test_classic_members_are_thrown_out_when_silent_or_late() -> None:
     assert joined_.member_id not in world.group.members  # it never synced
 
 
-def test_a_classic_member_leaves_a_consumer_group() -> None:
+def test_classic_member_leaving_a_consumer_group_is_removed() -> None:
     world = Mixed()
     old, _ = both(world)
     assert world.old_leave(old) == [0]
     assert assigned(world.beat("new", 2, None)) == ALL
 
 
-def test_the_group_is_classic_again_when_the_last_new_member_leaves() -> None:
+def test_group_is_downgraded_when_the_last_new_member_leaves() -> None:
     world = Mixed()
     old, joined = both(world)
     epoch = world.group.epoch
@@ -234,7 +234,7 @@ def test_the_group_is_classic_again_when_the_last_new_member_leaves() -> None:
     assert parts(world.old_sync(again, {old: ALL})) == ALL
 
 
-def test_a_converted_group_is_found_after_a_restart() -> None:
+def test_upgraded_group_after_a_restart_is_restored() -> None:
     world = Mixed()
     old = world.old_group()
     world.join("new")
@@ -248,7 +248,7 @@ def test_a_converted_group_is_found_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("disabled", False, False)])
-def test_the_policy_decides_which_way_groups_may_go(policy: str, up: bool, down: bool) -> None:
+def test_migration_policy_limits_upgrade_and_downgrade(policy: str, up: bool, down: bool) -> None:
     world = Mixed(group_consumer_migration_policy=policy)
     world.old_group()
     assert (error(world.join("new")) is None) is up
@@ -257,7 +257,7 @@ def test_the_policy_decides_which_way_groups_may_go(policy: str, up: bool, down:
         assert isinstance(world.coordinator.by_id["g"], ConsumerGroup) is not down
 
 
-def test_a_group_of_another_kind_is_not_converted() -> None:
+def test_group_of_another_protocol_type_is_not_upgraded() -> None:
     world = Mixed()
     joined = world.old_join(kind="connect")
     assert joined is not None
@@ -265,7 +265,7 @@ def test_a_group_of_another_kind_is_not_converted() -> None:
     assert world.classic.members
 
 
-def test_empty_groups_make_room_for_the_other_protocol() -> None:
+def test_empty_group_is_replaced_by_the_other_protocol() -> None:
     world = Mixed()
     world.old_leave(world.old_group())
     assert assigned(world.join("new")) == ALL
@@ -278,7 +278,7 @@ def test_empty_groups_make_room_for_the_other_protocol() -> None:
     assert world.coordinator.by_id == {}  # a classic generation is written when it is synced
 
 
-def test_an_id_from_before_means_nothing_to_an_empty_consumer_group() -> None:
+def test_old_member_id_in_an_empty_consumer_group_is_unknown() -> None:
     world = Mixed()
     world.join("new")
     world.leave("new")
@@ -287,7 +287,7 @@ def test_an_id_from_before_means_nothing_to_an_empty_consumer_group() -> None:
     assert isinstance(world.coordinator.by_id["g"], ConsumerGroup)
 
 
-def test_a_static_classic_member_comes_back_with_the_new_protocol() -> None:
+def test_static_classic_member_returns_with_the_new_protocol() -> None:
     world = Mixed()
     joined = world.old_join(instance="i")
     assert joined is not None
@@ -297,7 +297,7 @@ def test_a_static_classic_member_comes_back_with_the_new_protocol() -> None:
     assert world.group.owners == {TopicIdPartition(topic_id("t"), p): "new" for p in range(6)}
 
 
-def test_the_group_is_classic_again_when_the_last_new_member_comes_back_as_a_classic_one() -> None:
+def test_group_is_downgraded_when_the_last_new_member_returns_as_classic() -> None:
     world = Mixed()
     old, _ = both(world)
     world.leave("new")

@@ -82,7 +82,9 @@ class Book:
         (ClassicGroupState.STABLE, Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_who_may_commit(state: ClassicGroupState, committer: Committer, error: type[KafkaError] | None) -> None:
+def test_commit_is_checked_against_the_member(
+    state: ClassicGroupState, committer: Committer, error: type[KafkaError] | None
+) -> None:
     book = Book()
     book.group(state)
     if error is None:
@@ -92,7 +94,7 @@ def test_who_may_commit(state: ClassicGroupState, committer: Committer, error: t
             book.offsets.check_commit("g", committer, 8)
 
 
-def test_a_commit_keeps_the_member_alive() -> None:
+def test_commit_renews_the_session() -> None:
     book = Book()
     group = book.group()
     book.clock.advance(4_000)
@@ -101,12 +103,12 @@ def test_a_commit_keeps_the_member_alive() -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)])
-def test_a_generation_of_an_unknown_group_is_refused(version: int, error: type[KafkaError]) -> None:
+def test_commit_with_a_generation_for_an_unknown_group_is_rejected(version: int, error: type[KafkaError]) -> None:
     with pytest.raises(error):
         Book().offsets.check_commit("g", Committer("m", None, 3), version)
 
 
-def test_a_consumer_without_a_group_makes_one_by_committing() -> None:
+def test_commit_for_an_unknown_group_creates_a_simple_group() -> None:
     book = Book()
     book.offsets.check_commit("g", OUTSIDER, 8)
     book.commit()
@@ -124,7 +126,7 @@ def test_offsets_of_an_empty_group_expire_from_when_it_became_empty() -> None:
     assert book.after(0.1) == [("g", TP), ("g", None)]
 
 
-def test_offsets_of_a_living_group_expire_only_for_topics_that_it_does_not_read() -> None:
+def test_offsets_of_an_active_group_expire_for_unsubscribed_topics_only() -> None:
     book = Book()
     book.group(topics="t,u")
     book.commit()
@@ -133,14 +135,14 @@ def test_offsets_of_a_living_group_expire_only_for_topics_that_it_does_not_read(
 
 
 @pytest.mark.parametrize("state", [ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING])
-def test_nothing_expires_during_a_rebalance(state: ClassicGroupState) -> None:
+def test_offsets_during_a_rebalance_do_not_expire(state: ClassicGroupState) -> None:
     book = Book()
     book.group(state, topics="u")
     book.commit()
     assert book.after(30) == []
 
 
-def test_an_offset_with_an_expiry_of_its_own_goes_then() -> None:
+def test_offset_with_an_expiry_time_expires_then() -> None:
     book = Book()
     book.group(ClassicGroupState.EMPTY)
     book.commit(expire_ms=book.clock.now_ms() + DAY_MS)
@@ -148,7 +150,7 @@ def test_an_offset_with_an_expiry_of_its_own_goes_then() -> None:
     assert book.after(0.1) == [("g", TP), ("g", None)]
 
 
-def test_offsets_are_deleted_but_for_topics_that_the_group_reads() -> None:
+def test_delete_keeps_offsets_of_subscribed_topics() -> None:
     book = Book()
     book.group(topics="t")
     other = TopicPartition("u", 0)
@@ -157,7 +159,7 @@ def test_offsets_are_deleted_but_for_topics_that_the_group_reads() -> None:
     assert deleted[other] == records.offset_record("g", other, None)
 
 
-def test_offsets_of_a_group_of_another_kind_are_deleted_when_it_is_empty() -> None:
+def test_delete_of_another_protocol_types_offsets_requires_an_empty_group() -> None:
     book = Book()
     book.group(kind="connect")
     with pytest.raises(NonEmptyGroupError):

@@ -13,7 +13,7 @@ def at(offset: int) -> CommittedOffset:
     return CommittedOffset(offset, -1, "", 0)
 
 
-def test_offsets_count_with_the_commit_only() -> None:
+def test_pending_offsets_are_visible_after_the_commit_only() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
     pending.add(FIRST, KEY, at(2))
@@ -25,7 +25,7 @@ def test_offsets_count_with_the_commit_only() -> None:
     assert pending.commit(FIRST) == {}
 
 
-def test_transactions_are_apart_by_producer_and_partition() -> None:
+def test_pending_transactions_are_separate_by_producer_and_partition() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
     other = OffsetKey("h", TP)
@@ -35,7 +35,7 @@ def test_transactions_are_apart_by_producer_and_partition() -> None:
     assert pending.commit(OpenTransaction(1, 1)) == {other: at(5)}
 
 
-def test_later_commit_in_the_log_beats_an_earlier_one() -> None:
+def test_later_commit_in_the_log_supersedes_an_earlier_one() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
     pending.add(SECOND, KEY, at(2))
@@ -43,7 +43,7 @@ def test_later_commit_in_the_log_beats_an_earlier_one() -> None:
     assert pending.commit(FIRST) == {}  # compaction would have removed it
 
 
-def test_earlier_commit_leaves_a_later_one_pending() -> None:
+def test_commit_of_an_earlier_transaction_leaves_a_later_one_pending() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
     pending.add(SECOND, KEY, at(2))
@@ -52,7 +52,7 @@ def test_earlier_commit_leaves_a_later_one_pending() -> None:
     assert pending.commit(SECOND) == {KEY: at(2)}
 
 
-def test_abort_lets_the_other_transaction_count() -> None:
+def test_aborted_transaction_leaves_the_other_pending() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
     pending.add(SECOND, KEY, at(2))
@@ -60,7 +60,7 @@ def test_abort_lets_the_other_transaction_count() -> None:
     assert pending.commit(FIRST) == {KEY: at(1)}
 
 
-def test_commit_outside_of_transactions_beats_those_that_pend() -> None:
+def test_commit_outside_of_transactions_supersedes_pending_ones() -> None:
     pending = PendingOffsets()
     pending.add(FIRST, KEY, at(1))
     pending.supersede(KEY)

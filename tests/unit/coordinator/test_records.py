@@ -9,7 +9,7 @@ from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.model import TopicPartition
 
 
-def test_an_offset_is_written_as_kafka_writes_it() -> None:
+def test_offset_record_has_kafkas_bytes() -> None:
     key, value = records.offset_record("g", TopicPartition("t", 3), CommittedOffset(42, 5, "m", 1_700_000_000_000))
     assert key.hex() == "0001" + "000167" + "000174" + "00000003"
     assert value is not None
@@ -18,13 +18,13 @@ def test_an_offset_is_written_as_kafka_writes_it() -> None:
     assert records.read_offset(value) == CommittedOffset(42, 5, "m", 1_700_000_000_000)
 
 
-def test_an_offset_with_an_expiry_of_its_own_keeps_it() -> None:
+def test_offset_with_an_expiry_time_round_trips() -> None:
     _, value = records.offset_record("g", TopicPartition("t", 0), CommittedOffset(1, -1, "", 10, 20))
     assert value is not None
     assert records.read_offset(value) == CommittedOffset(1, -1, "", 10, 20)
 
 
-def test_a_group_is_read_as_it_was_written() -> None:
+def test_group_record_round_trips() -> None:
     group = ClassicGroup("g", ClassicGroupState.STABLE, 7, "consumer", "range")
     group.add(ClassicMember("m1", "i1", "c", "/1.2.3.4", 10, 60, {"range": b"sub"}, b"mine"))
     key, value = records.group_record(group, 123)
@@ -38,11 +38,11 @@ def test_a_group_is_read_as_it_was_written() -> None:
     assert again.static == {"i1": "m1"}
 
 
-def test_an_unknown_key_is_left_alone() -> None:
+def test_unknown_key_is_ignored() -> None:
     assert records.read_key(b"\x00\x09whatever") is None
 
 
-def test_groups_are_spread_as_java_hashes_their_ids() -> None:
+def test_partition_of_a_group_is_javas_hash() -> None:
     # String.hashCode of "g" is 103, of "test-group" 1090377349, of "polygenelubricants" Integer.MIN_VALUE
     assert partition_of("g", 50) == 3
     assert partition_of("polygenelubricants", 50) == 0

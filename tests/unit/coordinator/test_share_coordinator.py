@@ -12,7 +12,7 @@ from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 
 
-def test_the_shortest_time_decides_when_partitions_are_looked_at() -> None:
+def test_lock_timeout_uses_the_earliest_deadline() -> None:
     async def test() -> None:
         config, clock, image = BrokerConfig({}), ManualClock(), ClusterImage("c")
         states = ShareCoordinator(config, clock, lambda: image)

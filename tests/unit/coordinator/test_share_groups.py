@@ -37,7 +37,7 @@ def read(answer: ShareGroupHeartbeatResponse) -> dict[str, list[int]] | None:
     return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in answer.assignment.topic_partitions}
 
 
-def test_members_get_their_partitions_as_soon_as_they_come() -> None:
+def test_share_members_are_assigned_at_once() -> None:
     world = ShareWorld({"t": 2})
     assert read(world.share("a")) == {"t": [0, 1]}
     assert read(world.share("b")) == {"t": [1]}
@@ -47,7 +47,7 @@ def test_members_get_their_partitions_as_soon_as_they_come() -> None:
     assert len(read(world.share("c")) or {}) == 1  # more members than partitions share them
 
 
-def test_members_that_leave_or_fall_silent_are_gone() -> None:
+def test_share_members_that_leave_or_time_out_are_removed() -> None:
     world = ShareWorld({"t": 2})
     world.share("a")
     world.share("b")
@@ -58,7 +58,7 @@ def test_members_that_leave_or_fall_silent_are_gone() -> None:
     assert (world.shared.state_name, world.shared.members, world.shared.targets) == (ShareGroupState.EMPTY, {}, {})
 
 
-def test_new_partitions_are_read() -> None:
+def test_share_group_reads_new_partitions() -> None:
     world = ShareWorld({"t": 1})
     world.share("a")
     world.topics({"t": 3})
@@ -74,11 +74,11 @@ def test_new_partitions_are_read() -> None:
         ({"epoch": 1}, "GROUP_ID_NOT_FOUND"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_told(how: dict[str, Any], expected: str) -> None:
+def test_invalid_request_is_rejected_with_its_error(how: dict[str, Any], expected: str) -> None:
     assert error(ShareWorld().share(**{"member": "a", **how})) == expected
 
 
-def test_unknown_and_late_members_are_fenced_and_a_full_group_is_full() -> None:
+def test_unknown_and_outdated_members_are_fenced_and_a_full_group_rejects() -> None:
     world = ShareWorld(group_share_max_size=1)
     world.share("a")
     assert error(world.share("b", 1)) == "UNKNOWN_MEMBER_ID"
@@ -86,7 +86,7 @@ def test_unknown_and_late_members_are_fenced_and_a_full_group_is_full() -> None:
     assert error(world.share("a", 7)) == "FENCED_MEMBER_EPOCH"
 
 
-def test_a_group_is_of_one_kind() -> None:
+def test_request_for_a_group_of_another_type_is_rejected() -> None:
     world = ShareWorld()
     world.share("a")
     assert error(world.join("new")) == "GROUP_ID_NOT_FOUND"
@@ -95,7 +95,7 @@ def test_a_group_is_of_one_kind() -> None:
     assert error(other.share("a")) == "GROUP_ID_NOT_FOUND"
 
 
-def test_a_restart_finds_the_group_as_it_was() -> None:
+def test_restart_restores_the_group() -> None:
     world = ShareWorld({"t": 3})
     world.share("a")
     world.share("b")
@@ -108,7 +108,7 @@ def test_a_restart_finds_the_group_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 5), (3, 5), (5, 3), (4, 4)])
-def test_everybody_reads_something_and_everything_is_read(members: int, partitions: int) -> None:
+def test_share_assignor_assigns_every_member_and_partition(members: int, partitions: int) -> None:
     topic = topic_id("t")
     shares = assign({f"m{i}": frozenset({topic}) for i in range(members)}, {topic: partitions})
     assert {p.partition for share in shares.values() for p in share} == set(range(partitions))

@@ -28,7 +28,7 @@ def ranges(runs: list[RecordRange]) -> list[tuple[int, int, int]]:
     return [(run.first, run.last, run.delivered) for run in runs]
 
 
-def test_members_get_records_that_nobody_has() -> None:
+def test_acquire_returns_available_records() -> None:
     shared = begun(5)
     assert ranges(shared.acquire("a", 5, 8, 3, 0)) == [(5, 7, 1)]
     assert shared.next_offset == 8
@@ -36,7 +36,7 @@ def test_members_get_records_that_nobody_has() -> None:
     assert shared.acquire("a", 5, 8, 9, 0) == []
 
 
-def test_the_start_moves_past_what_is_done_with() -> None:
+def test_start_advances_past_records_that_are_done() -> None:
     shared = begun()
     shared.acquire("a", 0, 4, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(1, 2, [ACCEPT])], 0)
@@ -45,7 +45,7 @@ def test_the_start_moves_past_what_is_done_with() -> None:
     assert (shared.start, sorted(shared.slots)) == (3, [3, 4])
 
 
-def test_released_records_are_delivered_again_until_the_limit() -> None:
+def test_released_records_are_delivered_again_up_to_the_limit() -> None:
     shared = begun()
     for delivery in (1, 2, 3):
         assert ranges(shared.acquire("a", 0, 0, 9, 0)) == [(0, 0, delivery)]
@@ -53,7 +53,7 @@ def test_released_records_are_delivered_again_until_the_limit() -> None:
     assert (shared.start, shared.slots) == (1, {})
 
 
-def test_each_record_may_have_a_type_of_its_own() -> None:
+def test_acknowledgement_types_may_differ_per_record() -> None:
     shared = begun()
     shared.acquire("a", 0, 3, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
@@ -74,7 +74,7 @@ def test_each_record_may_have_a_type_of_its_own() -> None:
         (AcknowledgedRange(2, 2, [ACCEPT]), InvalidRecordStateError),
     ],
 )
-def test_what_a_member_may_not_say_changes_nothing(ranges: AcknowledgedRange, error: type[Exception]) -> None:
+def test_invalid_acknowledgement_changes_nothing(ranges: AcknowledgedRange, error: type[Exception]) -> None:
     shared = begun()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acquire("b", 3, 3, 9, 0)
@@ -84,7 +84,7 @@ def test_what_a_member_may_not_say_changes_nothing(ranges: AcknowledgedRange, er
     assert shared.slots[1].state is RecordState.ACQUIRED
 
 
-def test_a_late_word_on_records_before_the_start_is_let_pass() -> None:
+def test_acknowledgement_before_the_start_is_ignored() -> None:
     shared = begun()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
@@ -92,7 +92,7 @@ def test_a_late_word_on_records_before_the_start_is_let_pass() -> None:
     assert (shared.start, shared.slots[2].state) == (2, RecordState.AVAILABLE)
 
 
-def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
+def test_acquired_records_time_out_unless_renewed() -> None:
     shared = begun()
     shared.acquire("a", 0, 1, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(1, 1, [RENEW])], 20)
@@ -104,7 +104,7 @@ def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
     assert shared.next_expiry == NEVER
 
 
-def test_who_waits_is_told_when_records_come_back() -> None:
+def test_waiters_are_called_when_records_are_available_again() -> None:
     shared = begun()
     wakes: list[int] = []
     shared.waiters.add(lambda: wakes.append(1))
@@ -115,7 +115,7 @@ def test_who_waits_is_told_when_records_come_back() -> None:
     assert wakes == [1]
 
 
-def test_only_so_many_records_are_in_the_works() -> None:
+def test_acquire_stops_at_the_limit_of_records_in_flight() -> None:
     shared = begun()
     assert ranges(shared.acquire("a", 0, 99, 99, 0)) == [(0, 9, 1)]
     assert shared.is_full
@@ -124,7 +124,7 @@ def test_only_so_many_records_are_in_the_works() -> None:
     assert ranges(shared.acquire("a", 10, 99, 99, 0)) == [(10, 13, 1)]
 
 
-def test_gaps_of_a_compacted_log_are_stepped_over() -> None:
+def test_gaps_of_a_compacted_log_are_archived() -> None:
     shared = begun()
     assert ranges(shared.acquire("a", 50, 51, 9, 0)) == [(50, 51, 1)]
     assert ranges(shared.acquire("a", 55, 55, 9, 0)) == [(55, 55, 1)]
@@ -132,7 +132,7 @@ def test_gaps_of_a_compacted_log_are_stepped_over() -> None:
     assert shared.start == 55
 
 
-def test_what_the_log_has_deleted_is_over() -> None:
+def test_records_deleted_from_the_log_are_archived() -> None:
     shared = begun()
     shared.acquire("a", 0, 3, 9, 0)
     shared.archive_before(2)
@@ -141,7 +141,7 @@ def test_what_the_log_has_deleted_is_over() -> None:
     assert (shared.start, shared.end, shared.slots) == (100, 100, {})
 
 
-def test_what_is_kept_is_found_again_without_owners() -> None:
+def test_stored_ranges_are_restored_without_owners() -> None:
     shared = begun()
     shared.acquire("a", 0, 6, 9, 0)
     shared.acknowledge(
@@ -165,7 +165,7 @@ def test_what_is_kept_is_found_again_without_owners() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_each_record_has_one_owner_at_a_time_and_ends_after_so_many_deliveries(seed: int) -> None:
+def test_record_has_one_owner_at_a_time_and_limited_deliveries(seed: int) -> None:
     r = Random(seed)
     shared, now, owners = begun(), 0.0, {}
     deliveries = dict.fromkeys(range(60), 0)

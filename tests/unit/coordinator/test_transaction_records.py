@@ -49,20 +49,20 @@ NEW = (
 )
 
 
-def test_records_are_kafkas_bytes() -> None:
+def test_share_state_records_have_kafkas_bytes() -> None:
     assert transaction_record(OPEN) == (KEY, NEW)
     assert transaction_record(OPEN, 0) == (KEY, OLD)
     assert tombstone("tx") == (KEY, None)
 
 
-def test_kafkas_bytes_are_read() -> None:
+def test_kafkas_records_are_read() -> None:
     assert read_key(KEY) == "tx"
     assert read_transaction("tx", NEW) == OPEN
     old = read_transaction("tx", OLD)
     assert (old.partitions, old.version, old.previous_producer_id) == (OPEN.partitions, 0, -1)
 
 
-def test_empty_transaction_has_no_list_of_partitions() -> None:
+def test_empty_transaction_record_has_no_partitions() -> None:
     empty = Transaction("tx", 7, 0, timeout_ms=1, update_ms=5)
     value = transaction_record(empty, 0).value
     assert value is not None
@@ -70,7 +70,7 @@ def test_empty_transaction_has_no_list_of_partitions() -> None:
     assert read_transaction("tx", value) == empty
 
 
-def test_producer_ids_before_and_after_are_kept() -> None:
+def test_previous_and_next_producer_ids_round_trip() -> None:
     rotated = Transaction(
         "tx", 7, 3, state=TransactionState.PREPARE_ABORT, previous_producer_id=5, next_producer_id=9, version=2
     )
@@ -79,7 +79,7 @@ def test_producer_ids_before_and_after_are_kept() -> None:
     assert read_transaction("tx", value) == rotated
 
 
-def test_unknown_keys_are_left_alone_and_unknown_states_refused() -> None:
+def test_unknown_keys_are_ignored_and_unknown_states_rejected() -> None:
     assert read_key(struct.pack(">hh", 9, 0)) is None
     with pytest.raises(MalformedMessageError, match="state number 8"):
         read_transaction("tx", OLD[:16] + b"\x08" + OLD[17:])

@@ -59,7 +59,7 @@ def init(current: Transaction | None, expected: Producer | None = None, new_id: 
 # InitProducerId
 
 
-def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
+def test_init_producer_of_a_new_id_starts_with_epoch_0() -> None:
     with pytest.raises(NeedsProducerId):
         init(None)
     new = init(None, new_id=9)
@@ -69,19 +69,19 @@ def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 )
-def test_each_new_producer_gets_the_next_epoch(state: TransactionState) -> None:
+def test_init_producer_of_a_known_id_bumps_the_epoch(state: TransactionState) -> None:
     new = init(at(state))
     assert (new.producer_id, new.producer_epoch, new.last_producer_epoch) == (7, 4, -1)
     assert (new.state, new.start_ms, new.partitions) == (TransactionState.EMPTY, -1, frozenset())
 
 
 @pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
-def test_new_producer_waits_until_markers_are_written(state: TransactionState) -> None:
+def test_init_producer_during_completion_is_concurrent(state: TransactionState) -> None:
     with pytest.raises(ConcurrentTransactionsError):
         init(at(state))
 
 
-def test_new_producer_aborts_what_the_old_one_left_open() -> None:
+def test_init_producer_aborts_an_open_transaction() -> None:
     fenced = init(at(TransactionState.ONGOING))
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (
         TransactionState.PREPARE_ABORT,
@@ -96,7 +96,7 @@ def test_producer_that_was_fenced_does_not_abort_what_its_successor_has_open() -
     assert init(at(TransactionState.ONGOING), ME).state is TransactionState.PREPARE_ABORT
 
 
-def test_producer_that_comes_back_gets_the_next_epoch_once() -> None:
+def test_producer_that_continues_gets_the_next_epoch_once() -> None:
     bumped = init(at(TransactionState.COMPLETE_ABORT), ME)
     assert (bumped.producer_epoch, bumped.last_producer_epoch) == (4, 3)
     again = init(bumped, ME)  # it missed the answer
@@ -104,13 +104,13 @@ def test_producer_that_comes_back_gets_the_next_epoch_once() -> None:
 
 
 @pytest.mark.parametrize("stranger", [Producer(7, 1), Producer(7, 5), Producer(8, 3)])
-def test_producer_that_comes_back_too_late_is_fenced(stranger: Producer) -> None:
+def test_producer_that_continues_too_late_is_fenced(stranger: Producer) -> None:
     with pytest.raises(ProducerFencedError):
         init(at(TransactionState.EMPTY), stranger)
 
 
 @pytest.mark.parametrize("expected", [None, Producer(7, MAX_EPOCH)])
-def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -> None:
+def test_exhausted_epochs_allocate_another_producer_id(expected: Producer | None) -> None:
     current = at(TransactionState.EMPTY, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
         init(current, expected)
@@ -121,7 +121,7 @@ def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -
         assert (again.producer_id, again.producer_epoch) == (9, 0)
 
 
-def test_epoch_that_fenced_the_last_one_is_never_handed_out() -> None:
+def test_fencing_epoch_is_never_allocated() -> None:
     fenced = complete(fence(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), NOW, BUMPS), NOW)
     assert fenced.producer_epoch == MAX_EPOCH + 1
     assert init(fenced, Producer(7, MAX_EPOCH), new_id=9).producer_id == 9
@@ -134,12 +134,12 @@ def test_epoch_that_fenced_the_last_one_is_never_handed_out() -> None:
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 )
-def test_first_partition_begins_the_transaction(state: TransactionState) -> None:
+def test_add_of_the_first_partition_starts_the_transaction(state: TransactionState) -> None:
     begun = add_partitions(at(state), ME, [T0, T1], NOW, CLASSIC)
     assert (begun.state, begun.partitions, begun.start_ms) == (TransactionState.ONGOING, frozenset({T0, T1}), NOW)
 
 
-def test_more_partitions_join_and_known_ones_change_nothing() -> None:
+def test_add_of_new_partitions_extends_and_of_known_ones_changes_nothing() -> None:
     current = at(TransactionState.ONGOING)
     assert add_partitions(current, ME, [T0], NOW, CLASSIC) is current
     more = add_partitions(current, ME, [T1], NOW, CLASSIC)
@@ -157,7 +157,7 @@ def test_more_partitions_join_and_known_ones_change_nothing() -> None:
         (at(TransactionState.PREPARE_ABORT), Producer(9, 0), ConcurrentTransactionsError),
     ],
 )
-def test_partitions_join_only_their_owners_transaction(
+def test_add_partitions_by_another_producer_is_rejected(
     current: Transaction | None, producer: Producer, error: type[KafkaError]
 ) -> None:
     with pytest.raises(error):
@@ -166,7 +166,7 @@ def test_partitions_join_only_their_owners_transaction(
         missing(current, producer, [T0])
 
 
-def test_partitions_outside_of_the_transaction_are_missing() -> None:
+def test_partition_outside_the_transaction_is_missing() -> None:
     assert missing(at(TransactionState.ONGOING), ME, [T0, T1]) == {T1}
     assert missing(at(TransactionState.COMPLETE_COMMIT), ME, [T0]) == {T0}
 
@@ -195,7 +195,9 @@ def test_classic_end_keeps_the_epoch(commit: bool) -> None:
         (at(TransactionState.EMPTY), ME, InvalidTxnStateError),
     ],
 )
-def test_classic_end_is_refused(current: Transaction | None, producer: Producer, error: type[KafkaError]) -> None:
+def test_classic_end_in_a_wrong_state_is_rejected(
+    current: Transaction | None, producer: Producer, error: type[KafkaError]
+) -> None:
     with pytest.raises(error):
         end(current, producer, True, NOW)
 
@@ -216,7 +218,7 @@ def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
         end_and_bump(done, Producer(7, 2), commit, NOW, None)
 
 
-def test_newer_end_with_used_up_epochs_gives_another_producer_id() -> None:
+def test_newer_end_with_exhausted_epochs_allocates_another_producer_id() -> None:
     last = Producer(7, MAX_EPOCH)
     current = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
@@ -231,7 +233,7 @@ def test_newer_end_with_used_up_epochs_gives_another_producer_id() -> None:
 @pytest.mark.parametrize(
     "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 )
-def test_newer_abort_without_a_transaction_is_a_wish_for_an_epoch(state: TransactionState) -> None:
+def test_newer_abort_without_a_transaction_bumps_the_epoch(state: TransactionState) -> None:
     prepared = end_and_bump(at(state), ME, False, NOW, None)
     assert (prepared.state, prepared.producer_epoch, prepared.start_ms) == (TransactionState.PREPARE_ABORT, 4, NOW)
     with pytest.raises(InvalidTxnStateError):
@@ -253,19 +255,19 @@ def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
 # Time
 
 
-def test_transactions_are_late_after_their_timeout() -> None:
+def test_transactions_time_out() -> None:
     assert not is_timed_out(at(TransactionState.ONGOING), 600)
     assert is_timed_out(at(TransactionState.ONGOING), 601)
     assert not is_timed_out(at(TransactionState.PREPARE_ABORT), 10_000)
 
 
-def test_ids_at_rest_expire() -> None:
+def test_idle_transactional_ids_expire() -> None:
     assert is_expired(at(TransactionState.EMPTY), 700, 100)
     assert not is_expired(at(TransactionState.EMPTY), 699, 100)
     assert not is_expired(at(TransactionState.ONGOING), 10_000, 100)
 
 
-def test_states_follow_the_table_only() -> None:
+def test_state_transition_outside_the_table_raises() -> None:
     for state, allowed in VALID_TRANSITIONS.items():
         for following in TransactionState:
             if following in allowed:

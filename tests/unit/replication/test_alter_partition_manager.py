@@ -65,7 +65,7 @@ def grown(index: int) -> AlterPartitionResult:
     return AlterPartitionResult(partition_index=index, leader_id=OWN, leader_epoch=4, isr=[1, 2], partition_epoch=8)
 
 
-def test_wishes_go_together_with_the_registrations_in_which_members_have_fetched() -> None:
+def test_updates_share_a_request_with_their_members_broker_epochs() -> None:
     async def test() -> None:
         refused = AlterPartitionResult(partition_index=1, error_code=IneligibleReplicaError.code or 0)
         wire = Wire(answer(grown(0), refused))
@@ -83,7 +83,7 @@ def test_wishes_go_together_with_the_registrations_in_which_members_have_fetched
     asyncio.run(asyncio.wait_for(test(), 10))
 
 
-def test_the_controller_is_asked_until_it_answers_whatever_happens() -> None:
+def test_submit_without_an_answer_is_retried() -> None:
     async def test() -> None:
         left_out = answer()
         wire = Wire(BrokerConnectionError(), left_out, RuntimeError("a fault of ours"), answer(grown(0)))

@@ -19,7 +19,7 @@ def fetched(leadership: LeaderState, replica: int, offset: int, *, end: int, now
     leadership.replicas[replica].fetched(offset, 0, epoch, end, now)
 
 
-def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
+def test_high_watermark_is_the_lowest_end_of_the_isr() -> None:
     leadership = leading()
     assert leadership.high_watermark(10, 1, 0.0) == -1, "nothing is known of the follower yet"
     fetched(leadership, 1, 8, end=10, now=1.0)
@@ -27,7 +27,7 @@ def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
     assert leadership.high_watermark(10, 1, 1.0) == 8
 
 
-def test_a_replica_that_is_about_to_join_is_waited_for() -> None:
+def test_high_watermark_waits_for_a_joining_replica() -> None:
     leadership = leading()
     fetched(leadership, 1, 10, end=10, now=1.0)
     fetched(leadership, 2, 10, end=10, now=1.0)
@@ -39,7 +39,7 @@ def test_a_replica_that_is_about_to_join_is_waited_for() -> None:
     assert leadership.high_watermark(12, 1, 100.0) == 12
 
 
-def test_nobody_waits_for_a_replica_whose_broker_has_left() -> None:
+def test_high_watermark_does_not_wait_for_removed_brokers() -> None:
     leadership = leading()
     fetched(leadership, 2, 10, end=10, now=1.0)
     fetched(leadership, 1, 12, end=12, now=2.0)
@@ -50,7 +50,7 @@ def test_nobody_waits_for_a_replica_whose_broker_has_left() -> None:
     assert leadership.high_watermark(13, 1, 3.0) == 12, "it is back"
 
 
-def test_a_replica_whose_broker_has_left_is_not_taken_back_before_it_fetches() -> None:
+def test_removed_broker_does_not_join_the_isr_before_it_fetches() -> None:
     leadership = leading()
     fetched(leadership, 2, 10, end=10, now=1.0)
     assert leadership.expanded_isr(leadership.replicas[2], 10) == (0, 1, 2)
@@ -60,17 +60,17 @@ def test_a_replica_whose_broker_has_left_is_not_taken_back_before_it_fetches() -
     assert leadership.expanded_isr(leadership.replicas[2], 10) == (0, 1, 2)
 
 
-def test_the_high_watermark_rests_below_min_insync_replicas() -> None:
+def test_high_watermark_below_min_insync_replicas_does_not_move() -> None:
     lone = leading(PartitionImage(0, 3, (0, 1, 2), (0,), 6))
     assert lone.high_watermark(10, 2, 0.0) == -1
     assert lone.high_watermark(10, 1, 0.0) == 10
 
 
-def test_of_two_replicas_not_three_are_required() -> None:
+def test_required_replicas_are_at_most_the_replicas() -> None:
     assert leading(PartitionImage(0, 3, (0, 1), (0, 1))).required(3) == 2
 
 
-def test_who_was_behind_for_too_long_is_not_in_sync() -> None:
+def test_lagging_replica_is_removed_from_the_isr() -> None:
     leadership = leading()
     fetched(leadership, 1, 9, end=10, now=5.0)
     assert leadership.shrunk_isr(10, 29.0) is None, "it was in sync when the epoch began"
@@ -79,14 +79,14 @@ def test_who_was_behind_for_too_long_is_not_in_sync() -> None:
     assert leadership.shrunk_isr(12, 32.0) is None, "it has all that there was at its last fetch"
 
 
-def test_one_proposal_at_a_time() -> None:
+def test_isr_update_is_sent_one_at_a_time() -> None:
     leadership = leading()
     leadership.set_pending((0,))
     assert leadership.shrunk_isr(10, 99.0) is None
     assert leadership.maximal_isr == {0, 1}
 
 
-def test_a_follower_joins_at_the_high_watermark_and_the_begin_of_the_epoch() -> None:
+def test_follower_at_the_high_watermark_and_epoch_start_joins_the_isr() -> None:
     leadership = leading()
     replica = leadership.replicas[2]
     fetched(leadership, 2, 9, end=10, now=1.0)
@@ -96,7 +96,7 @@ def test_a_follower_joins_at_the_high_watermark_and_the_begin_of_the_epoch() -> 
     assert leadership.expanded_isr(replica, 10) == (0, 1, 2)
 
 
-def test_a_fetch_of_an_earlier_run_of_the_follower_is_refused() -> None:
+def test_fetch_of_an_earlier_registration_is_rejected() -> None:
     leadership = leading()
     fetched(leadership, 1, 5, end=10, now=1.0, epoch=7)
     with pytest.raises(NotLeaderOrFollowerError):

@@ -62,7 +62,7 @@ async def now(brokers: Brokers, **changes: Any) -> None:
         await broker.see(brokers.image)
 
 
-def test_listeners_hear_of_new_epochs_and_of_the_end(tmp_path: Path) -> None:
+def test_listeners_are_called_in_new_epochs_and_on_resignation(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         listener = RecordingListener()
         brokers.live[1].partitions.add_listener(listener)
@@ -76,7 +76,7 @@ def test_listeners_hear_of_new_epochs_and_of_the_end(tmp_path: Path) -> None:
     with_brokers(test, tmp_path)
 
 
-def test_without_a_leader_nobody_reads_or_writes(tmp_path: Path) -> None:
+def test_partition_without_a_leader_rejects_reads_and_appends(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         await now(brokers, leader=-1, leader_epoch=1)
         broker = brokers.live[0]
@@ -89,7 +89,7 @@ def test_without_a_leader_nobody_reads_or_writes(tmp_path: Path) -> None:
     with_brokers(test, tmp_path)
 
 
-def test_an_image_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
+def test_outdated_image_changes_nothing(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         old = brokers.image
         await now(brokers, leader=1, leader_epoch=1)
@@ -99,7 +99,7 @@ def test_an_image_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
     with_brokers(test, tmp_path)
 
 
-def test_a_partition_that_goes_leaves_its_log_until_it_is_deleted(tmp_path: Path) -> None:
+def test_removed_partition_keeps_its_log_until_deletion(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         broker = brokers.live[0]
         partitions: Partitions = broker.partitions
@@ -118,7 +118,7 @@ def test_a_partition_that_goes_leaves_its_log_until_it_is_deleted(tmp_path: Path
     with_brokers(test, tmp_path)
 
 
-def test_a_broker_that_is_about_to_stop_does_not_follow_who_leads_next(tmp_path: Path) -> None:
+def test_broker_in_shutdown_does_not_follow_the_next_leader(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         leaving, leader = brokers.live[0].partition, brokers.live[1].partition
         assert leaving is not None
@@ -135,7 +135,7 @@ def test_a_broker_that_is_about_to_stop_does_not_follow_who_leads_next(tmp_path:
     with_brokers(test, tmp_path)
 
 
-def test_acks_all_waits_for_all_in_sync_and_acks_1_for_none(tmp_path: Path) -> None:
+def test_acks_all_waits_for_the_isr_and_acks_1_for_none(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         partition = brokers.live[0].partition
         assert partition is not None
@@ -149,7 +149,7 @@ def test_acks_all_waits_for_all_in_sync_and_acks_1_for_none(tmp_path: Path) -> N
     with_brokers(test, tmp_path)
 
 
-def test_too_few_in_sync_refuse_acks_all_and_give_up_what_waits(tmp_path: Path) -> None:
+def test_acks_all_with_a_shrunk_isr_fails_new_and_pending_appends(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         partition = brokers.live[0].partition
         assert partition is not None
@@ -167,7 +167,7 @@ def test_too_few_in_sync_refuse_acks_all_and_give_up_what_waits(tmp_path: Path) 
     with_brokers(test, tmp_path)
 
 
-def test_a_silent_follower_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+def test_silent_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         partition = brokers.live[0].partition
         assert partition is not None
@@ -185,7 +185,7 @@ def test_a_silent_follower_leaves_the_isr_and_comes_back(tmp_path: Path) -> None
     with_brokers(test, tmp_path)
 
 
-def test_a_leader_that_comes_back_cuts_what_the_new_one_does_not_have(tmp_path: Path) -> None:
+def test_returning_leader_truncates_to_the_new_leaders_log(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         old = brokers.live[0].partition
         assert old is not None
@@ -204,7 +204,7 @@ def test_a_leader_that_comes_back_cuts_what_the_new_one_does_not_have(tmp_path: 
     with_brokers(test, tmp_path)
 
 
-def test_a_follower_whose_log_is_too_old_starts_anew(tmp_path: Path) -> None:
+def test_follower_behind_the_leaders_log_start_restarts_there(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         leader, follower = brokers.live[0].partition, brokers.live[2].partition
         assert leader is not None
@@ -224,7 +224,7 @@ def test_a_follower_whose_log_is_too_old_starts_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_throttled_replica_that_is_not_in_sync_comes_slowly(tmp_path: Path, side: str) -> None:
+def test_throttled_replica_out_of_sync_is_fetched_slowly(tmp_path: Path, side: str) -> None:
     async def test(brokers: Brokers) -> None:
         leader, follower = brokers.live[0].partition, brokers.live[2].partition
         assert leader is not None
@@ -248,7 +248,7 @@ def test_a_throttled_replica_that_is_not_in_sync_comes_slowly(tmp_path: Path, si
     with_brokers(test, tmp_path)
 
 
-def test_a_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
+def test_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         await asyncio.sleep(2.1)
         await now(brokers, leader=1, leader_epoch=1)
@@ -262,7 +262,7 @@ def test_a_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
     with_brokers(test, tmp_path)
 
 
-def test_a_replica_in_sync_gets_no_empty_log_where_a_directory_is_missing(tmp_path: Path) -> None:
+def test_in_sync_replica_with_a_missing_directory_gets_no_empty_log(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         partitions = brokers.live[1].partitions
         reported: list[TopicPartition] = []
@@ -280,7 +280,7 @@ def test_a_replica_in_sync_gets_no_empty_log_where_a_directory_is_missing(tmp_pa
     with_brokers(test, tmp_path)
 
 
-def test_a_disk_that_fails_when_a_role_is_taken_takes_the_replica_out_of_service(
+def test_disk_error_on_becoming_leader_takes_the_replica_out_of_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(brokers: Brokers) -> None:
@@ -303,9 +303,7 @@ def test_a_disk_that_fails_when_a_role_is_taken_takes_the_replica_out_of_service
     with_brokers(test, tmp_path)
 
 
-def test_a_log_that_cannot_be_cut_does_not_keep_the_others_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_that_cannot_be_truncated_does_not_delay_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(brokers: Brokers) -> None:
         old = brokers.live[0].partition
         assert old is not None
@@ -326,7 +324,7 @@ def test_a_log_that_cannot_be_cut_does_not_keep_the_others_back(
 
 
 @pytest.mark.parametrize(("version", "code"), [(4, 5), (5, 78)])
-def test_consumers_do_not_hear_of_an_end_before_the_one_they_know(tmp_path: Path, version: int, code: int) -> None:
+def test_list_offsets_before_the_epoch_start_is_not_available(tmp_path: Path, version: int, code: int) -> None:
     async def test(brokers: Brokers) -> None:
         leader = brokers.live[0].partition
         assert leader is not None
@@ -357,7 +355,7 @@ def test_consumers_do_not_hear_of_an_end_before_the_one_they_know(tmp_path: Path
     with_brokers(test, tmp_path)
 
 
-def test_records_are_deleted_when_the_followers_that_live_have_none_of_them(tmp_path: Path) -> None:
+def test_delete_records_completes_when_live_followers_have_deleted_them(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         broker = brokers.live[0]
         assert broker.partition is not None

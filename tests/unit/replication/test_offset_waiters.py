@@ -13,7 +13,7 @@ from ottla.errors import NotLeaderOrFollowerError
 from ottla.replication.offset_waiters import OffsetWaiters
 
 
-def test_who_waits_is_told_that_it_is_in_vain() -> None:
+def test_fail_all_fails_pending_waiters() -> None:
     async def test() -> None:
         waits = OffsetWaiters()
         future = waits.add(3)
@@ -24,7 +24,7 @@ def test_who_waits_is_told_that_it_is_in_vain() -> None:
     run(test())
 
 
-def test_what_nobody_waits_for_may_be_in_vain_without_a_word() -> None:
+def test_failed_waiter_without_an_awaiter_logs_nothing() -> None:
     contexts: list[dict[str, Any]] = []
 
     async def test() -> None:

@@ -74,7 +74,7 @@ def view(*values: bytes) -> memoryview:
     return memoryview(batch(*values))
 
 
-def test_without_an_fsync_an_append_is_safe_at_once(tmp_path: Path) -> None:
+def test_append_without_fsync_is_committed_at_once(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         gained: list[int] = []
         partition.watch(gained.append)
@@ -87,7 +87,7 @@ def test_without_an_fsync_an_append_is_safe_at_once(tmp_path: Path) -> None:
     with_partition(test, tmp_path)
 
 
-def test_with_an_fsync_readers_and_writers_wait_for_it_and_one_serves_many(tmp_path: Path) -> None:
+def test_append_with_fsync_is_visible_after_a_shared_fsync(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         waits = []
         for value in (b"a", b"b", b"c"):
@@ -108,7 +108,7 @@ def test_with_an_fsync_readers_and_writers_wait_for_it_and_one_serves_many(tmp_p
     with_partition(test, tmp_path, flush_messages=1)
 
 
-def test_a_failed_fsync_is_an_error_and_nothing_becomes_readable(tmp_path: Path) -> None:
+def test_failed_fsync_fails_the_append_and_exposes_nothing(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         appended = partition.append(view(b"a"))
         wait = partition.when_committed(appended.last_offset + 1)
@@ -121,7 +121,7 @@ def test_a_failed_fsync_is_an_error_and_nothing_becomes_readable(tmp_path: Path)
     with_partition(test, tmp_path, flush_messages=1)
 
 
-def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
+def test_acks_all_with_too_few_in_sync_replicas_is_rejected(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         with pytest.raises(NotEnoughReplicasError, match=r"min\.insync\.replicas is 2"):
             partition.append(view(b"a"))
@@ -175,7 +175,7 @@ def test_confirm_leadership_when_the_broker_resigns_fails_with_not_leader(tmp_pa
     with_partition(test, tmp_path, image=IMAGE_OF_TWO)
 
 
-def test_confirm_leadership_alone_in_sync_needs_nobody(tmp_path: Path) -> None:
+def test_confirm_leadership_alone_in_sync_returns_none(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
         confirmed = partition.leader_replica.confirm(60)
         assert confirmed is not None
@@ -189,7 +189,7 @@ def test_confirm_leadership_alone_in_sync_needs_nobody(tmp_path: Path) -> None:
     with_partition(test, tmp_path, image=image)
 
 
-def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) -> None:
+def test_single_replica_satisfies_min_insync_replicas(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         assert partition.append(view(b"a")).base_offset == 0
         assert partition.when_committed(1) is None
@@ -197,7 +197,7 @@ def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) ->
     with_partition(test, tmp_path, min_isr=2)
 
 
-def test_a_closed_partition_sends_everybody_elsewhere(tmp_path: Path) -> None:
+def test_closed_partition_fails_with_not_leader(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         appended = partition.append(view(b"a"))
         wait = partition.when_committed(appended.last_offset + 1)
@@ -215,7 +215,7 @@ def test_a_closed_partition_sends_everybody_elsewhere(tmp_path: Path) -> None:
     with_partition(test, tmp_path, flush_messages=1)
 
 
-def test_reading_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
+def test_read_outside_the_log_is_out_of_range(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         with pytest.raises(OffsetOutOfRangeError, match="offset 1 is outside 0 to 0"):
             partition.read(1, 100, committed_only=False, at_least_one=True)
@@ -224,7 +224,7 @@ def test_reading_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "lasts"), [(errno.EIO, True), (errno.ENOENT, True), (errno.EMFILE, False)])
-def test_a_disk_that_cannot_be_read_costs_this_partition(
+def test_read_error_takes_the_partition_out_of_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lasts: bool
 ) -> None:
     async def test(partition: Partition, _: Held) -> None:
@@ -244,7 +244,7 @@ def test_a_disk_that_cannot_be_read_costs_this_partition(
 
 
 @pytest.mark.parametrize(("isr", "gives_up"), [((0,), False), ((0, 1), True)])
-def test_a_full_disk_has_another_lead_where_one_can(
+def test_full_disk_of_a_leader_fails_it_if_another_replica_is_in_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isr: tuple[int, ...], gives_up: bool
 ) -> None:
     async def test(partition: Partition, _: Held) -> None:
@@ -259,7 +259,7 @@ def test_a_full_disk_has_another_lead_where_one_can(
     with_partition(test, tmp_path, image=PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=isr))
 
 
-def test_a_closed_segment_is_flushed_in_the_background(tmp_path: Path) -> None:
+def test_closed_segment_is_flushed_in_the_background(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         for _ in range(5):
             partition.append(view(b"x" * 300))
@@ -285,7 +285,7 @@ def test_workers_may_be_real_threads(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_fsync_that_fails_at_the_end_is_told_and_stops_nothing(tmp_path: Path) -> None:
+def test_fsync_error_at_shutdown_is_logged(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         wait = partition.when_committed(partition.append(view(b"a")).last_offset + 1)
         flushing = asyncio.ensure_future(partition.flush())
@@ -302,7 +302,7 @@ def test_fsync_that_fails_at_the_end_is_told_and_stops_nothing(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_append_without_a_descriptor_left_is_refused_and_fails_no_disk(
+def test_append_without_file_descriptors_is_rejected_and_fails_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     async def test(partition: Partition, _: Held) -> None:
@@ -319,7 +319,7 @@ def test_append_without_a_descriptor_left_is_refused_and_fails_no_disk(
     with_partition(test, tmp_path)
 
 
-def test_flush_without_a_descriptor_left_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_without_file_descriptors_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(partition: Partition, held: Held) -> None:
         monkeypatch.setattr(partition_module, "FLUSH_RETRY_SECONDS", 0.001)
         partition.append(view(b"a"))

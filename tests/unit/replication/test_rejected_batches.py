@@ -112,7 +112,7 @@ def test_add_of_an_error_about_the_batch_itself_is_ignored(rejected, error: Kafk
     assert not rejected
 
 
-def test_add_beyond_the_bound_forgets_the_oldest(rejected, producers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_beyond_the_bound_drops_the_oldest(rejected, producers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejected_batches, "MAX_PRODUCERS", 2)
     for producer_id in (1, 2, 3):
         rejected.add(TP, header(1, producer_id=producer_id), NotLeaderOrFollowerError())

@@ -13,7 +13,7 @@ def limited(rate: float) -> ReplicationQuota:
     return quota
 
 
-def test_what_was_taken_is_waited_for() -> None:
+def test_quota_delays_after_traffic() -> None:
     quota = limited(100)
     assert not quota.is_exceeded(5.0)
     quota.record(1000, 5.0)
@@ -22,7 +22,7 @@ def test_what_was_taken_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(1000, 1.0), (50, 20.0), (float("inf"), 0.0)])
-def test_a_new_rate_counts_for_what_is_waited_for(rate: float, seconds: float) -> None:
+def test_changed_rate_applies_to_the_current_delay(rate: float, seconds: float) -> None:
     quota = limited(100)
     quota.record(2000, 0.0)
     quota.bytes_per_second = rate
@@ -30,14 +30,14 @@ def test_a_new_rate_counts_for_what_is_waited_for(rate: float, seconds: float) -
     assert quota.available_at == 10.0 + seconds
 
 
-def test_what_went_through_without_a_limit_is_not_waited_for_with_one() -> None:
+def test_quota_set_later_ignores_earlier_traffic() -> None:
     quota = limited(float("inf"))
     quota.record(1_000_000, 1.0)
     quota.bytes_per_second = 1
     assert not quota.is_exceeded(1.0)
 
 
-def test_replicas_are_named_by_partition_and_broker_or_all() -> None:
+def test_throttled_replicas_are_partition_and_broker_or_all() -> None:
     assert is_throttled("0:1, 1:2", 1, 2)
     assert not is_throttled("0:1,1:2", 0, 2)
     assert is_throttled("*", 7, 7)
