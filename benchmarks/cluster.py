@@ -92,7 +92,7 @@ class Tree:
 
 def measure(brokers: int, partitions: int, session_ms: int) -> Row:
     """One size."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     with cluster(brokers, session_ms) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})

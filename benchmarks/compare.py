@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from scripts import apache_kafka
 
-from benchmarks.raw import Raw, batch_of
+from benchmarks.raw import Done, Raw, batch_of
 from ottla.net.ports import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -189,10 +189,11 @@ class Bench:
             client = Raw(broker.port)
             client.create(topic, partitions)
             figures: list[float] = []
-            for load in (
+            loads: tuple[Callable[[], Done], ...] = (
                 lambda: client.produce(topic, partitions, batch, per_batch, rounds),
                 lambda: client.consume(topic, partitions, self.args.seconds),
-            ):
+            )
+            for load in loads:
                 cpu = broker.cpu_seconds()
                 done = load()
                 figures += [done.bytes / done.seconds / 1e6, (broker.cpu_seconds() - cpu) / (done.bytes / 1e9)]

@@ -45,7 +45,7 @@ class Writer:
         self.times: list[float] = []
         self.errors = 0
         self._stop = threading.Event()
-        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=0, **QUICK)
+        self._producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=0, **QUICK)  # type: ignore[arg-type]
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 

@@ -114,7 +114,7 @@ class Raw:
                 self.send(1, FETCH_VERSION, encode(request, FETCH_VERSION))
                 answer = decode(FetchResponse, self.receive(), FETCH_VERSION, 4)
                 for data in answer.responses[0].partitions:
-                    for header, start, end in split(data.records):
+                    for header, start, end in split(data.records or b""):
                         offsets[data.partition_index] = header.next_offset
                         records += header.count
                         size += end - start

@@ -71,8 +71,8 @@ def _postgresql(folder: Path) -> Iterator[str]:
     owner = _give_away(folder, "postgres")
     data, port = folder / "data", free_port()
     _run([server.with_name("initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"], owner)
-    command = [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
-    ready = [server.with_name("pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
+    command: list[str | Path] = [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
+    ready: list[str | Path] = [server.with_name("pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
     # SIGINT: without waiting for the connections to be closed.
     with _serving(command, owner, ready, folder / "log", signal.SIGINT):
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres"

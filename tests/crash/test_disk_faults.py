@@ -43,7 +43,7 @@ IN_MEMORY = Path("/dev/shm")
 class Faults:
     """Counts system calls below a directory, and has the n-th one fail."""
 
-    def __init__(self, monkeypatch, fail_at, code, only=CALLS):
+    def __init__(self, monkeypatch, fail_at, code, only=CALLS) -> None:
         self.count = 0
         self.fail_at = fail_at
         self.code = code
@@ -67,7 +67,7 @@ class Faults:
 class Scenario:
     """What a broker does with a data directory; notes what was acknowledged and what was flushed."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.clock = ManualClock(NOW)
         self.log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
         self.log_dir.load(CONFIGS.__getitem__)
@@ -75,7 +75,7 @@ class Scenario:
         self.flushed = {PLAIN: 0, COMPACTED: 0}
         self.errors = []
 
-    def run(self):
+    def run(self) -> None:
         for round_ in range(3):
             for tp in (PLAIN, COMPACTED):
                 for i in range(6):
@@ -88,7 +88,7 @@ class Scenario:
             for opened in list(self.log_dir.logs.values()):
                 self.attempt(opened.close_idle)
 
-    def attempt(self, what):
+    def attempt(self, what) -> None:
         if self.log_dir.offline:
             return
         try:
@@ -98,19 +98,19 @@ class Scenario:
             if isinstance(error, DiskFailedError):
                 self.log_dir.take_offline(str(error))
 
-    def append(self, tp, key, value):
+    def append(self, tp, key, value) -> None:
         opened = self.log_dir.logs.get(tp) or self.log_dir.create(tp, CONFIGS[tp])
         appended = opened.append(batch((key, value * 20)), leader_epoch=0)
         self.acknowledged[tp].append((appended.base_offset, key, value * 20))
         opened.high_watermark = opened.log_end_offset
 
-    def flush(self, tp):
+    def flush(self, tp) -> None:
         opened = self.log_dir.logs.get(tp)
         if opened is not None:
             opened.flush()
             self.flushed[tp] = opened.log_end_offset
 
-    def compact(self):
+    def compact(self) -> None:
         cleaning = self.log_dir.next_cleaning(self.clock.now_ms(), map_bytes=10_000)
         if cleaning is None:
             return
@@ -121,17 +121,17 @@ class Scenario:
             self.log_dir.abort_cleaning(cleaning)
             raise
 
-    def make_and_delete(self):
+    def make_and_delete(self) -> None:
         self.log_dir.create(DELETED, CONFIGS[DELETED], "topic-id-of-22-letters")
         self.log_dir.delete(DELETED)
 
-    def check_live(self):
+    def check_live(self) -> None:
         """As long as the directory is in service, all that was acknowledged can be read."""
         for tp, acknowledged in self.acknowledged.items():
             opened = self.log_dir.logs.get(tp)
             assert self.holds(opened, tp, acknowledged), f"{tp}: records are missing while the log is in service"
 
-    def check_reopened(self, path):
+    def check_reopened(self, path) -> None:
         log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
         log_dir.load(CONFIGS.__getitem__)
         assert not log_dir.failed, log_dir.failed
@@ -186,7 +186,7 @@ def number_of_calls(directory, only=CALLS):
     ],
     ids=["EIO", "ENOSPC", "EMFILE"],
 )
-def test_any_call_that_fails_once_loses_nothing_that_was_flushed(directory, code, only, kind):
+def test_any_call_that_fails_once_loses_nothing_that_was_flushed(directory, code, only, kind) -> None:
     total = number_of_calls(directory, only)
     assert total > 50
     for fail_at in range(1, total + 1):
@@ -217,7 +217,7 @@ def test_any_call_that_fails_once_loses_nothing_that_was_flushed(directory, code
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE], ids=errno.errorcode.get)
-def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directory, code):
+def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directory, code) -> None:
     template = directory / "template"
     scenario = Scenario(template)
     scenario.run()
@@ -262,7 +262,7 @@ class PowerFailure(Exception):  # noqa: N818  # not an error: the moment at whic
 class UnsyncedWrites:
     """Knows what every file had when it was last synced, and makes what a power failure may leave of it."""
 
-    def __init__(self, monkeypatch, end_at):
+    def __init__(self, monkeypatch, end_at) -> None:
         self.synced = {}
         self.count = 0
         self.end_at = end_at
@@ -278,19 +278,19 @@ class UnsyncedWrites:
 
         return call
 
-    def _tick(self):
+    def _tick(self) -> None:
         self.count += 1
         if self.count == self.end_at:
             raise PowerFailure
 
-    def _sync(self, fd):
+    def _sync(self, fd) -> None:
         self._tick()
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
             path = Path(f"/proc/self/fd/{fd}")
             self.synced[status.st_ino] = path.read_bytes()
 
-    def image(self, source, target, rng):
+    def image(self, source, target, rng) -> None:
         """Names as they are (a journal keeps their order), contents lost, torn or whole where they were not synced."""
         shutil.copytree(source, target, ignore=lambda *_: {".lock"})
         for path in source.rglob("*"):
@@ -313,7 +313,7 @@ class UnsyncedWrites:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_power_failure_at_any_moment_leaves_what_was_flushed(directory, seed):
+def test_power_failure_at_any_moment_leaves_what_was_flushed(directory, seed) -> None:
     rng = random.Random(seed)
     path = directory / "log"
     with pytest.MonkeyPatch.context() as patch:

@@ -78,7 +78,7 @@ class Demo:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed: int):
+def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     data = ["--data", str(tmp_path / "run")]
     victims = chance.sample(["replay", "spark", "broker"], 3)
@@ -98,7 +98,7 @@ def test_killed_three_times_at_random_the_account_is_exact(tmp_path: Path, seed:
     assert again.lines[-1] == EXACT
 
 
-def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(tmp_path: Path):
+def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(tmp_path: Path) -> None:
     data = ["--data", str(tmp_path / "run")]
     demo = Demo("--limit", "100", "--seconds", "60", *data)
     assert demo.started.wait(TIMEOUT_S)
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(tmp_path: Path):
             os.kill(demo.pids[name], 0)
 
 
-def test_a_file_is_counted_with_an_exact_account(tmp_path: Path):
+def test_a_file_is_counted_with_an_exact_account(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     line = '10.0.0.{n} - - [10/Oct/2025:13:{m:02d}:00 +0000] "GET / HTTP/1.1" {status} 5\n'
     log.write_text("".join(line.format(n=n % 9, m=n % 60, status=[200, 404][n % 7 == 0]) for n in range(500)) + "?\n")

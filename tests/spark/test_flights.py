@@ -107,7 +107,7 @@ def pipeline(spark: "SparkSession", tmp_path: Path) -> Iterator[Pipeline]:
     made.store.close()
 
 
-def test_a_flight_gets_its_airline_its_plane_and_the_weather_of_its_hour(pipeline: Pipeline):
+def test_a_flight_gets_its_airline_its_plane_and_the_weather_of_its_hour(pipeline: Pipeline) -> None:
     events = [weather("EWR", 0, wind_speed=25.0), weather("JFK", 0), flight(1, "EWR", 0, delay=20), closing("EWR")]
     pipeline.run(*number(iter(events)))
     (row,) = pipeline.rows()
@@ -116,13 +116,13 @@ def test_a_flight_gets_its_airline_its_plane_and_the_weather_of_its_hour(pipelin
     assert row["scheduled"] == START + dt.timedelta(minutes=30)
 
 
-def test_the_day_is_local_also_when_the_clocks_change(pipeline: Pipeline):
+def test_the_day_is_local_also_when_the_clocks_change(pipeline: Pipeline) -> None:
     # On 10 March 2013 New York went from UTC-5 to UTC-4: 04:30Z on the 10th and on the 11th are 23:30 and 00:30.
     pipeline.run(*number(iter([flight(1, "EWR", -1), flight(2, "EWR", 23), closing("EWR")])))
     assert [row["day"] for row in pipeline.rows()] == [dt.date(2013, 3, 9), dt.date(2013, 3, 11)]
 
 
-def test_a_flight_waits_until_its_hour_is_decided(pipeline: Pipeline):
+def test_a_flight_waits_until_its_hour_is_decided(pipeline: Pipeline) -> None:
     first, observed, later = number(iter([flight(1, "EWR", 3), weather("EWR", 2), weather("EWR", 3, precip=1.0)]))
     pipeline.run(first)
     assert pipeline.rows() == []
@@ -134,7 +134,7 @@ def test_a_flight_waits_until_its_hour_is_decided(pipeline: Pipeline):
     assert pipeline.store.state().pending == []
 
 
-def test_an_hour_without_weather_is_decided_by_a_later_hour_of_the_same_airport(pipeline: Pipeline):
+def test_an_hour_without_weather_is_decided_by_a_later_hour_of_the_same_airport(pipeline: Pipeline) -> None:
     events = [flight(1, "EWR", 3), flight(2, "JFK", 3), weather("JFK", 9), weather("EWR", 2), weather("EWR", 4)]
     waiting, other, *observed = number(iter(events))
     pipeline.run(waiting, other, observed[0], observed[1])
@@ -143,14 +143,14 @@ def test_an_hour_without_weather_is_decided_by_a_later_hour_of_the_same_airport(
     assert pipeline.classes() == {1: "unknown", 2: "unknown"}
 
 
-def test_the_end_of_the_replay_decides_the_rest(pipeline: Pipeline):
+def test_the_end_of_the_replay_decides_the_rest(pipeline: Pipeline) -> None:
     pipeline.run(*number(iter([weather("EWR", 1), flight(1, "EWR", 1), flight(2, "EWR", 8, tailnum=None)])))
     assert pipeline.classes() == {1: "fair"}
     pipeline.run(*number(iter([closing("EWR")])))
     assert pipeline.classes() == {1: "fair", 2: "unknown"}
 
 
-def test_statistics_count_what_left_and_what_did_not(pipeline: Pipeline):
+def test_statistics_count_what_left_and_what_did_not(pipeline: Pipeline) -> None:
     flights = [flight(1, "EWR", 0, delay=15), flight(2, "EWR", 0, delay=None), flight(3, "EWR", 0, delay=-4)]
     pipeline.run(*number(iter([weather("EWR", 0), *flights])))
     (row,) = pipeline.store.rows(DELAYS)
@@ -159,7 +159,7 @@ def test_statistics_count_what_left_and_what_did_not(pipeline: Pipeline):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_cut_into_micro_batches_and_any_kill_gives_the_same(pipeline: Pipeline, seed: int, tmp_path: Path):
+def test_any_cut_into_micro_batches_and_any_kill_gives_the_same(pipeline: Pipeline, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     events = list(number(made_events(chance)))
     queues: dict[tuple[str, int], list[Numbered]] = {}

@@ -83,7 +83,7 @@ def named(partition: int, *offsets: int) -> set[str]:
     return {f"{partition}-{n}" for n in range(*offsets)}
 
 
-def test_a_batch_reads_every_record_once(load: Load, send: Send):
+def test_a_batch_reads_every_record_once(load: Load, send: Send) -> None:
     send(50, 30, 0)
     rows = load().collect()
     assert len(rows) == 80
@@ -93,7 +93,7 @@ def test_a_batch_reads_every_record_once(load: Load, send: Send):
 
 def test_a_schema_names_the_columns_to_read(
     spark: "SparkSession", broker: Broker, topic: str, send: Send, tmp_path: Path
-):
+) -> None:
     send(20)
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
     schema = "offset bigint, value binary"
@@ -105,7 +105,7 @@ def test_a_schema_names_the_columns_to_read(
     assert {tuple(row) for row in spark.table("named").collect()} == {tuple(row) for row in rows}
 
 
-def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, producer: KafkaProducer):
+def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, producer: KafkaProducer) -> None:
     send(1)
     producer.send(topic, None, key=None, partition=1, headers=[("h", b"\x00"), ("n", None)], timestamp_ms=5)
     producer.flush()
@@ -123,14 +123,14 @@ def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, pr
     assert (plain["topic"], plain["timestampType"]) == (topic, 0)
 
 
-def test_bounds_are_kept(load: Load, send: Send, topic: str):
+def test_bounds_are_kept(load: Load, send: Send, topic: str) -> None:
     send(50, 30, 10)
     starting = f'{{"{topic}": {{"0": 10, "1": -2, "2": 10}}}}'
     ending = f'{{"{topic}": {{"0": 20, "1": -1, "2": 10}}}}'
     assert values(load(startingOffsets=starting, endingOffsets=ending)) == named(0, 10, 20) | named(1, 30)
 
 
-def test_times_are_bounds_as_well(load: Load, send: Send, topic: str):
+def test_times_are_bounds_as_well(load: Load, send: Send, topic: str) -> None:
     send(50, 30, 10)
     assert values(load(startingTimestamp="9000", endingTimestamp="20000")) == named(0, 9, 20) | named(1, 9, 20) | named(
         2, 9, 10
@@ -141,17 +141,17 @@ def test_times_are_bounds_as_well(load: Load, send: Send, topic: str):
     assert values(load(startingOffsetsByTimestamp=by_time)) == named(0, 48, 50) | named(1, 29, 30) | named(2, 9, 10)
 
 
-def test_assign_reads_only_what_it_names(load: Load, send: Send, topic: str):
+def test_assign_reads_only_what_it_names(load: Load, send: Send, topic: str) -> None:
     send(5, 5, 5)
     assert values(load(assign=f'{{"{topic}": [0, 2]}}')) == named(0, 5) | named(2, 5)
 
 
-def test_a_pattern_is_searched_in_names(load: Load, send: Send, topic: str):
+def test_a_pattern_is_searched_in_names(load: Load, send: Send, topic: str) -> None:
     send(5)
     assert values(load(subscribePattern=topic[4:])) == named(0, 5)
 
 
-def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Send):
+def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Send) -> None:
     send(100, 100, 100)
     assert load().rdd.getNumPartitions() == PARTITIONS
     frame = load(minPartitions="6")
@@ -161,7 +161,7 @@ def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Sen
 
 def test_where_there_is_nothing_to_read_there_are_no_rows(
     spark: "SparkSession", broker: Broker, load: Load, topic: str
-):
+) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
     assert load().collect() == []
@@ -169,7 +169,7 @@ def test_where_there_is_nothing_to_read_there_are_no_rows(
     assert offline.load().count() == 0
 
 
-def test_conditions_save_reading(load: Load, send: Send):
+def test_conditions_save_reading(load: Load, send: Send) -> None:
     send(50, 30, 20)
     some = load(filterPushdown="true").where("partition = 1 and offset >= 25")
     assert values(some) == named(1, 25, 30)
@@ -179,7 +179,7 @@ def test_conditions_save_reading(load: Load, send: Send):
     assert later.rdd.getNumPartitions() == 1
 
 
-def test_conditions_of_one_query_do_not_bound_another(load: Load, send: Send):
+def test_conditions_of_one_query_do_not_bound_another(load: Load, send: Send) -> None:
     """Spark keeps one plan for all that is made of a DataFrame, and takes the conditions of the last one for it."""
     send(20, 20, 0)
     frame = load().select("partition", "offset")
@@ -193,7 +193,7 @@ def test_conditions_of_one_query_do_not_bound_another(load: Load, send: Send):
 
 def test_log_directories_are_read_without_asking_the_broker(
     spark: "SparkSession", broker: Broker, load: Load, send: Send, topic: str
-):
+) -> None:
     send(50, 30, 0)
     offline = spark.read.format("ottla").option("ottla.log.dirs", str(broker.data_dir)).option("subscribe", topic)
     deadline = time.monotonic() + 30
@@ -211,18 +211,18 @@ def test_log_directories_are_read_without_asking_the_broker(
         ({"kafka.group.instance.id": "", "kafka.auto.offset.reset": "none"}, "kafka.auto.offset.reset"),
     ],
 )
-def test_errors_name_what_is_wrong(load: Load, send: Send, options: dict[str, str], message: str):
+def test_errors_name_what_is_wrong(load: Load, send: Send, options: dict[str, str], message: str) -> None:
     send(1)
     with pytest.raises(Exception, match=message):  # Spark's own wrapping.
         load(**options).collect()
 
 
-def test_options_that_no_read_takes_are_told_at_load(load: Load):
+def test_options_that_no_read_takes_are_told_at_load(load: Load) -> None:
     with pytest.raises(Exception, match="minPartitions: '0' is not allowed"):
         load(minPartitions="0")
 
 
-def test_offsets_that_are_not_there_fail_or_warn(load: Load, send: Send, topic: str):
+def test_offsets_that_are_not_there_fail_or_warn(load: Load, send: Send, topic: str) -> None:
     send(5, 5, 5)
     beyond = f'{{"{topic}": {{"0": 9, "1": -1, "2": -1}}}}'
     with pytest.raises(Exception, match=r"-0: it ends at 5, before the endingOffsets 9.*failOnDataLoss"):
@@ -263,14 +263,14 @@ def stream(spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path) ->
     return Stream(spark, broker.bootstrap_servers, topic, tmp_path)
 
 
-def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stream, send: Send):
+def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stream, send: Send) -> None:
     send(100, 100, 100)
     stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="100")
     assert [len(batch) for batch in stream.batches] == [99, 99, 99, 3]
     assert stream.all == sorted(named(0, 100) | named(1, 100) | named(2, 100))
 
 
-def test_a_group_is_told_what_was_read(stream: Stream, send: Send, broker: Broker, topic: str):
+def test_a_group_is_told_what_was_read(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
     send(50, 30, 0)
     stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", commitGroupId="dashboard")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -278,7 +278,7 @@ def test_a_group_is_told_what_was_read(stream: Stream, send: Send, broker: Broke
     assert {tp.partition: at.offset for tp, at in reported.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
 
 
-def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send):
+def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     send(3, 2)
@@ -288,7 +288,7 @@ def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send):
     assert len(stream.batches) == 2
 
 
-def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send: Send):
+def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send: Send) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     send(5)
@@ -302,7 +302,7 @@ def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send:
 
 def test_latest_is_not_looked_up_anew_after_a_crash_in_the_first_micro_batch(
     stream: Stream, send: Send, spark: "SparkSession"
-):
+) -> None:
     send(5)
     frame = spark.readStream.format("ottla").options(**stream.options, startingOffsets="latest").load()
     writer = frame.selectExpr("cast(value as string) v").writeStream.foreachBatch(stream._collect)
@@ -317,7 +317,7 @@ def test_latest_is_not_looked_up_anew_after_a_crash_in_the_first_micro_batch(
 
 def test_a_new_partition_is_found_and_read_from_its_beginning(
     stream: Stream, send: Send, broker: Broker, producer: KafkaProducer, topic: str
-):
+) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -328,7 +328,7 @@ def test_a_new_partition_is_found_and_read_from_its_beginning(
     assert stream.batches[1:] == [["new-0"]]
 
 
-def test_a_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Broker, topic: str):
+def test_a_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
     send(5)
     stream.run(startingOffsets="earliest")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -337,12 +337,12 @@ def test_a_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Br
         stream.run(startingOffsets="earliest")
 
 
-def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send):
+def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send) -> None:
     send(1)
     with pytest.raises(Exception, match="endingOffsets: a stream has no end"):  # Spark's own wrapping.
         stream.run(endingOffsets="latest")
 
 
-def test_the_jvm_does_not_check_each_access_to_what_workers_have_read(spark: "SparkSession"):
+def test_the_jvm_does_not_check_each_access_to_what_workers_have_read(spark: "SparkSession") -> None:
     assert spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
     assert spark._jvm.org.apache.arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED is False

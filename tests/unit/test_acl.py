@@ -46,7 +46,9 @@ EXACT, WILDCARD, SHORT, SAME = (
         (MATCH, None, {EXACT, WILDCARD, SHORT, SAME}),
     ],
 )
-def test_which_patterns_a_filter_meets(how: ACLResourcePatternType, name: str | None, met: set[ResourcePattern]):
+def test_which_patterns_a_filter_meets(
+    how: ACLResourcePatternType, name: str | None, met: set[ResourcePattern]
+) -> None:
     patterns = {EXACT, WILDCARD, SHORT, SAME}
     assert {p for p in patterns if ResourcePatternFilter(TOPIC, name, how).matches(p)} == met
     assert {p for p in patterns if ResourcePatternFilter(ANY_TYPE, name, how).matches(p)} == met
@@ -70,5 +72,5 @@ RULE = ACL("User:alice", "10.0.0.1", ACLOperation.READ, ACLPermissionType.ALLOW,
         (ACLFilter(resource_pattern=WILDCARD), False),
     ],
 )
-def test_which_rules_a_filter_meets(expected: ACLFilter, met: bool):
+def test_which_rules_a_filter_meets(expected: ACLFilter, met: bool) -> None:
     assert expected.matches(RULE) is met

@@ -14,7 +14,7 @@ def line(text: str) -> logging.LogRecord:
     return logging.LogRecord("ottla.net", logging.WARNING, __file__, 1, text, ("10.0.0.1",), None)
 
 
-def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass():
+def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass() -> None:
     clock = Clock()
     flood = RateLimitFilter(clock)
     assert sum(flood.filter(line("%s: garbage")) for _ in range(1000)) == PER_WINDOW

@@ -24,7 +24,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_java_batches_are_read(codec):
+def test_java_batches_are_read(codec) -> None:
     data = GOLDEN[f"plain_{codec}"]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in records(data)] == ROWS
     assert [r.offset for r in records(data)] == [42, 43, 44, 45, 46]
@@ -38,7 +38,7 @@ def build(**options):
     return bytes(builder.close(**options))
 
 
-def test_our_bytes_are_javas():
+def test_our_bytes_are_javas() -> None:
     assert build(base_offset=42, leader_epoch=7) == GOLDEN["plain_none"]
     assert build(leader_epoch=0, append_time_ms=1_700_000_009_999) == GOLDEN["log_append_time"]
     assert (
@@ -55,7 +55,7 @@ def test_our_bytes_are_javas():
 
 
 @pytest.mark.parametrize(("name", "offset", "kind"), [("commit_marker", 50, COMMIT), ("abort_marker", 51, ABORT)])
-def test_transaction_markers_are_javas(name, offset, kind):
+def test_transaction_markers_are_javas(name, offset, kind) -> None:
     data = GOLDEN[name]
     (header, start, _), (record,) = next(iter(split(data))), list(records(data))
     verify(data, start, header)
@@ -72,7 +72,7 @@ OLD = [(*row[:3], []) for row in ROWS[:3]]
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_javas_old_message_sets_are_read(magic, codec):
+def test_javas_old_message_sets_are_read(magic, codec) -> None:
     actual = list(legacy_message_set.records(GOLDEN[f"v{magic}_{codec}"]))
     assert [r.offset for r in actual] == [42, 43, 44]
     assert [(r.timestamp if magic else -1, r.key, r.value) for r in actual] == [
@@ -81,14 +81,14 @@ def test_javas_old_message_sets_are_read(magic, codec):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_our_old_messages_are_javas(magic):
+def test_our_old_messages_are_javas(magic) -> None:
     builder = BatchBuilder(bytearray(500), base_offset=42)
     for row in OLD:
         builder.append(*row)
     assert legacy_message_set.from_batches(builder.close(), magic) == GOLDEN[f"v{magic}_none"]
 
 
-def test_the_odd_lz4_checksum_of_format_0_is_javas():
+def test_the_odd_lz4_checksum_of_format_0_is_javas() -> None:
     builder = BatchBuilder(bytearray(500), LZ4, base_offset=42)
     for row in OLD:
         builder.append(*row)

@@ -101,7 +101,7 @@ def _reason(code: int) -> str:
 
 def _die_with_parent() -> Callable[[], None] | None:
     """On Linux the kernel ends a child whose parent was killed; elsewhere nothing does."""
-    if not sys.platform.startswith("linux"):
+    if sys.platform != "linux":
         return None
     # Loaded before the fork: between fork and exec only simple calls are safe.
     libc = ctypes.CDLL(None, use_errno=True)

@@ -62,6 +62,8 @@ def acknowledge() -> None:
 
 def _acknowledge(descriptor: int) -> None:
     # Files, and sockets other than TCP, refuse the option.
+    if sys.platform != "linux":
+        return
     with suppress(OSError):
         connection = socket.socket(fileno=descriptor)
         try:

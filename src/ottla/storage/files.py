@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaStorageError
@@ -97,9 +98,12 @@ class LogFile:
         os.ftruncate(self.fd, size)
 
     def reserve(self, nbytes: int) -> None:
-        """Extend the file by zeros that have their room on the disk."""
+        """Extend the file by zeros, with their blocks allocated where the system can do that (not on macOS)."""
         if nbytes > 0:
-            os.posix_fallocate(self.fd, 0, nbytes)
+            if sys.platform == "darwin":
+                os.ftruncate(self.fd, nbytes)
+            else:
+                os.posix_fallocate(self.fd, 0, nbytes)
 
     def sync(self) -> None:
         """Wait until the file is on the disk."""

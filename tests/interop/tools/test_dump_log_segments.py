@@ -147,7 +147,7 @@ OLD = ["format_0", "format_1", "adopted"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
-def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
+def test_logs_are_sound_to_kafka_and_printed_alike(directories, name) -> None:
     outputs = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
     assert "isvalid: true" in outputs
     assert "isvalid: false" not in outputs
@@ -157,7 +157,7 @@ def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
-def test_indexes_fit_their_logs(directories, name):
+def test_indexes_fit_their_logs(directories, name) -> None:
     if name == "open":
         pytest.skip("a broker that runs has zeros behind its entries, in Kafka as well")
     outputs = compare("--files", files(directories[name], ".index", ".timeindex"))
@@ -169,14 +169,14 @@ def test_indexes_fit_their_logs(directories, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_producer_snapshots_and_transaction_indexes_are_read(directories, name):
+def test_producer_snapshots_and_transaction_indexes_are_read(directories, name) -> None:
     outputs = compare("--files", files(directories[name], ".snapshot"))
     assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4" in outputs
     if name != "compacted":  # what was rolled back is gone
         assert "lastStableOffset" in compare("--files", files(directories[name], ".txnindex"))
 
 
-def test_group_records_are_printed_alike(tmp_path):
+def test_group_records_are_printed_alike(tmp_path) -> None:
     log = open_log(tmp_path / "offsets", TopicPartition("__consumer_offsets", 0), LogConfig())
     key = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)
     rows = [
@@ -203,7 +203,7 @@ def test_group_records_are_printed_alike(tmp_path):
     compare("--offsets-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
-def test_transaction_records_are_printed_alike(tmp_path):
+def test_transaction_records_are_printed_alike(tmp_path) -> None:
     log = open_log(tmp_path / "state", TopicPartition("__transaction_state", 0), LogConfig())
     idle = Transaction("tx", 7, 0, timeout_ms=1000, update_ms=NOW)
     partitions = frozenset({TopicPartition("a", 0), TopicPartition("b", 2), TopicPartition("a", 3)})
@@ -216,7 +216,7 @@ def test_transaction_records_are_printed_alike(tmp_path):
     compare("--transaction-log-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
-def test_old_message_formats_are_printed_alike(tmp_path):
+def test_old_message_formats_are_printed_alike(tmp_path) -> None:
     builder = BatchBuilder(bytearray(5000), 1, base_offset=42)
     for i in range(5):
         builder.append(NOW + i, b"k%d" % i, b"value")
@@ -227,7 +227,7 @@ def test_old_message_formats_are_printed_alike(tmp_path):
     compare("--files", str(path))
 
 
-def test_damage_is_reported_alike(directories, tmp_path):
+def test_damage_is_reported_alike(directories, tmp_path) -> None:
     path = tmp_path / "00000000000000000000.log"
     data = bytearray((directories["closed"] / path.name).read_bytes()[:5000])
     data[70] ^= 1

@@ -18,7 +18,7 @@ def made(count: int):
             yield event(WEATHER, ["EWR", "JFK", "LGA"][i % 9 // 3], {"row": i}, 1000 + i)
 
 
-def test_the_number_leads_the_value_and_can_be_read_back():
+def test_the_number_leads_the_value_and_can_be_read_back() -> None:
     (first, second) = number(iter([event(FLIGHTS, "N1", {"row": 5, "ü": None}, 7)] * 2))
     assert json.loads(second.value) == {"seq": 1, "row": 5, "ü": None}
     assert (sequence_of(first.value), sequence_of(second.value)) == (0, 1)
@@ -26,25 +26,25 @@ def test_the_number_leads_the_value_and_can_be_read_back():
 
 
 @pytest.mark.parametrize("value", [b"", b'{"a":1}', b'{"seq":}', b'{"seq":-1,"a":1}'])
-def test_a_foreign_record_is_refused(value: bytes):
+def test_a_foreign_record_is_refused(value: bytes) -> None:
     with pytest.raises(MalformedMessageError, match="not an event of a replay"):
         sequence_of(value)
 
 
-def test_keys_go_where_kafka_puts_them():
+def test_keys_go_where_kafka_puts_them() -> None:
     # The second number is what Java's Utils.murmur2 gives for these keys.
     assert partition_for(b"21", 0, 1000) == (-973932308 & 0x7FFFFFFF) % 1000
     assert partition_for(b"foobar", 0, 1000) == (-790332482 & 0x7FFFFFFF) % 1000
 
 
-def test_events_without_a_key_go_to_each_partition_in_turn():
+def test_events_without_a_key_go_to_each_partition_in_turn() -> None:
     assert [partition_for(None, seq, 3) for seq in range(4)] == [0, 1, 2, 0]
 
 
 @given(
     st.dictionaries(st.sampled_from([(t, p) for t in ("flights", "weather") for p in range(4)]), st.integers(0, 200))
 )
-def test_a_killed_replay_is_completed_wherever_each_partition_ended(length: dict[tuple[str, int], int]):
+def test_a_killed_replay_is_completed_wherever_each_partition_ended(length: dict[tuple[str, int], int]) -> None:
     whole = list(number(made(200)))
     partitions: dict[TopicPartition, list[int]] = {}
     for e in whole:

@@ -19,7 +19,7 @@ def values(path: Path, by: str | None = None) -> list[dict[str, object]]:
     return [json.loads(b"{" + e.rest + b"}") for e in events(path, by)]
 
 
-def test_json_lines(tmp_path: Path):
+def test_json_lines(tmp_path: Path) -> None:
     lines = ['{"ts": 1700000000, "kind": "a", "n": 1}', '{"ts": 1700000001.5, "kind": "b"}', "{broken"] * 2
     path = written(tmp_path / "x.jsonl", "\n".join(lines) + "\n")
     actual = values(path)
@@ -28,14 +28,14 @@ def test_json_lines(tmp_path: Path):
     assert actual[2] == {"row": 3, "time": None, "group": UNREADABLE, "event": "{broken"}
 
 
-def test_csv_with_quotes_line_breaks_and_a_short_row(tmp_path: Path):
+def test_csv_with_quotes_line_breaks_and_a_short_row(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", 'date,city,n\n2025-01-02,"a, b\nc",1\n2025-01-03 04:05,d,2\nshort\n')
     actual = values(path, by="city")
     assert [v["group"] for v in actual] == ["a, b\nc", "d", UNREADABLE]
     assert [v["time"] for v in actual] == ["2025-01-02T00:00:00Z", "2025-01-03T04:05:00Z", None]
 
 
-def test_an_access_log_is_counted_by_status(tmp_path: Path):
+def test_an_access_log_is_counted_by_status(tmp_path: Path) -> None:
     path = written(
         tmp_path / "access.log", "".join(ACCESS.format(n=n, status=200 + n % 2 * 204) for n in range(6)) + "x\n"
     )
@@ -44,12 +44,12 @@ def test_an_access_log_is_counted_by_status(tmp_path: Path):
     assert actual[0]["time"] == "2025-10-10T11:55:00Z"
 
 
-def test_the_group_is_the_first_field_with_few_values(tmp_path: Path):
+def test_the_group_is_the_first_field_with_few_values(tmp_path: Path) -> None:
     lines = [json.dumps({"id": n, "time": n, "level": n % 3, "host": n % 2}) for n in range(60)]
     assert layout(written(tmp_path / "x.jsonl", "\n".join(lines)), None) == Layout("time", "level")
 
 
-def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path):
+def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", "\n".join(json.dumps({"id": n}) for n in range(60)))
     actual = layout(path, None)
     (row, *_) = rows(path)
@@ -67,17 +67,17 @@ def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path):
         ("", None),
     ],
 )
-def test_times(tmp_path: Path, text: str, time: dt.datetime | None):
+def test_times(tmp_path: Path, text: str, time: dt.datetime | None) -> None:
     path = written(tmp_path / "x.jsonl", json.dumps({"time": text}))
     (row,) = rows(path)
     assert time_of(row, Layout("time", None)) == time
 
 
-def test_an_empty_file_has_no_events(tmp_path: Path):
+def test_an_empty_file_has_no_events(tmp_path: Path) -> None:
     assert list(events(written(tmp_path / "x.csv", ""))) == []
 
 
-def test_what_is_wrong_with_an_input_is_named(tmp_path: Path):
+def test_what_is_wrong_with_an_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="neither JSON lines, CSV nor an access log"):
         list(rows(written(tmp_path / "x.txt", "hello\n")))
     with pytest.raises(ConfigurationError, match=r"--by d: .* it has a, b"):

@@ -13,14 +13,14 @@ from ottla.pipelines.processes import Child, ProcessEndedError, wait_for_release
 TELLS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
 
 
-def test_what_a_child_tells_is_heard(tmp_path: Path):
+def test_what_a_child_tells_is_heard(tmp_path: Path) -> None:
     child = Child("c", [sys.executable, "-c", TELLS], tmp_path)
     child.finish()
     assert child.facts == {"seen": 7}
     child.check()
 
 
-def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path):
+def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     code = "import os,sys; print('the reason', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
     child = Child("spark", [sys.executable, "-c", code], tmp_path)
     child.finish()
@@ -28,7 +28,7 @@ def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path):
         child.check()
 
 
-def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.pipelines.processes.STOP_TIMEOUT_S", 0.2)
     code = (
         "import signal,json,time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -42,7 +42,7 @@ def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeyp
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel does this on Linux only")
-def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path):
+def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys,time; from pathlib import Path; from ottla.pipelines.processes import Child;"
         f"c = Child('c', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path)!r}));"
@@ -60,7 +60,7 @@ def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path):
         time.sleep(0.01)
 
 
-def test_a_lock_that_is_held_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_lock_that_is_held_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / ".lock"
     wait_for_release(lock)  # Nothing there, nothing to wait for.
     lock.touch()

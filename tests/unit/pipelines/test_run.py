@@ -10,7 +10,7 @@ pytest.importorskip("sqlalchemy")
 from ottla.pipelines.run import Run, partitions
 
 
-def test_a_run_survives_being_written_down(tmp_path: Path):
+def test_a_run_survives_being_written_down(tmp_path: Path) -> None:
     run = Run(tmp_path / "d", limit=5, database="sqlite:///x.db")
     run.save()
     assert Run.load(tmp_path / "d") == run
@@ -19,7 +19,7 @@ def test_a_run_survives_being_written_down(tmp_path: Path):
     assert Run.load(tmp_path / "e") == other
 
 
-def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path):
+def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path) -> None:
     run = Run(tmp_path)
     assert run.end_offsets() is None
     ends = {TopicPartition("flights", 0): 4, TopicPartition("weather", 1): 0}
@@ -27,20 +27,20 @@ def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path):
     assert run.end_offsets() == ends
 
 
-def test_a_directory_of_others_is_left_alone(tmp_path: Path):
+def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(ConfigurationError, match="left alone"):
         Run(tmp_path).clear()
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_a_file_is_not_a_directory(tmp_path: Path):
+def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("precious")
     with pytest.raises(ConfigurationError, match="a directory is wanted"):
         Run(tmp_path / "f").clear()
 
 
-def test_an_earlier_run_is_cleared(tmp_path: Path):
+def test_an_earlier_run_is_cleared(tmp_path: Path) -> None:
     run = Run(tmp_path / "d")
     run.save()
     run.broker_data.mkdir()
@@ -49,7 +49,9 @@ def test_an_earlier_run_is_cleared(tmp_path: Path):
     assert not run.clear()
 
 
-def test_a_clearing_that_was_killed_is_completed_and_never_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_clearing_that_was_killed_is_completed_and_never_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = Run(tmp_path / "d")
     run.save()
     for directory in (run.broker_data, run.checkpoint):
@@ -67,7 +69,7 @@ def test_a_clearing_that_was_killed_is_completed_and_never_resumed(tmp_path: Pat
     assert not run.directory.exists()
 
 
-def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path):
+def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path) -> None:
     run = Run(tmp_path / "d")
     run.save()
     with run.locked():
@@ -78,7 +80,7 @@ def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path):
     assert run.clear()
 
 
-def test_results_stay_when_working_files_go(tmp_path: Path):
+def test_results_stay_when_working_files_go(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.save_end_offsets({})
     for directory in (run.broker_data, run.checkpoint, run.datasets):
@@ -90,7 +92,7 @@ def test_results_stay_when_working_files_go(tmp_path: Path):
     assert run.end_offsets() is None
 
 
-def test_resuming_nothing_or_something_damaged_says_so(tmp_path: Path):
+def test_resuming_nothing_or_something_damaged_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no run was started"):
         Run.load(tmp_path)
     (tmp_path / "run.json").write_text("{")
@@ -98,7 +100,7 @@ def test_resuming_nothing_or_something_damaged_says_so(tmp_path: Path):
         Run.load(tmp_path)
 
 
-def test_topics_follow_the_input():
+def test_topics_follow_the_input() -> None:
     assert [t.name for t in Run(Path("d")).topics] == ["flights", "weather"]
     assert [t.name for t in Run(Path("d"), input=Path("f")).topics] == ["events"]
     assert len(list(partitions(Run(Path("d")).topics))) == 7

@@ -21,7 +21,7 @@ def stream(**more: str) -> SourceOptions:
     return read_options({**MINIMAL, **more}, streaming=True)
 
 
-def test_defaults_are_those_of_the_connector():
+def test_defaults_are_those_of_the_connector() -> None:
     assert (batch().starting, batch().ending) == (Earliest(), Latest())
     assert stream().starting == Latest()
     options = batch()
@@ -31,11 +31,11 @@ def test_defaults_are_those_of_the_connector():
     assert options.max_trigger_delay_ms == 900_000
 
 
-def test_names_are_case_insensitive():
+def test_names_are_case_insensitive() -> None:
     assert batch(STARTINGOFFSETS="earliest", minpartitions="7").min_partitions == 7
 
 
-def test_subscriptions():
+def test_subscriptions() -> None:
     assert batch().subscription.topics == ("a",)
     assert batch(subscribe=" a, b ,").subscription.topics == ("a", "b")
     assign = read_options({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0, 2]}'}, streaming=False).subscription
@@ -44,13 +44,13 @@ def test_subscriptions():
     assert not assign.matches("b")
 
 
-def test_a_pattern_is_found_anywhere_in_the_name():
+def test_a_pattern_is_found_anywhere_in_the_name() -> None:
     pattern = read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "b.d"}, streaming=True).subscription
     assert pattern.matches("abcde")
     assert not pattern.matches("abde")
 
 
-def test_offsets_and_times():
+def test_offsets_and_times() -> None:
     json = '{"a": {"0": 23, "1": -2}}'
     assert batch(startingOffsets=json).starting == Specific({TopicPartition("a", 0): 23, TopicPartition("a", 1): -2})
     assert batch(endingOffsetsByTimestamp='{"a": {"0": 5}}').ending == AtTimestamps({TopicPartition("a", 0): 5}, True)
@@ -58,13 +58,13 @@ def test_offsets_and_times():
     assert stream(startingTimestamp="99", startingOffsetsByTimestampStrategy="latest").starting == AtTimestamp(99, True)
 
 
-def test_a_global_time_wins_over_times_per_partition_and_those_over_offsets():
+def test_a_global_time_wins_over_times_per_partition_and_those_over_offsets() -> None:
     by_time = {"startingOffsetsByTimestamp": '{"a": {"0": 5}}', "startingOffsets": "earliest"}
     assert batch(**by_time).starting == AtTimestamps({TopicPartition("a", 0): 5}, False)
     assert batch(**by_time, startingTimestamp="7").starting == AtTimestamp(7, False)
 
 
-def test_kafka_options_are_passed_on_without_their_prefix():
+def test_kafka_options_are_passed_on_without_their_prefix() -> None:
     kafka = batch(**{"kafka.client.id": "me"}).kafka
     assert kafka == {"bootstrap.servers": "localhost:9092", "client.id": "me"}
 
@@ -93,47 +93,47 @@ def test_kafka_options_are_passed_on_without_their_prefix():
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers"),
     ],
 )
-def test_what_is_not_allowed_is_named(options: dict[str, str], named: str):
+def test_what_is_not_allowed_is_named(options: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         batch(**options)
     assert named in str(raised.value)
 
 
 @pytest.mark.parametrize("partition", ['"0"', "true", "0.5", "null"])
-def test_a_partition_is_a_whole_number(partition: str):
+def test_a_partition_is_a_whole_number(partition: str) -> None:
     with pytest.raises(ConfigurationError, match="assign: .* is not a partition number"):
         read_options({"kafka.bootstrap.servers": "h:1", "assign": f'{{"a": [{partition}]}}'}, streaming=False)
 
 
 @pytest.mark.parametrize("pattern", ["[a-z&&[^n]]$", "a("])
-def test_a_pattern_that_python_reads_otherwise_than_java_is_refused(pattern: str):
+def test_a_pattern_that_python_reads_otherwise_than_java_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigurationError, match="subscribePattern"):
         read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}, streaming=False)
 
 
-def test_numbers_may_have_a_plus():
+def test_numbers_may_have_a_plus() -> None:
     assert batch(startingTimestamp="+99").starting == AtTimestamp(99, False)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str):
+def test_a_stream_has_no_end(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         stream(**{name: "latest"})
 
 
-def test_nothing_to_read_is_an_error_that_names_the_three_ways():
+def test_nothing_to_read_is_an_error_that_names_the_three_ways() -> None:
     with pytest.raises(ConfigurationError, match="assign, subscribe, subscribePattern"):
         read_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
 
 
-def test_an_unknown_option_is_a_warning_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture):
+def test_an_unknown_option_is_a_warning_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         batch(minPartition="3")
     assert "minPartition" in caplog.text
     assert "did you mean minPartitions?" in caplog.text
 
 
-def test_the_docs_list_every_option():
+def test_the_docs_list_every_option() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
     for row in (*OPTIONS, *SINK_OPTIONS, *SQL_OPTIONS):
         assert f"| `{row.name}` | {row.default} | {row.applies_to} | {row.doc} |" in page
@@ -153,16 +153,16 @@ def test_the_docs_list_every_option():
         ),
     ],
 )
-def test_a_start_behind_the_end_is_refused(options: dict[str, str], words: str):
+def test_a_start_behind_the_end_is_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         batch(**options)
 
 
-def test_marks_are_in_no_order():
+def test_marks_are_in_no_order() -> None:
     batch(startingOffsets='{"a": {"0": 4}}', endingOffsets='{"a": {"0": -1}}')
 
 
-def test_durations_are_those_of_spark():
+def test_durations_are_those_of_spark() -> None:
     assert [stream(maxTriggerDelay=text).max_trigger_delay_ms for text in ("5", "3000us", "2s", "1min", "1h")] == [
         5,
         3,
@@ -172,6 +172,6 @@ def test_durations_are_those_of_spark():
     ]
 
 
-def test_a_wrong_value_is_told_where_it_would_be_ignored():
+def test_a_wrong_value_is_told_where_it_would_be_ignored() -> None:
     with pytest.raises(ConfigurationError, match="maxRecordsPerPartition: '0'"):
         batch(maxRecordsPerPartition="0")

@@ -72,26 +72,26 @@ def read(monkeypatch: pytest.MonkeyPatch, held: Held, expected: OffsetRange, **m
     return [n for batch in batches for n in batch.column("offset").to_pylist()]
 
 
-def test_a_range_is_read(monkeypatch: pytest.MonkeyPatch):
+def test_a_range_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, Held(0, 10, (0, 10)), OffsetRange(A0, 3, 8)) == [3, 4, 5, 6, 7]
 
 
-def test_records_deleted_while_reading_fail_the_task(monkeypatch: pytest.MonkeyPatch):
+def test_records_deleted_while_reading_fail_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataLossError, match=r"a-0: offsets 4 to 9 are not all there; it begins at 7.*failOnDataLoss"):
         read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10))
 
 
-def test_or_are_left_out_where_that_is_allowed(monkeypatch: pytest.MonkeyPatch):
+def test_or_are_left_out_where_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     actual = read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
     assert actual == [0, 1, 2, 3, 7, 8, 9]
 
 
-def test_a_log_that_went_back_ends_the_reading(monkeypatch: pytest.MonkeyPatch):
+def test_a_log_that_went_back_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     actual = read(monkeypatch, Held(0, 4, (0, 2)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
     assert actual == [0, 1, 2, 3]
 
 
-def test_nothing_planned_is_nothing_read():
+def test_nothing_planned_is_nothing_read() -> None:
     assert list(BatchReader(options()).read(None)) == []
 
 
@@ -117,7 +117,7 @@ def looking(monkeypatch: pytest.MonkeyPatch, planner: FakePlanner, **more: str) 
 TOPICS = {"a": 2, "ab": 1, "__consumer_offsets": 1}
 
 
-def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch):
+def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     actual = looking(monkeypatch, FakePlanner(TOPICS))
     assert actual.partitions(Subscription(topics=("a",))) == {A0, A1}
     assert actual.partitions(Subscription(assigned=frozenset({A1}))) == {A1}
@@ -131,26 +131,28 @@ def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch):
         (Subscription(assigned=frozenset({TopicPartition("nope", 9)})), "assign: no such topic: nope"),
     ],
 )
-def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, subscription: Subscription, message: str):
+def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, subscription: Subscription, message: str) -> None:
     actual = looking(monkeypatch, FakePlanner(TOPICS))
     with pytest.raises(UnknownTopicOrPartitionError, match=message):
         actual.partitions(subscription)
     actual.partitions(subscription, all_must_exist=False)
 
 
-def test_a_partition_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+def test_a_partition_that_is_not_there_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     actual = looking(monkeypatch, FakePlanner(TOPICS))
     assert actual.partitions(Subscription(assigned=frozenset({A0, TopicPartition("a", 9)}))) == {A0}
     assert "assign: no such partition, left out: a-9" in caplog.text
 
 
-def test_brokers_that_never_answered_are_not_asked_again(monkeypatch: pytest.MonkeyPatch):
+def test_brokers_that_never_answered_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     actual = looking(monkeypatch, FakePlanner(TOPICS, [KafkaTimeoutError("no metadata")]))
     with pytest.raises(KafkaTimeoutError, match=r"kafka.bootstrap.servers h:1: no metadata.*default.api.timeout.ms"):
         actual.partitions(Subscription(topics=("a",)))
 
 
-def test_a_running_query_waits_for_brokers_that_have_answered(monkeypatch: pytest.MonkeyPatch):
+def test_a_running_query_waits_for_brokers_that_have_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = FakePlanner(TOPICS)
     actual = looking(monkeypatch, planner)
     actual.partitions(Subscription(topics=("a",)))
@@ -161,7 +163,7 @@ def test_a_running_query_waits_for_brokers_that_have_answered(monkeypatch: pytes
         actual.partitions(Subscription(topics=("a",)))
 
 
-def test_a_look_up_is_tried_again(monkeypatch: pytest.MonkeyPatch):
+def test_a_look_up_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     errors: list[Any] = [UnknownTopicOrPartitionError("first"), UnknownTopicOrPartitionError("second")]
     actual = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "2"})
     assert actual.partitions(Subscription(topics=("a",))) == {A0, A1}

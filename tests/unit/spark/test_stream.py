@@ -60,7 +60,7 @@ def planned(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) ->
     return [part.range for part in parts if isinstance(part, RangePartition)]
 
 
-def test_a_micro_batch_takes_what_is_there():
+def test_a_micro_batch_takes_what_is_there() -> None:
     reader, brokers = made({A0: (2, 5), A1: (0, 3)})
     start = reader.initialOffset()
     assert start == {"a": {"0": 2, "1": 0}}
@@ -72,14 +72,14 @@ def test_a_micro_batch_takes_what_is_there():
     assert planned(reader, end, reader.latestOffset(end, EVERYTHING)) == [OffsetRange(A0, 5, 9)]
 
 
-def test_the_limit_is_a_limit():
+def test_the_limit_is_a_limit() -> None:
     reader, _ = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(30)
     assert reader.latestOffset(reader.initialOffset(), limit) == {"a": {"0": 20, "1": 10}}
 
 
-def test_a_limited_micro_batch_tells_how_far_the_topics_are():
+def test_a_limited_micro_batch_tells_how_far_the_topics_are() -> None:
     reader, brokers = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
     assert reader.reportLatestOffset() is None
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -89,7 +89,7 @@ def test_a_limited_micro_batch_tells_how_far_the_topics_are():
     assert reader.reportLatestOffset() == {"a": {"0": 120, "1": 50}}
 
 
-def test_available_now_has_an_end_that_does_not_move():
+def test_available_now_has_an_end_that_does_not_move() -> None:
     reader, brokers = made({A0: (0, 10)})
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
@@ -99,7 +99,7 @@ def test_available_now_has_an_end_that_does_not_move():
     assert reader.latestOffset({"a": {"0": 10}}, ReadMaxRows(6)) == {"a": {"0": 10}}
 
 
-def test_a_new_partition_joins_from_its_beginning():
+def test_a_new_partition_joins_from_its_beginning() -> None:
     reader, brokers = made({A0: (0, 5)})
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
     brokers.held[A1] = (0, 7)
@@ -107,7 +107,7 @@ def test_a_new_partition_joins_from_its_beginning():
     assert planned(reader, end, later) == [OffsetRange(A1, 0, 7)]
 
 
-def test_a_partition_that_goes_is_a_loss():
+def test_a_partition_that_goes_is_a_loss() -> None:
     reader, brokers = made({A0: (0, 5), A1: (0, 5)})
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
     del brokers.held[A1]
@@ -116,7 +116,7 @@ def test_a_partition_that_goes_is_a_loss():
         planned(reader, end, later)
 
 
-def test_a_pattern_that_finds_nothing_any_more_waits():
+def test_a_pattern_that_finds_nothing_any_more_waits() -> None:
     reader, brokers = made({A0: (0, 5)}, subscribePattern="a")
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
     held, brokers.held = brokers.held, {}
@@ -126,7 +126,7 @@ def test_a_pattern_that_finds_nothing_any_more_waits():
     assert planned(reader, end, reader.latestOffset(end, EVERYTHING)) == [OffsetRange(A0, 5, 7)]
 
 
-def test_latest_begins_with_an_empty_micro_batch_that_fixes_it():
+def test_latest_begins_with_an_empty_micro_batch_that_fixes_it() -> None:
     reader, brokers = made({A0: (0, 5)}, startingOffsets="latest")
     start = reader.initialOffset()
     brokers.held[A0] = (0, 8)
@@ -145,14 +145,14 @@ def test_latest_begins_with_an_empty_micro_batch_that_fixes_it():
         ({"startingTimestamp": "9", "startingOffsetsByTimestampStrategy": "latest"}, True),
     ],
 )
-def test_only_a_beginning_that_moves_has_an_empty_micro_batch(bound: dict[str, str], empty: bool):
+def test_only_a_beginning_that_moves_has_an_empty_micro_batch(bound: dict[str, str], empty: bool) -> None:
     reader, brokers = made({A0: (0, 5)}, **bound)
     start = reader.initialOffset()
     brokers.held[A0] = (0, 8)
     assert (reader.latestOffset(start, EVERYTHING) == start) is empty
 
 
-def test_after_a_crash_in_that_micro_batch_nothing_is_skipped():
+def test_after_a_crash_in_that_micro_batch_nothing_is_skipped() -> None:
     _, brokers = made({A0: (0, 5)}, startingOffsets="latest")
     first_end = {"a": {"0": 5}}
     brokers.held[A0] = (0, 8)
@@ -162,7 +162,7 @@ def test_after_a_crash_in_that_micro_batch_nothing_is_skipped():
     assert planned(reader, first_end, reader.latestOffset(first_end, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
 
 
-def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.MonkeyPatch):
+def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
     reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
@@ -179,7 +179,7 @@ def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.Monke
     assert reader.latestOffset({"a": {"0": 15}}, EVERYTHING) == {"a": {"0": 16}}
 
 
-def test_a_lower_limit_of_nothing_waits_for_nothing():
+def test_a_lower_limit_of_nothing_waits_for_nothing() -> None:
     """The connector takes it, too."""
     reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="0")
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
@@ -187,13 +187,13 @@ def test_a_lower_limit_of_nothing_waits_for_nothing():
     assert reader.latestOffset(end, EVERYTHING) == {"a": {"0": 6}}
 
 
-def test_large_ranges_are_split():
+def test_large_ranges_are_split() -> None:
     reader, _ = made({A0: (0, 10)}, maxRecordsPerPartition="4")
     start = reader.initialOffset()
     assert [r.size for r in planned(reader, start, reader.latestOffset(start, EVERYTHING))] == [3, 3, 4]
 
 
-def test_connections_stay_with_the_driver_and_end_with_the_query():
+def test_connections_stay_with_the_driver_and_end_with_the_query() -> None:
     reader, brokers = made({A0: (0, 10)})
     assert reader.__getstate__()["_brokers"] is None
     reader.stop()

@@ -15,9 +15,10 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.logs import RateLimitFilter
 from ottla.net.server.memory_pool import LARGE_BYTES, STANDARD_BYTES, MemoryPool
@@ -33,6 +34,7 @@ USER = "user"
 TLS_HELLO = 0x1603
 """What a peer's first words begin with, when it speaks TLS."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
+MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; elsewhere a packet more is sent
 """States of a socket whose peer has gone (linux/tcp_states.h)."""
 LOOK_SECONDS = 1.0
 """Between looks whether a peer has gone that has sent more than the request that is worked on."""
@@ -272,7 +274,9 @@ class Connection:
         return True, self._is_half_closed()
 
     def _is_half_closed(self) -> bool:
-        """Whether the peer has closed its side, by the kernel's word; it tells before all is read."""
+        """Return whether the client has closed its side although there is data to read; only Linux reports this."""
+        if sys.platform != "linux":
+            return False
         try:
             return self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
         except OSError:
@@ -482,7 +486,7 @@ class Connection:
         while n < len(out) and n < IOV_MAX and isinstance(out[n], (bytes, bytearray, memoryview)):
             n += 1
         # MSG_MORE: a file range follows, and header and data should share a packet
-        sent = self._sock.sendmsg(out[:n], (), socket.MSG_MORE if n < len(out) else 0)  # type: ignore[arg-type]
+        sent = self._sock.sendmsg(out[:n], (), MSG_MORE if n < len(out) else 0)  # type: ignore[arg-type]
         done = 0
         while done < n and sent >= len(out[done]):  # type: ignore[arg-type]
             sent -= len(out[done])  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def history(*documents: dict[str, Any]) -> QueryHistory:
     return query
 
 
-def test_a_progress_tells_rows_rates_phases_state_and_lag():
+def test_a_progress_tells_rows_rates_phases_state_and_lag() -> None:
     batch = micro_batch(progress())
     assert (batch.name, batch.rows, batch.rows_per_second, batch.milliseconds) == ("pages", 300, 150.0, 2000)
     assert batch.durations_ms == {"addBatch": 1500, "walCommit": 100}
@@ -66,41 +66,41 @@ def test_a_progress_tells_rows_rates_phases_state_and_lag():
     assert total(batch.behind) == 55
 
 
-def test_offsets_that_come_as_text_are_read_as_well():
+def test_offsets_that_come_as_text_are_read_as_well() -> None:
     source = {"endOffset": '{"visits": {"0": 1}}', "latestOffset": '{"visits": {"0": 4}}'}
     assert micro_batch(progress(sources=[source])).behind == {"visits": {"0": 3}}
 
 
-def test_a_topic_that_is_read_twice_is_as_far_behind_as_the_slower_side():
+def test_a_topic_that_is_read_twice_is_as_far_behind_as_the_slower_side() -> None:
     slow, fast = ({"endOffset": {"visits": {"0": end}}, "latestOffset": {"visits": {"0": 9}}} for end in (4, 9))
     for sources in ([slow, fast], [fast, slow]):
         assert micro_batch(progress(sources=sources)).behind == {"visits": {"0": 5}}
 
 
 @pytest.mark.parametrize("latest", [None, "null", "12", 12, {"files": 3}, "no json"])
-def test_sources_with_other_offsets_have_no_lag(latest: object):
+def test_sources_with_other_offsets_have_no_lag(latest: object) -> None:
     sources = [{"endOffset": {"visits": {"0": 1}}, "latestOffset": latest}, {}]
     assert micro_batch(progress(sources=sources)).behind == {}
 
 
 @pytest.mark.parametrize("rate", ["NaN", "Infinity", None, float("nan")])
-def test_a_rate_that_is_no_number_is_none(rate: object):
+def test_a_rate_that_is_no_number_is_none(rate: object) -> None:
     assert micro_batch(progress(inputRowsPerSecond=rate)).input_rows_per_second == 0.0
 
 
-def test_a_query_without_name_or_state():
+def test_a_query_without_name_or_state() -> None:
     batch = micro_batch(progress(name=None, stateOperators=[]))
     assert (batch.name, batch.state) == ("78ccfd42", None)
 
 
-def test_totals_go_over_micro_batches_and_a_repeated_one_counts_once():
+def test_totals_go_over_micro_batches_and_a_repeated_one_counts_once() -> None:
     query = history(progress(0), progress(1, rows=0), progress(1, rows=100), progress(1, rows=100))
     assert (query.batches, query.rows, query.milliseconds) == (2, 400, 4000)
     assert query.durations_ms["addBatch"] == 3000
     assert query.rows_per_second == 100.0
 
 
-def test_histories_are_bounded():
+def test_histories_are_bounded() -> None:
     query = history(*(progress(i) for i in range(MOST_BATCHES + 5)))
     assert len(query.recent) == MOST_BATCHES
     assert query.batches == MOST_BATCHES + 5
@@ -114,7 +114,7 @@ def test_histories_are_bounded():
         assert queries[0].query_id == "0"  # it still runs
 
 
-def test_a_restarted_query_goes_on_with_its_history():
+def test_a_restarted_query_goes_on_with_its_history() -> None:
     histories = Histories()
     histories.started(ID, "pages")
     histories.progressed(micro_batch(progress(0)))
@@ -128,7 +128,7 @@ def test_a_restarted_query_goes_on_with_its_history():
         assert (query.status, query.error, query.rows) == ("running", None, 600)
 
 
-def test_waiting_for_ends_is_for_those_that_run_no_more():
+def test_waiting_for_ends_is_for_those_that_run_no_more() -> None:
     histories = Histories()
     histories.started(ID, "pages")
     histories.wait_for_ends(frozenset([ID]), 60)  # it is active: nothing to wait for
@@ -136,7 +136,7 @@ def test_waiting_for_ends_is_for_those_that_run_no_more():
     histories.wait_for_ends(frozenset(), 60)
 
 
-def test_metrics_carry_the_query_the_topic_and_the_phase():
+def test_metrics_carry_the_query_the_topic_and_the_phase() -> None:
     histories, reporter = Histories(), PrometheusReporter()
     metrics = QueryMetrics(Metrics(namespace=NAMESPACE, reporters=[reporter]), histories)
     histories.progressed(micro_batch(progress()))
@@ -152,7 +152,7 @@ def test_metrics_carry_the_query_the_topic_and_the_phase():
     assert 'duration_ms{query="pages",phase="addBatch"} 1500.0' in text
 
 
-def test_a_line_and_a_row_say_the_same():
+def test_a_line_and_a_row_say_the_same() -> None:
     query = history(progress(3))
     assert line(query) == "pages: batch 3, 300 rows, 150 rows/s, took 2.0 s, 55 behind, 7 rows of state"
     assert cells(query) == ["pages", "3", "300", "150", "55", "7", "2.0 s"]
@@ -166,7 +166,7 @@ class Tty(io.StringIO):
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Tty()])
-def test_the_terminal_ends_with_the_last_state(stream: io.StringIO):
+def test_the_terminal_ends_with_the_last_state(stream: io.StringIO) -> None:
     pytest.importorskip("rich")
     histories = Histories()
     terminal = Terminal(histories, lambda: None, stream)
@@ -177,7 +177,7 @@ def test_the_terminal_ends_with_the_last_state(stream: io.StringIO):
     assert "300" in stream.getvalue()
 
 
-def test_a_name_is_no_markup():
+def test_a_name_is_no_markup() -> None:
     console = pytest.importorskip("rich.console")
     histories = Histories()
     histories.started(ID, "[red]a[/b]")
@@ -186,13 +186,13 @@ def test_a_name_is_no_markup():
     assert "[red]a[/b]" in out.getvalue()
 
 
-def test_a_failure_without_words_is_told():
+def test_a_failure_without_words_is_told() -> None:
     query = history(progress())
     query.status, query.error = "failed", "\n"
     assert "It failed: ." in finding(query)
 
 
-def test_a_report_has_findings_tables_and_a_bounded_chart():
+def test_a_report_has_findings_tables_and_a_bounded_chart() -> None:
     query = history(*(progress(i) for i in range(500)))
     report = report_of([query], "Night job")
     assert report.findings == [
@@ -203,16 +203,16 @@ def test_a_report_has_findings_tables_and_a_bounded_chart():
     assert all(len(bars.values) <= MOST_BARS for bars in report.bars)
 
 
-def test_a_report_is_a_page_or_a_picture(tmp_path: Path):
+def test_a_report_is_a_page_or_a_picture(tmp_path: Path) -> None:
     assert "Night job" in write([history(progress())], tmp_path / "r.html", "Night job").read_text()
     assert write([], tmp_path / "r.png", "Night job").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_report_of_nothing_is_a_page_too(tmp_path: Path):
+def test_a_report_of_nothing_is_a_page_too(tmp_path: Path) -> None:
     assert "No query has run." in write([], tmp_path / "r.html", "Nothing").read_text()
 
 
-def test_json_has_sparks_names():
+def test_json_has_sparks_names() -> None:
     document = json.loads(json.dumps(history(progress()).to_json()))
     assert document["numInputRows"] == 300
     assert document["offsetsBehindLatest"] == {"visits": 55}
