@@ -154,7 +154,7 @@ class KafkaConsumer:
 
     def wakeup(self) -> None:
         """Interrupt the call that waits, or the next one that would, with WakeupError. Event loop only."""
-        self._core.wakeups.wakeup()
+        self._core.wakeup_trigger.wakeup()
 
     def __aiter__(self) -> Self:
         return self
@@ -259,12 +259,12 @@ class KafkaConsumer:
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None if it does not exist."""
-        infos = await self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
+        infos = await self._wait(self._core.topic_metadata.partitions_for(topic, self._default_timeout))
         return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
         """Return a topic's partitions with leaders and replicas."""
-        return list(await self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
+        return list(await self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:
         """Return all topics that this client is authorized to describe."""
@@ -272,26 +272,30 @@ class KafkaConsumer:
 
     async def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
         """Return all topics that this client is authorized to describe, with their partitions."""
-        infos = await self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
+        infos = await self._wait(self._core.topic_metadata.topics(self._seconds(timeout_ms)))
         return {topic: list(partitions) for topic, partitions in infos.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the earliest offset of each partition."""
-        return await self._wait(self._core.lookups.positions(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms)))
+        return await self._wait(
+            self._core.topic_metadata.positions(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms))
+        )
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last readable record of each partition."""
-        return await self._wait(self._core.lookups.positions(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms)))
+        return await self._wait(
+            self._core.topic_metadata.positions(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms))
+        )
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each time (ms since 1970); None if there is none."""
-        return await self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
+        return await self._wait(self._core.topic_metadata.for_times(timestamps, self._seconds(timeout_ms)))
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
         """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
@@ -334,7 +338,7 @@ class KafkaConsumer:
         if self._closed:
             coroutine.close()
         self._check_open()
-        return await self._core.wakeups.interruptible(coroutine)
+        return await self._core.wakeup_trigger.interruptible(coroutine)
 
     def _check_open(self) -> None:
         if self._closed:

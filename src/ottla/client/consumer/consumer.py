@@ -197,7 +197,7 @@ class KafkaConsumer:
     def wakeup(self) -> None:
         """Interrupt the call that waits, or the next one that would, with WakeupError. Thread-safe."""
         if self._refusal is None:
-            self._io.call_soon(self._core.wakeups.wakeup)
+            self._io.call_soon(self._core.wakeup_trigger.wakeup)
 
     def __iter__(self) -> Self:
         return self
@@ -337,12 +337,12 @@ class KafkaConsumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None if it does not exist."""
-        infos = self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
+        infos = self._wait(self._core.topic_metadata.partitions_for(topic, self._default_timeout))
         return {p.partition for p in infos} or None
 
     def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
         """Return a topic's partitions with leaders and replicas, as Java's partitionsFor."""
-        return list(self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
+        return list(self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     def topics(self) -> set[str]:
         """Return all topics that this client is authorized to describe."""
@@ -350,7 +350,7 @@ class KafkaConsumer:
 
     def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
         """Return all topics that this client is authorized to describe, with their partitions."""
-        infos = self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
+        infos = self._wait(self._core.topic_metadata.topics(self._seconds(timeout_ms)))
         return {topic: list(partitions) for topic, partitions in infos.items()}
 
     def beginning_offsets(
@@ -368,13 +368,13 @@ class KafkaConsumer:
     def _ends(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
-        return self._wait(self._core.lookups.positions(partitions, timestamp, self._seconds(timeout_ms)))
+        return self._wait(self._core.topic_metadata.positions(partitions, timestamp, self._seconds(timeout_ms)))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each time (ms since 1970); None if there is none."""
-        return self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
+        return self._wait(self._core.topic_metadata.for_times(timestamps, self._seconds(timeout_ms)))
 
     def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
         """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
@@ -421,7 +421,7 @@ class KafkaConsumer:
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that wakeup() interrupts."""
-        return self._run(self._core.wakeups.interruptible(coroutine))
+        return self._run(self._core.wakeup_trigger.interruptible(coroutine))
 
     def _do(self, change: Callable[[], Any]) -> None:
         """Run a short function in the event loop."""

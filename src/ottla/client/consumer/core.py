@@ -64,7 +64,7 @@ class ConsumerCore:
         self.client_id = config.client_id or generated_client_id(config)
         self.subscription = Subscription()
         self.buffer = FetchBuffer(config.max_decompressed_batch_bytes)
-        self.wakeups = WakeupTrigger()
+        self.wakeup_trigger = WakeupTrigger()
         self.iteration = RecordIterator(self.subscription)
         self._seen_version = 0
         configs = {**config.originals, "client.id": self.client_id}
@@ -95,7 +95,7 @@ class ConsumerCore:
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
-        self.refusals = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
+        self.topic_errors = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
         self.telemetry = telemetry_of(
             config.enable_metrics_push,
             self.connections,
@@ -120,7 +120,7 @@ class ConsumerCore:
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
             retry_backoff=config.retry_backoff_ms / 1000,
         )
-        self.lookups = TopicMetadataFetcher(
+        self.topic_metadata = TopicMetadataFetcher(
             self.connections,
             self.offsets,
             allow_auto_create=config.allow_auto_create_topics,
@@ -217,7 +217,7 @@ class ConsumerCore:
     def _new_cluster(self, cluster: Cluster) -> None:
         if self.subscription.pattern is not None:
             self._match_pattern(cluster)
-        self.refusals.metadata_updated()
+        self.topic_errors.metadata_updated()
         if self.in_group:
             self.membership.metadata_changed()
         elif self.subscription.by_group:
@@ -285,7 +285,7 @@ class ConsumerCore:
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
         if self.metadata.all_topics:
             self.metadata.request_update()
-        self.refusals.subscribed()
+        self.topic_errors.subscribed()
         self.positions.unplaced = True
         self.buffer.drop_stale()
 
@@ -306,9 +306,9 @@ class ConsumerCore:
         """Continue at the first record at or after each time, or at the latest offset."""
         for tp in times:
             self.subscription.state(tp)
-        offsets = await self.lookups.for_times(times, timeout)
+        offsets = await self.topic_metadata.for_times(times, timeout)
         late = [tp for tp, at in offsets.items() if at is None]
-        ends = await self.lookups.positions(late, LATEST_TIMESTAMP, timeout) if late else {}
+        ends = await self.topic_metadata.positions(late, LATEST_TIMESTAMP, timeout) if late else {}
         for tp, at in offsets.items():
             self.seek(tp, ends[tp] if at is None else at.offset)
 
@@ -331,9 +331,9 @@ class ConsumerCore:
         """Whether records can be taken without the event loop. Called in the caller's thread."""
         return not (
             self.positions.has_work
-            or self.wakeups.is_requested
+            or self.wakeup_trigger.is_requested
             or self.commits.callbacks
-            or self.refusals.pending
+            or self.topic_errors.pending
             or self.fetcher.error is not None
             or self.commits.is_due
             or (self.in_group and self.membership.has_work)
@@ -349,7 +349,7 @@ class ConsumerCore:
 
         Returns False if `timeout` seconds have passed without records. Raises the errors of poll().
         """
-        return await self.wakeups.interruptible(self._prepare(time.monotonic() + timeout))
+        return await self.wakeup_trigger.interruptible(self._prepare(time.monotonic() + timeout))
 
     async def _prepare(self, deadline: float) -> bool:
         if not self.subscription.by_group and not self.subscription.manual:
@@ -360,7 +360,7 @@ class ConsumerCore:
             await self.commits.run_callbacks()
             self._raise_errors()
             await self._describe(deadline)
-            self.refusals.check()
+            self.topic_errors.check()
             joined = await self._join_group(deadline)
             if self.subscription.version != self._seen_version:
                 self._seen_version = self.subscription.version
