@@ -1,4 +1,4 @@
-"""One tree of nodes in memory, and the sessions of several brokers with it: ZooKeeper, for clusters in one process."""
+"""A ZooKeeper in memory: one tree of znodes and the sessions of several brokers, for clusters in one process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Entry:
 
 
 class SharedTree:
-    """What all sessions see."""
+    """The tree that all sessions share."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, _Entry] = {"": _Entry(b"", 0, 0, None)}
@@ -41,7 +41,6 @@ class SharedTree:
         self._zxid = 0
 
     def session(self) -> Session:
-        """A session of one broker."""
         return Session(self)
 
     def get(self, path: str) -> Node | None:
@@ -67,7 +66,7 @@ class SharedTree:
         self._fire_watches(changed)
 
     def expire(self, owner: Session) -> None:
-        """The session's ephemeral nodes go."""
+        """Delete the ephemeral znodes of a session."""
         changed: list[str] = []
         for path in [path for path, entry in self.nodes.items() if entry.owner is owner]:
             changed += self._apply(Delete(path), owner)
@@ -116,7 +115,7 @@ class SharedTree:
 
 
 class Session:
-    """A `Registry` over the shared tree. `expire` is what ZooKeeper does to a broker that is silent."""
+    """A `MetadataStore` over the shared tree. `expire` does what ZooKeeper does to a silent broker."""
 
     def __init__(self, tree: SharedTree) -> None:
         self._tree = tree
@@ -126,15 +125,15 @@ class Session:
         self._resumed.set()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """As ZooKeeperMetadataStore's."""
+        """Like `ZooKeeperMetadataStore.on_new_session`."""
         self._listeners.append(listener)
 
     def pause(self) -> None:
-        """Let every call wait, as one whose connection is cut."""
+        """Let every call wait, as with a lost connection."""
         self._resumed.clear()
 
     def expire(self) -> None:
-        """End the session; the broker goes on with a new one when it is resumed."""
+        """Expire the session; the broker continues with a new one after `resume`."""
         self._tree.expire(self)
 
     def resume(self) -> None:
@@ -164,6 +163,6 @@ class Session:
         self._tree.expire(self)
 
     async def _step(self) -> None:
-        """Others may come in between, as they may with ZooKeeper."""
+        """Let other tasks run in between, as with ZooKeeper."""
         await asyncio.sleep(0)
         await self._resumed.wait()

@@ -1,4 +1,4 @@
-"""What every store does: the embedded one here, ZooKeeper in tests/interop."""
+"""What every metadata store does: SQLite here, ZooKeeper in tests/interop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.cluster.store.metadata_store import (
 )
 
 
-async def nodes_are_made_set_and_deleted_with_versions(store: MetadataStore) -> None:
+async def znodes_are_created_set_and_deleted_with_versions(store: MetadataStore) -> None:
     await store.multi([Create("/a", b"1"), Create("/a/b", b"2")])
     await store.multi([Set("/a", b"3", 0)])
     assert (await store.get("/a") or ())[:2] == (b"3", 1)
@@ -40,13 +40,13 @@ async def nodes_are_made_set_and_deleted_with_versions(store: MetadataStore) -> 
     assert await store.get("/a") is None
 
 
-async def a_multi_is_done_whole_or_not_at_all(store: MetadataStore) -> None:
+async def multi_is_executed_completely_or_not_at_all(store: MetadataStore) -> None:
     with pytest.raises(NoNodeError):
         await store.multi([Create("/half", b""), Set("/none", b"")])
     assert await store.get("/half") is None
 
 
-async def a_node_made_again_is_told_from_the_one_before(store: MetadataStore) -> None:
+async def recreated_znode_has_another_creation_number(store: MetadataStore) -> None:
     made = []
     for _ in range(2):
         await store.multi([Create("/again")])
@@ -57,7 +57,7 @@ async def a_node_made_again_is_told_from_the_one_before(store: MetadataStore) ->
     assert made[0] < made[1]
 
 
-async def sequences_go_on_where_a_node_was_deleted(store: MetadataStore) -> None:
+async def sequences_continue_after_a_deletion(store: MetadataStore) -> None:
     await store.multi([Create("/s")])
     await store.multi([Create("/s/c_", b"", sequence=True), Create("/s/c_", b"", sequence=True)])
     names = await store.children("/s")
@@ -68,38 +68,38 @@ async def sequences_go_on_where_a_node_was_deleted(store: MetadataStore) -> None
     assert len(last) == len("c_") + 10
 
 
-async def a_watch_fires_once_for_the_next_change(store: MetadataStore) -> None:
+async def watch_fires_once_for_the_next_change(store: MetadataStore) -> None:
     await store.multi([Create("/w")])
     events: asyncio.Queue[str] = asyncio.Queue()
 
-    def tells(what: str) -> Callable[[], None]:
+    def watcher(what: str) -> Callable[[], None]:
         return lambda: events.put_nowait(what)
 
-    await store.get("/w/x", tells("made"))
-    await store.children("/w", tells("child came"))
+    await store.get("/w/x", watcher("made"))
+    await store.children("/w", watcher("child came"))
     await store.multi([Create("/w/x")])
     assert {await events.get(), await events.get()} == {"made", "child came"}
-    await store.get("/w/x", tells("set"))
+    await store.get("/w/x", watcher("set"))
     await store.multi([Set("/w/x", b"1")])
     await store.multi([Set("/w/x", b"2")])
     assert await events.get() == "set"
-    await store.get("/w/x", tells("deleted"))
+    await store.get("/w/x", watcher("deleted"))
     await store.multi([Delete("/w/x")])
     assert await events.get() == "deleted"
-    twice = tells("once")
+    twice = watcher("once")
     await store.children("/w", twice)
     await store.children("/w", twice)
     await store.multi([Create("/w/y")])
-    await store.get("/w/y", tells("after it"))
+    await store.get("/w/y", watcher("after it"))
     await store.multi([Set("/w/y", b"")])
     assert [await events.get(), await events.get()] == ["once", "after it"]
     assert events.empty()
 
 
 SCENARIOS: list[Callable[[MetadataStore], Awaitable[None]]] = [
-    nodes_are_made_set_and_deleted_with_versions,
-    a_multi_is_done_whole_or_not_at_all,
-    a_node_made_again_is_told_from_the_one_before,
-    sequences_go_on_where_a_node_was_deleted,
-    a_watch_fires_once_for_the_next_change,
+    znodes_are_created_set_and_deleted_with_versions,
+    multi_is_executed_completely_or_not_at_all,
+    recreated_znode_has_another_creation_number,
+    sequences_continue_after_a_deletion,
+    watch_fires_once_for_the_next_change,
 ]

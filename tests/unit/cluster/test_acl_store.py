@@ -1,4 +1,4 @@
-"""Access rules that several brokers keep on one tree, in memory or in a file; what Kafka writes there, and reads."""
+"""ACLs of several brokers over one tree, in memory or in a file, as Kafka writes and reads them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def forbidding(pattern: ResourcePattern) -> ACL:
 
 
 class Broker:
-    """A store, and what its listener was told last."""
+    """A store, and the ACLs of its listener's last call."""
 
     def __init__(self, store: MetadataStore, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = AclStore(store, self._on_acls, monotonic)
@@ -300,7 +300,7 @@ def test_expired_notifications_are_deleted_and_late_readers_read_everything() ->
         await broker.store.close()
         await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
         await broker.store.refresh()
-        assert broker.rules == set()  # nobody has told
+        assert broker.rules == set()  # its listener was not called
         now[0] += change_notifications.EXPIRY_SECONDS / 2 + 1
         await broker.store.refresh()
         assert broker.rules == {rule()}

@@ -1,4 +1,4 @@
-"""Options that several brokers are asked to set, on one tree in memory."""
+"""Dynamic configs of several brokers over one tree in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_change_after_another_brokers_change_is_based_on_it() -> None:
         tree, path = SharedTree(), "clients/app"
         await create_persistent_nodes(tree.session())
         views = MetadataCache(), MetadataCache()
-        one, two = (DynamicConfigStore(tree.session(), view) for view in views)  # none follows what the other tells
+        one, two = (DynamicConfigStore(tree.session(), view) for view in views)  # neither applies the other's changes
         await one.set(path, {"producer_byte_rate": "1"})
         async with two.changing(path):
             await two.set(path, {**views[1].image.configs[path], "consumer_byte_rate": "2"})

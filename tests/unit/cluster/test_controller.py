@@ -1,4 +1,4 @@
-"""A cluster of controllers in one process: requests go by hand from one to the other, the tree lies in memory."""
+"""A cluster of controllers in one process: requests are method calls, and the tree is in memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SECONDS = 10
 
 
 class Broker:
-    """A member of the cluster, without logs."""
+    """A broker of the cluster, without logs."""
 
     def __init__(self, cluster: Cluster, broker_id: int, **options: Any) -> None:
         self.id = broker_id
@@ -101,7 +101,7 @@ class Broker:
         return partition
 
     async def answer(self, request: Any) -> Any:
-        """What the handlers do."""
+        """Handle a request like the handlers."""
         requests = self.member.controller_requests
         try:
             if isinstance(request, LeaderAndIsrRequest):
@@ -132,7 +132,7 @@ class Broker:
         return LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds for what this broker knows."""
+        """Wait until a condition holds in this broker's image."""
         changed = asyncio.Event()
 
         async def on_change(before: object, after: object) -> None:
@@ -145,7 +145,7 @@ class Broker:
 
 
 class Cluster:
-    """Brokers over one tree; takes the place of their connections."""
+    """Brokers over one tree; stands in for their connections."""
 
     def __init__(self) -> None:
         self.tree = SharedTree()
@@ -166,10 +166,10 @@ class Cluster:
         return await broker.answer(decode(type(request), memoryview(data), version, 0))
 
     def close(self) -> None:
-        """As the member's connections."""
+        """Like `InterBrokerClient.close`."""
 
     async def kill(self, broker_id: int) -> None:
-        """As a crash: nothing more comes from there, and the session ends."""
+        """Crash a broker: it sends nothing more, and its session ends."""
         broker = self.brokers.pop(broker_id)
         broker.session.pause()
         broker.session.expire()
@@ -213,7 +213,7 @@ def test_broker_whose_id_is_taken_leaves_the_cluster(monkeypatch: pytest.MonkeyP
         three_.session.resume()
         await is_replaced.wait()
         assert "/brokers/ids/3 belongs to another running broker" in reasons[0]
-        await three_.member.controlled_shutdown()  # does not give away what the other one leads
+        await three_.member.controlled_shutdown()  # does not move the leaders of the other broker
         assert 3 not in one.member.metadata_cache.image.shutting_down
         await cluster.kill(1)
         await cluster.kill(2)
@@ -292,7 +292,7 @@ def test_paused_controller_is_fenced() -> None:
 
 
 class LostAnswer:
-    """The next write of a session is done, and its answer does not come before it is let go."""
+    """Executes the next write of a session, but holds its result back until it is released."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -342,7 +342,7 @@ def test_write_of_a_cancelled_request_is_applied() -> None:
         answer = LostAnswer(one.session)
         asking = asyncio.ensure_future(one.controller.isr_updates.alter_partition(2, T0, before, (2, 3)))
         await answer.written.wait()
-        asking.cancel()  # the leader's connection has gone
+        asking.cancel()  # the leader's connection is lost
         await asyncio.wait([asking])
         assert one.state() == before
         state = await one.controller.isr_updates.alter_partition(2, T0, before, (2, 3))
@@ -554,7 +554,7 @@ def test_redirected_reassignment_keeps_the_last_in_sync_replica() -> None:
         await one.until(lambda: 4 in one.member.metadata_cache.image.brokers)
         await one.controller.topics.create("t", [[2, 1]], {})
         await one.controller.reassignments.reassign(T0, [3])
-        await one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 1, 3))  # which ends the move
+        await one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 1, 3))  # completes it
         await one.controller.reassignments.reassign(T0, [2, 4])
         await one.controller.isr_updates.alter_partition(3, T0, one.state(), (3, 2))
         await cluster.kill(3)
@@ -602,7 +602,7 @@ REASSIGN = "/admin/reassign_partitions"
 
 
 def request_replicas(cluster: Cluster) -> list[int] | None:
-    """The partitions that are left in the request to move; None where there is no request."""
+    """Return the partitions in the reassignment request; None without a request."""
     node = cluster.tree.get(REASSIGN)
     return None if node is None else [item["partition"] for item in znodes.load(node.value)["partitions"]]
 
@@ -628,7 +628,7 @@ def test_reassignment_request_that_ended_is_not_started_again() -> None:
         await one.controller.isr_updates.alter_partition(1, ends, one.state(ends), (1, 2, 3))
         await until(lambda: request_replicas(cluster) == [3])
         await one.controller.reassignments.reassign(ends, [1, 2])
-        for _ in range(100):  # nothing more is to come of the request
+        for _ in range(100):  # nothing more is to happen to the request
             await asyncio.sleep(0)
         assert one.state(taken_back).replicas == (1, 2)
         assert one.state(elsewhere).replicas == (3, 2)
@@ -650,7 +650,7 @@ def test_reassignment_of_the_admin_api_overrides_the_request_in_the_store() -> N
         await one.until(
             lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(2))
         )
-        await one.member._znode_handlers.close()  # the broker dies before it looks again
+        await one.member._znode_handlers.close()  # the broker dies before it reads again
         await one.controller.reassignments.reassign(T0, None)
         assert request_replicas(cluster) == [1]
         await one.controller.reassignments.reassign(TopicPartition("t", 1), [3, 2])

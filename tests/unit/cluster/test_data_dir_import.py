@@ -1,4 +1,4 @@
-"""Data directories of Apache Kafka are taken over with topics, options and producer ids."""
+"""Import of log directories of Apache Kafka: topics, configs, ACLs and producer ids."""
 
 import asyncio
 import json
@@ -162,7 +162,7 @@ def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path):
     with_broker(test, tmp_path)
 
 
-def access_rule(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
+def acl_record(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
     principal = {"principal": "User:alice", "host": "*"}
     response = {
         "resource_type": 5,
@@ -184,7 +184,7 @@ def test_import_of_acls_stores_them(tmp_path: Path, caplog: pytest.LogCaptureFix
 
     everything = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
     everything |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
-    rules = [access_rule(1, "t"), access_rule(2, "app-", how=4), access_rule(3, "gone"), access_rule(4, "a/b")]
+    rules = [acl_record(1, "t"), acl_record(2, "app-", how=4), acl_record(3, "gone"), acl_record(4, "a/b")]
     metadata(tmp_path, *RECORDS, *rules, m.RemoveAccessControlEntryRecord(id=uuid.UUID(int=3)))
     log_directories(tmp_path, "a-0")
     with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer", super_users="User:ANONYMOUS")
@@ -194,7 +194,7 @@ def test_deny_acl_that_cannot_be_stored_fails_the_import(tmp_path: Path) -> None
     async def test(_: Asker) -> None:
         raise AssertionError("it starts")
 
-    metadata(tmp_path, *RECORDS, access_rule(1, "a/b", permission=2))
+    metadata(tmp_path, *RECORDS, acl_record(1, "a/b", permission=2))
     log_directories(tmp_path, "a-0")
     with pytest.raises(StartupError, match="a/b"):
         with_broker(test, tmp_path)

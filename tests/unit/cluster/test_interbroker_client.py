@@ -16,7 +16,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 
 
 class Broker:
-    """A peer on a free port that answers heartbeats with its number of connections so far, as long as it may."""
+    """A broker on a free port that answers heartbeats with the number of the connection, while it may."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -80,7 +80,7 @@ async def interbroker_client(
 
 
 async def beat(interbroker: InterBrokerClient, *, purpose: str = "", timeout: float = 5) -> int:
-    """Ask broker 1; the number of the connection that the request came through."""
+    """Send a heartbeat to broker 1. Return the number of the connection."""
     return (await interbroker.send(1, HeartbeatRequest(), 1, timeout=timeout, purpose=purpose)).error_code
 
 

@@ -1,4 +1,4 @@
-"""Who leads: one row for each case of each rule."""
+"""Leader election: one row for each case of each rule."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ottla.model import TopicPartition
 
 
 def image(*leaders: int, isr: tuple[int, ...] = (0, 1), alive: tuple[int, ...] = (0, 1)) -> ClusterImage:
-    """A topic whose partitions all prefer broker 0 and are led by these."""
+    """Return a topic whose partitions all prefer broker 0 and have these leaders."""
     partitions = tuple(PartitionImage(leader, 0, (0, 1), isr) for leader in leaders)
     return ClusterImage(
         "c",

@@ -1,4 +1,4 @@
-"""Producer ids from the store, of one broker and of several."""
+"""Producer ids of one broker and of several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and places of topics."""
+"""Names and replica placement of topics."""
 
 from __future__ import annotations
 

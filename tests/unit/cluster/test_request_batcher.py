@@ -10,7 +10,7 @@ from ottla.errors import NetworkError, UnknownServerError
 
 
 class Brokers:
-    """Brokers that answer with the question's square when they may."""
+    """Brokers that answer with the squares of the items when they may."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, list[int]]] = []
@@ -39,7 +39,7 @@ def test_items_submitted_during_a_request_share_the_next() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         submitted += [asyncio.create_task(batcher.submit(1, question)) for question in (3, 4)]
-        submitted.append(asyncio.create_task(batcher.submit(2, 5)))  # who waits for one broker keeps no other waiting
+        submitted.append(asyncio.create_task(batcher.submit(2, 5)))  # not delayed by broker 1
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert brokers.requests == [(1, [2]), (2, [5])]

@@ -1,4 +1,4 @@
-"""What a broker is told makes its image that of the controller, whatever has happened in between."""
+"""The controller's requests bring a broker's image to the controller's, whatever has happened in between."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ottla.config.broker import Endpoint
 from ottla.protocol.message import Request, decode, encode
 
 BROKERS = {n: BrokerImage(n, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + n),), f"rack-{n}") for n in range(4)}
-TOLD = 0
+RECEIVER = 0
 
 
 def changed(image: ClusterImage, rng: random.Random) -> ClusterImage:
-    """The image after some topics were made, deleted, grown, led by others, moved."""
+    """Return the image after random changes of topics."""
     topics = dict(image.topics)
     for _ in range(rng.randrange(1, 6)):
         name = rng.choice("abcd")
@@ -38,7 +38,7 @@ def changed(image: ClusterImage, rng: random.Random) -> ClusterImage:
             now = moved(topic.partitions[index], rng)
             whole = (*topic.partitions[:index], now, *topic.partitions[index + 1 :])
             topics[name] = replace(topic, partitions=whole)
-    brokers = {n: broker for n, broker in BROKERS.items() if n == TOLD or rng.random() < 0.8}
+    brokers = {n: broker for n, broker in BROKERS.items() if n == RECEIVER or rng.random() < 0.8}
     return replace(image, brokers=MappingProxyType(brokers)).with_topics(topics)
 
 
@@ -55,7 +55,7 @@ def moved(p: PartitionImage, rng: random.Random) -> PartitionImage:
 
 
 def sent(request: Request[object]) -> Request[object]:
-    """The request as the broker gets it."""
+    """Return the request as the broker decodes it."""
     version = VERSIONS[request.NAME]
     data = bytearray()
     encode(request, version, data)
@@ -63,12 +63,12 @@ def sent(request: Request[object]) -> Request[object]:
 
 
 def applied(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
-    duties = requests.leader_and_isr(before, after, BROKERS[TOLD])
-    metadata = requests.update_metadata(before, after, BROKERS[TOLD])
+    duties = requests.leader_and_isr(before, after, BROKERS[RECEIVER])
+    metadata = requests.update_metadata(before, after, BROKERS[RECEIVER])
     if duties is not None:
         image = with_leader_and_isr(image, sent(duties))  # type: ignore[arg-type]
     if metadata is not None:
-        image = with_metadata(image, sent(metadata), {}, {}, TOLD)  # type: ignore[arg-type]
+        image = with_metadata(image, sent(metadata), {}, {}, RECEIVER)  # type: ignore[arg-type]
     return image
 
 
@@ -80,7 +80,7 @@ def test_deltas_add_up_to_the_current_image(seed: int) -> None:
     followed = ClusterImage("c")
     for _ in range(8):
         truth = changed(truth, rng)
-        if rng.random() < 0.7:  # else a notice that came too late is told with the next
+        if rng.random() < 0.7:  # else the change is sent with the next one
             followed = applied(followed, last, truth)
             last = truth
     followed = applied(followed, last, truth)
@@ -92,8 +92,8 @@ def test_deltas_add_up_to_the_current_image(seed: int) -> None:
 def test_unchanged_image_makes_no_requests() -> None:
     image = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), random.Random(1))
     for make in (requests.leader_and_isr, requests.update_metadata):
-        assert make(image, image, BROKERS[TOLD]) is None
-    assert not image_delta.stopped_replicas(image, image, TOLD)
+        assert make(image, image, BROKERS[RECEIVER]) is None
+    assert not image_delta.stopped_replicas(image, image, RECEIVER)
 
 
 def test_full_update_removes_deleted_topics() -> None:
@@ -113,7 +113,7 @@ def test_outdated_state_does_not_replace_a_newer_one() -> None:
     newer = replace(topic.partitions[0], leader_epoch=5)
     second = first.with_topics({**first.topics, name: replace(topic, partitions=(newer, *topic.partitions[1:]))})
     followed = applied(applied(ClusterImage("c"), None, second), second, second)
-    late = requests.update_metadata(None, first, BROKERS[TOLD])
+    late = requests.update_metadata(None, first, BROKERS[RECEIVER])
     assert late is not None
     late.type = image_delta.INCREMENTAL
-    assert with_metadata(followed, late, {}, {}, TOLD).topics == second.topics
+    assert with_metadata(followed, late, {}, {}, RECEIVER).topics == second.topics

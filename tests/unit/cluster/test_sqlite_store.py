@@ -1,4 +1,4 @@
-"""The store of one node: a tree with versions, all or nothing, there again after a crash."""
+"""The SQLite store: a tree with versions and transactions that survives a crash."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_change_of_the_store_does_not_block_the_event_loop(tmp_path: Path, monke
         await asyncio.to_thread(begun.wait, 10)
         assert await store.get("/x") is None
         assert not writing.done()
-        writing.cancel()  # a client that goes does not take its change with it, nor who is to hear of that
+        writing.cancel()  # a cancelled request cancels neither its change nor its watches
         disk.set()
         await asyncio.wait_for(seen.wait(), 10)
         assert (await store.get("/x") or ())[:1] == (b"1",)

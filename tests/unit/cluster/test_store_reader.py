@@ -1,4 +1,4 @@
-"""What is written into the tree, as Kafka writes it."""
+"""The values of znodes, as Kafka writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others write into the tree is followed; here on the embedded store, elsewhere on ZooKeeper."""
+"""Changes that others write into the store are applied; here with SQLite, elsewhere with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def join(store: MetadataStore) -> BrokerLifecycle:
 
 
 def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awaitable[None]], directory: Path) -> None:
-    """Run a test beside a controller that follows the tree; the queue tells of its images."""
+    """Run a test beside a controller that watches the store; the queue gets an item with each image."""
 
     async def inner() -> None:
         store = SqliteMetadataStore(directory)

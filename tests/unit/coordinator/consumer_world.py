@@ -1,4 +1,4 @@
-"""KIP-848 groups without a broker: decisions, their records replayed, a clock, and topics that a test changes."""
+"""Consumer groups without a broker: decisions, replayed records, a clock, and topics that a test changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def topic_id(name: str) -> UUID:
 
 
 class World:
-    """One coordinator. `log` is what its group's partition would hold."""
+    """One coordinator. `log` is the content of its group's partition."""
 
     def __init__(self, topics: dict[str, int] | None = None, **options: Any) -> None:
         self.clock = ManualClock()
@@ -66,7 +66,7 @@ class World:
             self.answers[token] = response
 
     def restart(self) -> None:
-        """A coordinator that knows what the log holds."""
+        """Restart the coordinator with what the log has."""
         self.coordinator = self.new_coordinator()
         latest = {record.key: record for record in self.log}
         for record in self.log:
@@ -121,7 +121,7 @@ def error(answer: Any) -> str | None:
 
 
 def assigned(answer: ConsumerGroupHeartbeatResponse) -> Owned | None:
-    """The assignment of an answer, by the names that `topic_id` made ids of."""
+    """Return the assignment of a response by topic name."""
     if answer.assignment is None:
         return None
     return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in answer.assignment.topic_partitions}

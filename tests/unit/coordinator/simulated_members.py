@@ -1,4 +1,4 @@
-"""Members of both protocols as a simulation needs them: each does one thing at a time and believes what it was told."""
+"""Simulated members of both protocols: each does one thing at a time and believes the last response."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def partitions(parts: Parts) -> set[TopicIdPartition]:
 
 
 class NewMember:
-    """Speaks KIP-848. It may lose answers, and takes its time to give partitions up."""
+    """A member of the consumer protocol. It may lose responses, and takes its time to revoke partitions."""
 
     def __init__(self, world: World, member_id: str, r: Random, topics: list[str], regex: str) -> None:
         self.world, self.id, self.r, self.topics, self.regex = world, member_id, r, topics, regex
@@ -47,8 +47,8 @@ class NewMember:
             more |= {"subscribed_topic_regex": self.regex}
         answer = self.world.beat(self.id, self.epoch, self.reads, **more)
         if lossy and self.r.random() < 0.15:
-            # The answer did not arrive: it tells all about itself, to be told all. What it had not begun to read yet it
-            # lets go, as the broker may have seen that it does not read it
+            # The response was lost: it sends a full request, to get a full response. Partitions that it has not started
+            # to read are dropped, as the broker may have seen that it does not read them
             self.full, self.assignment = True, None
             return
         self.full = False
@@ -67,7 +67,7 @@ class NewMember:
 
 
 class OldMember:
-    """Speaks the classic protocol, eagerly: it gives everything up before it joins again."""
+    """A member of the classic protocol, with eager rebalances: it revokes everything before it joins again."""
 
     def __init__(self, world: World, r: Random, topics: list[str]) -> None:
         self.world, self.r, self.topics = world, r, topics
@@ -150,7 +150,7 @@ class OldMember:
         return {name: len(topic.partitions) for name, topic in self.world.image.topics.items()}
 
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """As a leader: the partitions of each topic go round its readers."""
+        """Assign as the leader: the partitions of each topic to its readers in turn."""
         readers: dict[str, list[str]] = {}
         for m in joined.members:
             for topic in decode_versioned(ConsumerProtocolSubscription, m.metadata).topics:

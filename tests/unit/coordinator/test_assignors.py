@@ -1,4 +1,6 @@
-"""The broker's assignors: every partition has one reader, shares are even, and what can stay stays."""
+"""The broker's assignors: every partition has one reader, shares are even, and partitions move as little as
+possible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classic groups as decisions: who is answered what, and when."""
+"""Decisions of classic groups: which request gets which response, and when."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLIENT = GroupClient("client", "/127.0.0.1")
 
 
 class World:
-    """A coordinator, a clock, and the answers given so far by token."""
+    """A coordinator, a clock, and the responses so far by future."""
 
     def __init__(self, **options: Any) -> None:
         self.clock = ManualClock()
@@ -105,7 +105,7 @@ class World:
         return for_code(code).__name__ if code else None
 
     def stable(self, n: int = 2, **options: Any) -> list[JoinGroupResponse]:
-        """A stable group of n members; the first leads."""
+        """Return the responses of a stable group of n members; the first one leads."""
         for i in range(n):
             self.join(f"first{i}", **options)
             if i:
@@ -218,7 +218,7 @@ def test_leave_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
     world.leave("l", MemberIdentity(member_id=two.member_id))
     assert world.answers["l"].members[0].error_code == 0
     assert world.group.state is ClassicGroupState.PREPARING
-    world.leave("l2", MemberIdentity(member_id=one.member_id), MemberIdentity(member_id="nobody"))
+    world.leave("l2", MemberIdentity(member_id=one.member_id), MemberIdentity(member_id="unknown"))
     assert [m.error_code for m in world.answers["l2"].members] == [0, 25]
     assert world.group.state is ClassicGroupState.EMPTY
     assert world.group.generation == 3
@@ -248,7 +248,7 @@ def test_choose_protocol_takes_the_most_votes_of_common_protocols() -> None:
     [
         ({"protocols": "other"}, "InconsistentGroupProtocolError"),
         ({"kind": "connect"}, "InconsistentGroupProtocolError"),
-        ({"member": "nobody"}, "UnknownMemberIdError"),
+        ({"member": "unknown"}, "UnknownMemberIdError"),
         ({"session": 5_999}, "InvalidSessionTimeoutError"),
         ({"session": 1_800_001}, "InvalidSessionTimeoutError"),
     ],
@@ -285,7 +285,7 @@ def test_static_member_that_restarts_rejoins_without_a_rebalance() -> None:
     again = world.answers["a2"]
     assert (again.error_code, again.generation_id) == (0, a.generation_id)
     assert again.member_id != a.member_id
-    assert again.members == [], "an old client must not assign anew"
+    assert again.members == [], "an old client must not compute an assignment"
     world.sync("s2", again)
     assert world.answers["s2"].assignment == b"mine"
     world.join("ghost", a.member_id, instance="i1", version=5)
@@ -311,7 +311,7 @@ def test_unused_member_id_expires() -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> None:
-    """Random members join, sync, heartbeat, leave and fall silent; at the end everybody is answered."""
+    """Let random members join, sync, heartbeat, leave and time out; at the end all requests have responses."""
     r = random.Random(seed)
     world = World(group_initial_rebalance_delay_ms=r.choice([0, 3000]))
     states: dict[str, JoinGroupResponse] = {}
@@ -362,7 +362,7 @@ def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> No
 
 def test_error_codes_are_kafkas() -> None:
     world = World()
-    world.join("x", "nobody")
+    world.join("x", "unknown")
     assert world.answers["x"].error_code == code_of(for_code(25)())
 
 
@@ -458,5 +458,5 @@ def test_pending_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(world.group.pending) == 100
     world.join("last", world.answers["j149"].member_id, version=5)
     world.join("first", world.answers["j0"].member_id, version=5)
-    assert "last" not in world.answers  # it waits for the others that have an id
+    assert "last" not in world.answers  # it waits for the other members with an id
     assert world.error("first") == "UnknownMemberIdError"

@@ -1,4 +1,4 @@
-"""KIP-848 groups as decisions: epochs, what is given up before it is assigned, and who is fenced."""
+"""Decisions of consumer groups: epochs, revocation before assignment, and fencing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = {"t": [0, 1, 2, 3, 4, 5]}
 
 
 def settled(world: World, *members: str) -> dict[str, Any]:
-    """Members that joined one after the other, and what each reads once nothing changes any more."""
+    """Let members join one after the other. Return the assignment of each at the end."""
     owned: dict[str, Any] = {}
     epochs: dict[str, int] = {}
     for member in members:
@@ -58,7 +58,7 @@ def test_partitions_are_revoked_before_they_are_reassigned() -> None:
     retained = assigned(a)
     assert retained is not None
     assert len(retained["t"]) == 3
-    assert assigned(world.beat("b", 2, {})) is None  # not yet: a reads them still
+    assert assigned(world.beat("b", 2, {})) is None  # not yet: a still reads them
     assert world.group.state_name is ConsumerGroupState.RECONCILING
     a = world.beat("a", 1, retained)
     assert (a.member_epoch, a.assignment) == (2, None)
@@ -157,7 +157,7 @@ def test_member_with_a_wrong_epoch_is_fenced() -> None:
     settled(world, "a", "b")
     epoch = world.group.members["a"].epoch
     assert error(world.beat("a", epoch + 1, {})) == "FENCED_MEMBER_EPOCH"
-    assert error(world.beat("nobody", epoch, {})) == "UNKNOWN_MEMBER_ID"
+    assert error(world.beat("unknown", epoch, {})) == "UNKNOWN_MEMBER_ID"
     assert error(world.beat("a", epoch - 1, ALL)) == "FENCED_MEMBER_EPOCH"
 
 
@@ -185,7 +185,7 @@ def test_changed_topics_bump_the_group_epoch() -> None:
     answer = world.beat("a", 1)
     assert (answer.member_epoch, assigned(answer)) == (2, {"t": [0, 1], "u": [0]})
     world.topics({"t": 2, "other": 5})
-    assert assigned(world.beat("a", 2)) == {"t": [0, 1]}  # to be given up
+    assert assigned(world.beat("a", 2)) == {"t": [0, 1]}  # to be revoked
     assert world.beat("a", 2, {"t": [0, 1]}).member_epoch == 3
     world.topics({"t": 2, "other": 9})
     assert world.beat("a", 3).member_epoch == 3

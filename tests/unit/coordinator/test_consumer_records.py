@@ -1,4 +1,4 @@
-"""The records of KIP-848 groups: the very bytes that Apache Kafka 4.3 writes."""
+"""The records of consumer groups: the bytes of Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_member_record_has_kafkas_bytes() -> None:
     )
     key, value = text(records.member_record("g", member))
     assert key == "0005" + "000167" + "00016d"
-    # found in the log of Apache Kafka 4.3.1; the tag at the end says that it is no classic member
+    # from the log of Apache Kafka 4.3.1; the tag at the end marks a member without the classic protocol
     kafkas = b"\x00\x00\x00\x00\x08rdkafka\x0b/127.0.0.1\x01\x0e(^exchange.*)\x00\x04\x93\xe0\x00\x01\x00\x01\x00"
     assert value == kafkas.hex()
 

@@ -1,7 +1,7 @@
-"""Groups of both protocols, and of members that change theirs, under random events: what has to hold at any time.
+"""Groups with members of both protocols, which may change theirs, under random events: invariants that always hold.
 
-Members join, fall silent, lose answers, leave and come back with the other protocol; topics come, grow and go; the
-coordinator restarts. A failing run names its seed.
+Members join, time out, lose responses, leave and return with the other protocol; topics are created, expanded and
+deleted; the coordinator restarts. A failing run names its seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PERSISTED = ("epoch", "metadata_hash", "target_epoch", "members", "targets", "re
 
 
 class Simulation:
-    """One run. `share` of the members speak the new protocol."""
+    """One run. `share` of the members use the consumer protocol."""
 
     def __init__(self, seed: int, share: float) -> None:
         self.r = Random(seed)
@@ -49,7 +49,7 @@ class Simulation:
             member.leave()
             self.members[n] = None
         elif what < 0.86:
-            self.members[n] = None  # it died without a word
+            self.members[n] = None  # it died without leaving
         if what > 0.97:
             self.change_topics()
         elif what > 0.90:
@@ -83,13 +83,13 @@ class Simulation:
             for attribute in PERSISTED:
                 assert getattr(again, attribute) == getattr(group, attribute), attribute
         else:
-            self.epoch = (0, 0)  # a generation that was not synced is forgotten, as in Kafka
+            self.epoch = (0, 0)  # a generation that was not synced is lost, as in Kafka
 
     def check(self) -> None:
         group = self.world.coordinator.by_id.get("g")
         self.check_readers(group)
         if type(group) is not self.kind and self.empty:
-            self.epoch = (0, 0)  # an empty group made room for one of the other kind
+            self.epoch = (0, 0)  # an empty group was replaced by one of the other protocol
         self.kind, self.empty = type(group), group is None or group.is_empty
         if isinstance(group, ConsumerGroup):
             assert (group.epoch, group.target_epoch) >= self.epoch
@@ -105,7 +105,7 @@ class Simulation:
             self.epoch = (group.generation, group.generation)
 
     def check_readers(self, group: object) -> None:
-        """At any time a partition has one reader, as far as members believe that they are in the group."""
+        """Check that each partition has one reader at most, as far as members believe that they are in the group."""
         assert group is None or isinstance(group, (ClassicGroup, ConsumerGroup))
         seen: dict[TopicIdPartition, str] = {}
         for member in self.members:
@@ -116,7 +116,7 @@ class Simulation:
                 seen[partition] = member.id
 
     def settle(self) -> None:
-        """Nothing changes any more: everybody who is there gets what is due, and all is read."""
+        """Let all members finish without further events; all partitions are read."""
         self.members = [m for m in self.members if m is not None] or [self.new_member()]
         for _ in range(60):
             self.world.pass_time(2_000)

@@ -1,4 +1,4 @@
-"""Regular expressions of members that may not see every topic (where there is an authorizer)."""
+"""Regular expressions of members that may not describe every topic, with an authorizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def world_of(*topics: str) -> World:
 
 
 def be(world: World, *seen: str) -> World:
-    """The next requests come from somebody who may describe these topics."""
+    """Send the next requests as a client that may describe these topics."""
     world.client = CLIENT._replace(sees=set(seen).__contains__)
     return world
 
@@ -25,7 +25,7 @@ def join(world: World, member: str, expression: str = "t.*") -> Any:
 
 
 def beats_until_quiet(world: World, **sees: set[str]) -> int:
-    """Heartbeats of all members in turn, until none changes the group; how many rounds it took."""
+    """Send heartbeats of all members in turn until none changes the group. Return the number of rounds."""
     for rounds in range(10):
         epoch = world.group.epoch
         for name, seen in sees.items():

@@ -30,7 +30,7 @@ class Log:
 
 
 class Memory:
-    """What was read of each partition."""
+    """The records that were replayed, by partition."""
 
     def __init__(self) -> None:
         self.read_of: dict[int, list[int]] = {}

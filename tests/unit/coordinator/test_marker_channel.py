@@ -38,7 +38,7 @@ def image() -> ClusterImage:
 
 
 class Here:
-    """What this broker, number 0, writes."""
+    """The markers that this broker, number 0, writes."""
 
     def __init__(self) -> None:
         self.written: list[TopicPartition] = []
@@ -49,7 +49,7 @@ class Here:
 
 
 class Others:
-    """Peers that write every marker, but for those in `errors`."""
+    """Brokers that write every marker, but for those in `errors`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []

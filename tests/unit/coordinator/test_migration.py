@@ -1,4 +1,4 @@
-"""Groups whose members move from the classic protocol to KIP-848 and back, one by one."""
+"""Groups whose members migrate from the classic to the consumer protocol and back, one by one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def assignment(parts: Parts) -> bytes:
 
 
 class Mixed(World):
-    """A world whose members may also speak the classic protocol."""
+    """A coordinator whose members may also use the classic protocol."""
 
     def old_join(self, member: str = "", owned: Parts | None = None, **more: Any) -> JoinGroupResponse | None:
         token = object()
@@ -87,7 +87,7 @@ class Mixed(World):
         return [m.error_code for m in self.answers[token].members]
 
     def old_group(self) -> str:
-        """A stable classic group of one member that reads everything; its id."""
+        """Create a stable classic group of one member that reads everything. Return the member's id."""
         joined = self.old_join()
         assert joined is not None
         self.old_sync(joined, {joined.member_id: ALL})
@@ -101,14 +101,14 @@ def parts(answer: SyncGroupResponse) -> Parts:
 
 
 def both(world: Mixed) -> tuple[str, JoinGroupResponse]:
-    """A group of one classic and one new member `new`, settled: the classic one's id, and its last join."""
+    """Create a stable group of a classic member and `new`. Return the classic one's id and last join."""
     old = world.old_group()
     world.join("new")
     assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"
     joined = world.old_join(old, owned=ALL)
     assert joined is not None
     retained = parts(world.old_sync(joined))
-    assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"  # it has yet to say that it gave the others up
+    assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"  # it has not reported yet that it has revoked the others
     joined = world.old_join(old, owned=retained)
     assert joined is not None
     assert parts(world.old_sync(joined)) == retained
@@ -146,7 +146,7 @@ def test_upgrade_makes_waiting_members_rejoin() -> None:
 
 
 def test_pending_id_does_not_prevent_an_upgrade() -> None:
-    # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that came at this moment never read anything
+    # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that joined at this moment never read anything
     world = Mixed()
     rejected = world.old_join(version=4)
     assert error(rejected) == "MEMBER_ID_REQUIRED"
@@ -190,10 +190,10 @@ def test_classic_join_with_malformed_metadata_is_rejected(how: dict[str, Any], e
 def test_classic_request_to_a_consumer_group_is_checked() -> None:
     world = Mixed()
     old, joined = both(world)
-    assert world.old_beat("nobody", 2) == "UNKNOWN_MEMBER_ID"
+    assert world.old_beat("unknown", 2) == "UNKNOWN_MEMBER_ID"
     assert world.old_beat(old, 1) == "ILLEGAL_GENERATION"
     assert world.old_beat("new", 2) == "UNKNOWN_MEMBER_ID"
-    assert world.old_leave("new", "nobody") == [25, 25]
+    assert world.old_leave("new", "unknown") == [25, 25]
     assert error(world.old_sync(JoinGroupResponse(generation_id=1, member_id=old))) == "ILLEGAL_GENERATION"
 
 

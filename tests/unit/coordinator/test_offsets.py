@@ -1,4 +1,4 @@
-"""Who may commit, read and delete offsets, and when they expire."""
+"""Committed offsets: which members may commit, read and delete them, and when they expire."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Book:
     ("state", "committer", "error"),
     [
         (ClassicGroupState.EMPTY, OUTSIDER, None),
-        (ClassicGroupState.EMPTY, Committer("somebody", None, -1), None),
+        (ClassicGroupState.EMPTY, Committer("outsider", None, -1), None),
         (ClassicGroupState.STABLE, OUTSIDER, UnknownMemberIdError),
         (ClassicGroupState.STABLE, Committer("m", None, 3), None),
         (ClassicGroupState.STABLE, Committer("m", None, 2), IllegalGenerationError),

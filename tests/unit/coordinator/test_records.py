@@ -1,4 +1,4 @@
-"""Groups and offsets in `__consumer_offsets`: Kafka's bytes, there and back."""
+"""Classic groups and offsets in `__consumer_offsets`: Kafka's bytes, and back."""
 
 from __future__ import annotations
 

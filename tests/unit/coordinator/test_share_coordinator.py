@@ -1,4 +1,4 @@
-"""The time that members of share groups have for records: each partition is looked at when its first one comes back."""
+"""The lock timeouts of share partitions: each is checked when its first record times out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups as decisions: members, epochs, who reads what, and what the log holds."""
+"""Decisions of share groups: members, epochs, assignments, and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a share group: one member at a time has each, and every one of them comes to an end."""
+"""Records of a share partition: each is acquired by one member at a time, and is done at the end."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ OPEN = Transaction(
     version=2,
 )
 
-# What Kafka writes, by its schema: version 0 plain, version 1 with compact lengths and tagged fields
+# Kafka's bytes, by its schema: version 0 plain, version 1 with compact lengths and tagged fields
 KEY = struct.pack(">hh2s", 0, 2, b"tx")
 OLD = (
     struct.pack(">hqhib", 0, 7, 3, 60_000, 1)

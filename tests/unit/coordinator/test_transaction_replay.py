@@ -1,4 +1,4 @@
-"""What the transaction coordinator reads of its topic when it takes a partition over."""
+"""Replay of the transaction coordinator's topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.storage.producer_state import COMMIT, marker_record
 
 @pytest.mark.parametrize(("control", "replayed"), [(True, 0), (False, 1)])
 def test_control_batches_are_not_replayed_as_transactions(control: bool, replayed: int) -> None:
-    """A marker's key begins like that of a transaction's record: with a version."""
+    """A marker's key begins like that of a transaction's record, with a version."""
     builder = BatchBuilder(bytearray(1000))
     builder.append(1, *marker_record(COMMIT, 0))
     batch = builder.close(7, 0, transactional=True, control=control)

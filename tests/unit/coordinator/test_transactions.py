@@ -99,7 +99,7 @@ def test_producer_that_was_fenced_does_not_abort_what_its_successor_has_open() -
 def test_producer_that_continues_gets_the_next_epoch_once() -> None:
     bumped = init(at(TransactionState.COMPLETE_ABORT), ME)
     assert (bumped.producer_epoch, bumped.last_producer_epoch) == (4, 3)
-    again = init(bumped, ME)  # it missed the answer
+    again = init(bumped, ME)  # it has missed the response
     assert (again.producer_epoch, again.last_producer_epoch) == (4, 3)
 
 
@@ -180,7 +180,7 @@ def test_classic_end_keeps_the_epoch(commit: bool) -> None:
     assert prepared.committing is commit
     done = complete(prepared, NOW)
     assert (done.producer_id, done.producer_epoch, done.partitions) == (7, 3, frozenset())
-    assert end(done, ME, commit, NOW) is done  # the answer was lost
+    assert end(done, ME, commit, NOW) is done  # the response was lost
     with pytest.raises(InvalidTxnStateError):
         end(done, ME, not commit, NOW)
 
@@ -224,7 +224,7 @@ def test_newer_end_with_exhausted_epochs_allocates_another_producer_id() -> None
     with pytest.raises(NeedsProducerId):
         end_and_bump(current, last, True, NOW, None)
     prepared = end_and_bump(current, last, True, NOW, 9)
-    assert (prepared.producer_id, prepared.producer_epoch) == (7, MAX_EPOCH + 1)  # what the markers say
+    assert (prepared.producer_id, prepared.producer_epoch) == (7, MAX_EPOCH + 1)  # the epoch of the markers
     done = complete(prepared, NOW)
     assert Producer(done.producer_id, done.producer_epoch) == next_producer(prepared) == Producer(9, 0)
     assert end_and_bump(done, last, True, NOW, None) is done
@@ -252,7 +252,7 @@ def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
             end_and_bump(at(TransactionState.COMPLETE_COMMIT), Producer(7, 2), commit, NOW, None)
 
 
-# Time
+# Timeouts
 
 
 def test_transactions_time_out() -> None:

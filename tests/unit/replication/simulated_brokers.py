@@ -1,7 +1,7 @@
-"""Brokers in one process, as far as replication goes: logs, roles, fetchers, and Fetch between them without sockets.
+"""Replication between brokers in one process: logs, roles, fetchers, and Fetch between them without sockets.
 
-The controller is a dictionary: it elects from the in-sync replicas, and takes ISR changes as Kafka's does. What it
-decides reaches each broker after a while of its own.
+The controller is a dictionary: it elects in-sync replicas, and accepts ISR updates like Kafka's. Its decisions reach
+each broker after a delay of its own.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Broker:
         return response
 
     def kill(self) -> None:
-        """As kill -9: what was written stays, what was only in memory is gone."""
+        """Kill the broker: what was written stays, what was only in memory is lost."""
         self.alive = False
         self._checks.cancel()
         self.fetchers.close()
@@ -124,13 +124,13 @@ class Broker:
 
 
 def asked_of(context: Any, version: int) -> RequestContext:
-    """What a handler is told of a request."""
+    """Return the context of a request."""
     connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={MEMBER: True}, on_close=[])
     return RequestContext(context, connection, version, "")
 
 
 class Brokers:
-    """All of them, their links, and the controller's word."""
+    """All brokers, their connections, and the controller."""
 
     def __init__(self, data: Path, seed: int = 0, ids: tuple[int, ...] = (0, 1, 2), min_isr: int = 2) -> None:
         self.data = data
@@ -141,7 +141,7 @@ class Brokers:
         self.state = PartitionImage(ids[0], 0, ids, ids)
         self.live: dict[int, Broker] = {}
         self.cut: set[int] = set()
-        """Brokers that no message reaches or leaves."""
+        """Brokers without connections."""
         self._notices: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -170,7 +170,7 @@ class Brokers:
             raise BrokerConnectionError(f"broker {target} is dead")
 
     def publish(self) -> None:
-        """Every living broker hears of the state, sooner or later."""
+        """Send the state to every broker that is alive, after random delays."""
         for broker in self.live.values():
             task = asyncio.ensure_future(self._publish(broker, self.image))
             self._notices.add(task)
@@ -198,7 +198,7 @@ class Brokers:
         return self.state
 
     def elect(self, unusable: tuple[int, ...] = ()) -> None:
-        """Another leader, from the in-sync replicas that live; without one, nobody."""
+        """Elect another leader from the in-sync replicas that are alive, if there is one."""
         state = self.state
         able = [i for i in state.isr if i in self.live and i not in self.cut and i not in unusable]
         isr = tuple(i for i in state.isr if i in self.live) if able else state.isr
@@ -220,7 +220,7 @@ class Brokers:
             self.elect()
 
     async def settle(self) -> None:
-        """Wait until all are in sync, and have all."""
+        """Wait until all replicas are in sync, and equal."""
         async with asyncio.timeout(600):
             while not self._settled():
                 if self.state.leader < 0:
@@ -240,7 +240,7 @@ class Brokers:
 
 
 def content(partition: Partition) -> bytes:
-    """The bytes of a log below its high watermark."""
+    """Return the bytes of a log below its high watermark."""
     log = partition.log
     broker = bytearray()
     for header, data in log.batches_from(log.log_start_offset):

@@ -1,4 +1,4 @@
-"""Wishes for other ISRs on their way to the controller: batched, repeated, and told apart."""
+"""ISR updates on their way to the controller: batched, repeated, and answered separately."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC_ID = UUID(int=5)
 
 
 class Wire:
-    """The way to the controller: every request goes through its bytes."""
+    """The connection to the controller: every request is encoded and decoded."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

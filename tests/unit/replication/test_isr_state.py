@@ -1,4 +1,4 @@
-"""Who is in sync with a leader, and what that allows."""
+"""The leader's view of its followers: which are in sync, and where the high watermark is."""
 
 from __future__ import annotations
 

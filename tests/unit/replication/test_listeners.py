@@ -1,4 +1,4 @@
-"""Roles of partitions: who leads, who follows, who waits, and what of it listeners hear."""
+"""Roles of partitions: leaders, followers, waiters, and the calls of listeners."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def with_brokers(test: Callable[[Brokers], Coroutine[Any, Any, None]], data: Pat
 
 
 async def now(brokers: Brokers, **changes: Any) -> None:
-    """The controller's word, heard at once by all."""
+    """Change the state, and send it to all brokers at once."""
     state = brokers.state
     brokers.state = replace(state, state_version=state.state_version + 1, **changes)
     for broker in brokers.live.values():
@@ -213,7 +213,7 @@ def test_follower_behind_the_leaders_log_start_restarts_there(tmp_path: Path) ->
         await now(brokers, isr=(0, 1))
         for _ in range(40):
             leader.append(view(b"x" * 500))
-        await asyncio.sleep(3)  # for so long it might have come back at once
+        await asyncio.sleep(3)  # time in which it might have rejoined
         leader.log.delete_records_before(30)
         brokers.cut.clear()
         await brokers.settle()
@@ -333,7 +333,7 @@ def test_list_offsets_before_the_epoch_start_is_not_available(tmp_path: Path, ve
         await brokers.settle()
         new = brokers.live[1]
         assert new.partition is not None
-        new.partition.log.high_watermark = 0  # it has not heard yet
+        new.partition.log.high_watermark = 0  # the response with the new one has not arrived yet
         brokers.cut.update((0, 2))
         await now(brokers, leader=1, leader_epoch=1)
         call = asked_of(new.context, version)

@@ -1,4 +1,4 @@
-"""Who waits for an offset, and who does not any more."""
+"""Futures for offsets: completed, failed, and cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition: when an append is safe, and who is told of it."""
+"""A partition: when an append is committed, and what its waiters get."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IMAGE_OF_TWO = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0,
 
 
 class Held(Executor):
-    """Workers that begin when they are told to."""
+    """Workers that run when the test lets them."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Future[Any], Callable[[], Any]]] = []

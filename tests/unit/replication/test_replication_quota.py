@@ -1,4 +1,4 @@
-"""What replicas that are moved may take of the network, and how a rate that is changed counts."""
+"""The quota of replication traffic, and changes of its rate."""
 
 from __future__ import annotations
 

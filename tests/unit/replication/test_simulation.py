@@ -1,4 +1,4 @@
-"""Three replicas, killed, cut off and elected by a seed: what was acknowledged stays, and all have the same."""
+"""Three replicas, killed, cut off and elected by a seed: acknowledged records stay, and all replicas are equal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Writer:
     async def _write(self, broker: object) -> None:
         partition = broker.partitions.get_leader(TP)  # type: ignore[attr-defined]
         if partition is None:
-            return  # an old leader that has not heard yet is written to as well
+            return  # an old leader that does not know the new one yet is written to as well
         epoch, high_watermark = partition.image.leader_epoch, partition.high_watermark
         assert high_watermark >= self._seen.get(epoch, 0), "the high watermark went back within a leadership"
         self._seen[epoch] = high_watermark

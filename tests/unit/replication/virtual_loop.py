@@ -1,4 +1,4 @@
-"""A loop whose time stands still while there is work, and jumps to the next timer when there is none."""
+"""An event loop whose time stands still while there is work, and jumps to the next timer when there is none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs hours of waiting in no time, the same each time."""
+    """Waits for hours in no time, the same in each run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class LoopClock:
 
 
 class Inline(Executor):
-    """Workers that are done at once."""
+    """Workers that complete at once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -54,6 +54,6 @@ class Inline(Executor):
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end on virtual time."""
+    """Run a coroutine to its end on virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main)
