@@ -1,1 +1,1 @@
-"""The broker: what it serves, and how it is put together."""
+"""The broker: its wiring, its table of APIs, and their handlers."""

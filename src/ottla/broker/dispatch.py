@@ -1,7 +1,7 @@
-"""From a frame to its answer: header, version, body, handler, and back to bytes.
+"""From a request's frame to the frames of its response: header, version, body, handler, encoding.
 
-This is where exceptions become numbers. A request that cannot be read closes the connection, as in Kafka, since there
-is no way to answer it; a version that is not served does too, but for ApiVersions, which answers what is.
+Exceptions become error codes here. A request that cannot be decoded closes the connection, as in Kafka, since it cannot
+be answered; so does an unsupported version, except of ApiVersions.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ LENGTH_PLACE = bytes(4)
 PRODUCE = 0
 NO_CONTROLLER = -1
 ELECTION_SECONDS = 5.0
-"""How long a request for the controller waits for an election; then the client is told to look for the controller."""
+"""Time that a request for the controller waits for an election; then the client gets NOT_CONTROLLER."""
 SMALL_BYTES = 4096
 """Requests up to this size are decoded at once: nothing in them takes long."""
 INNER = {PRODUCE: "partition_responses", 1: "partitions"}
-"""What the topics of responses to Produce and Fetch hold."""
+"""The array of partitions in responses to Produce and Fetch."""
 SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
-"""Brokers are trusted to send no more than there is."""
+"""Requests of brokers are not limited."""
 T = TypeVar("T")
 SERVED_BEFORE_METADATA = frozenset(
     api.key
@@ -64,8 +64,9 @@ SERVED_BEFORE_METADATA = frozenset(
         "ControlledShutdown",
     }
 )
-"""APIs that are served before this broker knows the topics of the cluster: handshakes, also of the controller that is
-about to send them, and what other brokers send."""
+"""APIs that are answered before this broker has received the cluster's metadata: handshakes, also those of the
+controller that is about to send it, and requests of other brokers.
+"""
 
 
 class Dispatch:
@@ -79,7 +80,6 @@ class Dispatch:
         self._handlers: dict[int, tuple[ApiEntry, range, Handler, type[Request[Any]]]] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        """Answer one request."""
         began = time.perf_counter() if self._quotas.active else 0.0
         try:
             header, pos = decode_request_header(frame)
@@ -90,7 +90,7 @@ class Dispatch:
             context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
             if entry.inter_broker_since is not None and version >= entry.inter_broker_since:
-                context.require_broker()  # before the body is read: a client could make that arbitrarily expensive
+                context.require_broker()  # before the body is decoded: a client could make that arbitrarily expensive
                 most = MAX_BROKER_ITEMS
             steps = None
             if len(frame) <= SMALL_BYTES:
@@ -102,7 +102,7 @@ class Dispatch:
                 except StopIteration as done:
                     request, steps = done.value, None
         except (MalformedMessageError, UnsupportedVersionError) as error:
-            raise CloseConnectionError(f"a request cannot be read: {error}") from None
+            raise CloseConnectionError(f"cannot decode a request: {error}") from None
         except ClusterAuthorizationFailedError as error:
             return framed(failure(entry, version, error), header)
         meter = (
@@ -115,7 +115,7 @@ class Dispatch:
         else:
             reply = self._handle(request, header, entry, handler, context, meter)
         if meter is not None and isinstance(reply, Awaitable):
-            meter.spent.pause()  # from here on its steps count
+            meter.spent.pause()  # from here on its steps are measured
             return timed(reply, meter.spent)
         return reply
 
@@ -128,11 +128,11 @@ class Dispatch:
         context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply:
-        """Decode a request with many items, and let others have their turn in between."""
+        """Decode a request with many items; other requests have their turn in between."""
         try:
             request = await in_slices(steps)
         except MalformedMessageError as error:
-            raise CloseConnectionError(f"a request cannot be read: {error}") from None
+            raise CloseConnectionError(f"cannot decode a request: {error}") from None
         reply = self._handle(request, header, entry, handler, context, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
@@ -158,12 +158,12 @@ class Dispatch:
         except KafkaError as error:
             answer = failure(entry, header.api_version, error)
         except Exception as error:
-            # a bug of ours must neither stop the broker nor leave the client waiting
+            # a bug of ours must neither stop the broker nor leave the client without a response
             answer = self._unexpected(entry, header, error)
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, meter)
         if header.api_key != PRODUCE:
-            context.connection.release_frame()  # only records are read from the frame itself
+            context.connection.release_frame()  # only records are still read from the frame
         return self._later(answer, header, entry, meter)
 
     def _start(
@@ -176,19 +176,19 @@ class Dispatch:
         return handler(request, context)
 
     async def _when_told(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
-        """A broker that has just started does not know the topics yet, and would tell clients that there are none."""
+        """Wait for the cluster's metadata: a broker that has just started would report all topics as unknown."""
         await self._following.wait_initialized()
         answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
 
     @property
     def _is_electing(self) -> bool:
-        """Whether this broker's term as controller has ended and no other controller is known yet."""
+        """Whether this broker's term as controller has ended and the next controller is not known yet."""
         broker = self.broker
         return not broker.controller.is_active and broker.image.controller_id in (broker.broker_id, NO_CONTROLLER)
 
     async def _when_elected(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
-        """Wait for the end of an election (after /controller was deleted, say), or answer NOT_CONTROLLER in time."""
+        """Wait for the end of an election, for example after the znode /controller was deleted, or for the timeout."""
         await self.broker.metadata_cache.wait_for(lambda _: not self._is_electing, ELECTION_SECONDS)
         answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
@@ -205,7 +205,6 @@ class Dispatch:
         except KafkaError as error:
             answer = failure(entry, header.api_version, error)
         except Exception as error:
-            # as above
             answer = self._unexpected(entry, header, error)
         reply = _finish(answer, header, meter)
         return await reply if isinstance(reply, Awaitable) else reply
@@ -237,7 +236,7 @@ class Dispatch:
 def _finish(
     answer: Response | None, header: RequestHeader, meter: RequestQuotaTracker | None
 ) -> Reply | Awaitable[Reply]:
-    """Frame a response; one with many items is encoded in slices, which others have their turn between."""
+    """Encode a response; if it has many items, other requests have their turn in between."""
     if answer is None:
         if meter is not None:
             meter.finish(None, None)
@@ -254,7 +253,7 @@ def _finish(
 
 
 def _is_short(answer: Any, inner: str) -> bool:
-    """Whether a response to Produce or Fetch has few partitions, as most have: these are encoded the faster way."""
+    """Return whether a response to Produce or Fetch has few partitions, as usual: the direct encoder is faster then."""
     topics = answer.responses
     return len(topics) <= SHORT_ITEMS and all(len(getattr(topic, inner)) <= SHORT_ITEMS for topic in topics)
 
@@ -271,12 +270,12 @@ async def _encode(
 
 def _metered(reply: Reply, answer: Response, header: RequestHeader, meter: RequestQuotaTracker | None) -> Reply:
     if meter is not None and meter.finish(answer, reply):
-        reply = framed(answer, header)  # again, with the time that the client has to wait
+        reply = framed(answer, header)  # again, now with the throttle time
     return reply
 
 
 async def in_slices(steps: Generator[None, None, T]) -> T:
-    """The result of a generator that gives way now and then."""
+    """Run a generator that yields between slices, and return its result."""
     try:
         while True:
             await asyncio.sleep(0)
@@ -297,7 +296,7 @@ def failure(entry: ApiEntry, version: int, error: KafkaError) -> Response:
 
 
 def framed(answer: Response | None, header: RequestHeader) -> Reply:
-    """Length, header and body, in pieces that can be sent."""
+    """Encode length, header and body as chunks for the socket."""
     if answer is None:
         return None
     out = _head(header)
@@ -316,4 +315,4 @@ def sealed(out: bytearray, chunks: list[Chunk]) -> Reply:
     for chunk in chunks:
         size += len(chunk) if isinstance(chunk, (bytes, bytearray)) else chunk.nbytes
     out[:4] = size.to_bytes(4, "big")
-    return cast("Sequence[SentChunk]", chunks)  # what is not a buffer is a slice of a log file
+    return cast("Sequence[SentChunk]", chunks)  # everything that is not a buffer is a slice of a log file

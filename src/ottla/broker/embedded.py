@@ -1,4 +1,4 @@
-"""A broker inside another program, on a thread of its own.
+"""A broker inside another program, on its own thread.
 
 with Broker() as broker:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -28,20 +28,20 @@ OPTIONS: Mapping[str, Any] = {
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
 }
-"""What differs from Kafka's defaults: this is one broker, also on ZooKeeper, and it is there for a short while."""
+"""Differences from Kafka's defaults: a single broker that runs for a short time."""
 STOP_SECONDS = 30.0
-"""How long `stop` waits for the broker's thread."""
+"""Maximum time that `stop` waits for the broker's thread."""
 
 
 class Broker:
     """One Kafka broker in this process.
 
     Args:
-        config: Kafka's broker options by name, such as `{"num.partitions": 3}`.
-        data_dir: where the data lies; by default a temporary directory that goes when the broker stops.
+        config: Kafka's broker configs by name, such as `{"num.partitions": 3}`.
+        data_dir: the log directory; by default a temporary directory, deleted when the broker stops.
         port: the port on 127.0.0.1; 0, the default, takes a free one.
 
-    Raises ConfigurationError for a wrong option and StartupError where the broker cannot start.
+    Raises ConfigurationError for an invalid config, and StartupError if the broker cannot start.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class Broker:
 
     @property
     def data_dir(self) -> Path:
-        """Where the data lies."""
+        """The log directory."""
         if self._node is None:
             raise IllegalStateError("the broker is not running")
         return Path(self._node.config.data_dirs[0])
 
     def start(self) -> Self:
-        """Start; returns when clients are served."""
+        """Start the broker; return when it serves clients."""
         if self._thread is not None:
-            raise IllegalStateError("the broker is running already")
+            raise IllegalStateError("the broker is already running")
         self._node = BrokerNode(self._config())
         started: list[BaseException | None] = []
         ready = threading.Event()
@@ -89,7 +89,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Controlled shutdown; temporary data goes. A second call does nothing."""
+        """Stop with a controlled shutdown, and delete temporary data. Idempotent."""
         thread, loop = self._thread, self._loop
         if thread is None:
             return
@@ -122,7 +122,7 @@ class Broker:
             try:
                 await node.start()
             except BaseException as error:
-                # told to the thread that called start()
+                # raised in the thread that called start()
                 started.append(error)
                 ready.set()
                 return

@@ -1,4 +1,4 @@
-"""Who leads instead: told together with NOT_LEADER_OR_FOLLOWER, so that clients need not ask (KIP-951)."""
+"""The current leader beside NOT_LEADER_OR_FOLLOWER, so that clients need no metadata request (KIP-951)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ottla.errors import FencedLeaderEpochError, NotLeaderOrFollowerError
 from ottla.model import Node, TopicPartition
 
 CODES = frozenset({NotLeaderOrFollowerError.code, FencedLeaderEpochError.code})
-"""The errors that another leader is told with."""
+"""Errors with which the current leader is returned."""
 
 L = TypeVar("L")
 
 
 class PartitionErrorFields(Protocol[L]):
-    """A partition's part of a response to Produce or Fetch."""
+    """A partition of a response to Produce or Fetch."""
 
     error_code: int
     current_leader: L | None
@@ -28,7 +28,7 @@ def add_current_leaders(
     answers: Iterable[tuple[TopicPartition, PartitionErrorFields[L]]],
     leader_and_epoch: Callable[[int, int], L],
 ) -> list[Node]:
-    """Put the leader into the answers that it helps; the brokers that lead, for the response's addresses."""
+    """Add the current leader to failed partitions; return the leaders' nodes for the response."""
     image, leaders = context.broker.image, set()
     for tp, answer in answers:
         partition = image.partition(tp) if answer.error_code in CODES else None

@@ -1,4 +1,4 @@
-"""One broker: all of its parts are put together here, in `BrokerNode.start`, and nowhere else."""
+"""The wiring of one broker: `BrokerNode.start` builds and starts all parts, in named stages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 DRAIN_SECONDS = 2.0
-"""How long a stopping broker lets requests finish that are being worked on."""
+"""Maximum time that a stopping broker waits for requests in progress."""
 DRAIN_STEP_SECONDS = 0.01
 
 
@@ -79,7 +79,6 @@ class BrokerNode:
         """Set when this broker cannot go on: the log directory with the metadata store has failed, or another broker
         has registered with its id."""
         self.failure = ""
-        """Why."""
         logs.protect()
         self._clock = clock
         self._workers = MeteredWorkers(config.num_io_threads, thread_name_prefix="ottla-worker")
@@ -149,7 +148,7 @@ class BrokerNode:
             return sqlite, None
         from ottla.cluster.broker.stale_session import StaleSessionCleaner  # a standalone broker starts without it
 
-        # what a killed run has left in ZooKeeper goes now, not when its session expires
+        # sessions of a killed run end now, not when they expire
         stale_session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
         stack.callback(stale_session.delete_file)
         await stale_session.clean()
@@ -238,7 +237,7 @@ class BrokerNode:
             except UnusableDirectoryError as error:
                 if log_dir is self._log_dirs[0]:
                     raise
-                log.error("%s; going on without it", error.message)
+                log.error("%s; continuing without it", error.message)
                 log_dir.take_offline(error.message)
 
     async def _join_cluster(self, lifecycle: BrokerLifecycle) -> None:
@@ -308,7 +307,7 @@ class BrokerNode:
             try:
                 log_dir.close()
             except KafkaError as error:
-                log.error("%s", error)  # the others are closed all the same
+                log.error("%s", error)  # the others are closed nevertheless
         self._log_dirs.clear()
 
     def _build_partitions(self, lifecycle: BrokerLifecycle) -> Partitions:
@@ -375,7 +374,7 @@ class BrokerNode:
             self._disk_report.cancel()
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
-        """A log's settings: what is set on the topic, over what this broker's options say."""
+        """Return a log's config: the topic's configs over the broker's."""
         bound = self._dynamic_config.current.message_max_decompressed_bytes
         return LogConfig.from_topic(TopicConfig.usable(self._topic_defaults, options), max_decompressed_bytes=bound)
 
@@ -386,9 +385,9 @@ class BrokerNode:
         return TopicConfig.usable(self._topic_defaults, options).unclean_leader_election_enable
 
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
-        """Open the data directories; those whose disk is at fault are left out, but for the first (KIP-112).
+        """Open the log directories; return whether all of them could be opened (KIP-112).
 
-        The first one holds the store (Kafka's metadata.log.dir), without which nothing is known of the others.
+        The first one must: it contains the metadata store, like Kafka's metadata.log.dir.
         """
         config = self.config
         faults: list[UnusableDirectoryError] = []
@@ -404,18 +403,18 @@ class BrokerNode:
             except UnusableDirectoryError as error:
                 if not self._log_dirs:
                     raise
-                log.error("%s; going on without it", error.message)
+                log.error("%s; continuing without it", error.message)
                 faults.append(error)
             else:
                 self._log_dirs.append(opened)
         return not faults
 
     async def _open_zookeeper(self, stack: AsyncExitStack) -> ZooKeeperMetadataStore | None:
-        """The session with the cluster's ZooKeeper; None for a node by itself."""
+        """Open the session with ZooKeeper; None for a standalone broker."""
         config = self.config
         if config.zookeeper_connect is None:
             return None
-        from ottla.cluster.store.zookeeper_store import (  # a node by itself starts without it
+        from ottla.cluster.store.zookeeper_store import (  # a standalone broker starts without it
             Security,
             ZooKeeperMetadataStore,
         )
@@ -440,14 +439,14 @@ class BrokerNode:
         return zookeeper
 
     async def _assign_id(self, zookeeper: ZooKeeperMetadataStore) -> None:
-        """Have the cluster number a broker whose options and data directories say nothing of an id."""
+        """Let ZooKeeper generate the id of a broker that has none in its configs and log directories."""
         config = self.config
         if self._has_id:
             if config.broker_id_generation_enable:
                 self._check_id(config.reserved_broker_max_id)
             return
         if not config.broker_id_generation_enable:
-            raise StartupError("broker.id: it is needed, as broker.id.generation.enable is false")
+            raise StartupError("broker.id is required, as broker.id.generation.enable is false")
         self.broker_id = await next_broker_id(zookeeper, config.reserved_broker_max_id)
         self.config = config.replace({"broker.id": self.broker_id})
         self._dynamic_config = DynamicBrokerConfig(self.config, self.broker_id)
@@ -455,19 +454,19 @@ class BrokerNode:
         self._has_id = True
 
     def _check_id(self, reserved: int) -> None:
-        """Raise for a number that the cluster may give to another broker, unless it was given to this one."""
+        """Raise for an id that ZooKeeper may generate for another broker, unless it was generated for this one."""
         if self.broker_id > reserved and self.broker_id not in map(owner_of, self.config.data_dirs):
             raise StartupError(
-                f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where the cluster numbers "
-                "brokers itself; take a lower one, or set broker.id.generation.enable to false"
+                f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where ids are generated; "
+                "choose a smaller id, or set broker.id.generation.enable to false"
             )
 
     def _transaction_peers(
         self, local: LocalMarkers, member: BrokerLifecycle
     ) -> tuple[TransactionMarkerChannel, AddPartitionsClient]:
-        """What transactions ask of other brokers."""
+        """Build the channels from transactions to other brokers."""
         from ottla.coordinator.transaction.add_partitions import (
-            AddPartitionsClient,  # a node by itself starts without them
+            AddPartitionsClient,  # a standalone broker starts without them
         )
         from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 
@@ -476,13 +475,13 @@ class BrokerNode:
         return markers, AddPartitionsClient(member.interbroker, timeout)
 
     def _build_authorizer(self, store: MetadataStore) -> tuple[Authorizer | None, AclStore | None]:
-        """What says who may do what, where the options name it; it goes by the rules in the store."""
+        """Build the authorizer, if one is configured, and the store of its ACLs."""
         if not self.config.authorizer_class_name:
             return None, None
-        from ottla.cluster.broker.acl_store import AclStore  # others start without it
+        from ottla.cluster.broker.acl_store import AclStore  # other brokers start without it
 
         if not self.config.super_users:
-            log.warning("super.users: there are none; where nobody may alter the cluster, no access rule can be made")
+            log.warning("super.users is empty: without an ACL for ALTER on the cluster, no ACL can be created")
         authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
         return authorizer, AclStore(store, authorizer.replace, self._clock.monotonic)
 
@@ -513,7 +512,7 @@ class BrokerNode:
         self.endpoints = tuple(bound)
 
     def _close_least_recently_used(self) -> None:
-        """Make room for another broker: of the clients the one goes that was silent longest (KIP-402)."""
+        """Make room for a connection of another broker: close the client connection that was idle longest (KIP-402)."""
         clients = (
             c
             for listener in self._listeners
@@ -522,15 +521,15 @@ class BrokerNode:
         )
         oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
         if oldest is not None:
-            log.warning("%s: disconnected for a broker, max.connections is reached", oldest.peer)
+            log.warning("Disconnected %s to make room for another broker: max.connections is reached", oldest.peer)
             oldest.close()
 
     def _service(self, listener: str, dispatch: Dispatch) -> Service:
-        """What answers requests on a listener; where it speaks SASL, there is a door before."""
+        """Return the service of a listener: authentication first if it uses SASL."""
         if not self.config.security_protocol(listener).startswith("SASL"):
             return dispatch
         from ottla.broker.security.sasl_authenticator import (
-            SaslAuthenticator,  # what SASL loads costs others their start-up
+            SaslAuthenticator,  # imported late: SASL takes time to load
         )
         from ottla.broker.security.sasl_mechanisms import offers
 
@@ -543,7 +542,7 @@ class BrokerNode:
         )
 
     def _advertised(self) -> tuple[Endpoint, ...]:
-        """Addresses for clients: those that are set, and the bound ones for listeners without."""
+        """Return the advertised addresses: the configured ones, otherwise those that the listeners are bound to."""
         advertised = {e.name: e for e in self.config.advertised_listeners}
         addresses = []
         for bound in self.endpoints:
@@ -552,9 +551,9 @@ class BrokerNode:
         return tuple(addresses)
 
     async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Work by the options that were set while the broker runs."""
+        """Apply dynamic configs and quotas."""
         if before.configs is after.configs:
-            return  # the change was about topics
+            return  # only topics have changed
         before_config = self._dynamic_config.current
         if self._dynamic_config.update(after):
             config = self._dynamic_config.current
@@ -589,7 +588,7 @@ class BrokerNode:
             self._context.share_states.on_topics_deleted(before.names.keys() - after.names.keys())
 
     async def _drain(self) -> None:
-        """Let the answers out that are due; who waited for a group or a partition was answered when these closed."""
+        """Send the responses that are due; closing groups and partitions has answered all waiting requests."""
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
             if not any(c.busy for listener in self._listeners for c in listener.connections):
@@ -607,13 +606,13 @@ class BrokerNode:
 
 
 def _stored_id(data_dirs: Sequence[str]) -> int | None:
-    """The id that the data directories were written with; None for new ones."""
+    """Return the broker id in the log directories; None for new ones."""
     owners = (owner_of(path) for path in data_dirs)
     return next((owner for owner in owners if owner is not None), None)
 
 
 def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
-    """The highest id in the logs that can have been allocated; -1 without one."""
+    """Return the highest producer id in the logs that can have been allocated; -1 without one."""
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     producer_ids += [transactions.highest_producer_id]
     return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)

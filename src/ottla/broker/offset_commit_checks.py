@@ -1,6 +1,6 @@
-"""What OffsetCommit and TxnOffsetCommit ask of topics: that they are known, and that the client may read them.
+"""Checks of the topics in OffsetCommit and TxnOffsetCommit: they must exist, and the client must be authorized.
 
-One that the client may not read is told before whether it has such a partition.
+Authorization is checked first, so that an unauthorized client does not learn which partitions exist.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ from ottla.security.acl import ResourceType
 
 
 class CommitTopic(Protocol):
-    """A topic in a request, by its name or by its id."""
+    """A topic of the request, by name or by id."""
 
     name: str
     topic_id: UUID
 
     @property
     def partitions(self) -> Sequence[Any]:
-        """What is to be kept of each partition."""
+        """The offsets to commit."""
 
 
 class Told(Protocol):
-    """A topic in an answer."""
+    """A topic of the response."""
 
     @property
-    def partitions(self) -> Sequence[Any]:
-        """What became of each partition."""
+    def partitions(self) -> Sequence[Any]: ...
 
 
 def codes_of(
     topic: CommitTopic, context: RequestContext, ids_since: int, accept: Callable[[TopicPartition, Any], None]
 ) -> Iterable[tuple[int, int]]:
-    """Index and error code of each partition, once `take` was given those that may be committed."""
+    """Yield index and error code of each partition; pass those that may be committed to `accept`."""
     try:
         name = readable(topic, context, ids_since)
     except KafkaError as error:
@@ -49,7 +48,7 @@ def codes_of(
 
 
 def readable(topic: CommitTopic, context: RequestContext, ids_since: int) -> str:
-    """The name of a topic, which has its id in the request from this version on. Raises why it may not be read."""
+    """Return the name of a topic, identified by id from version `ids_since` on; raise if it may not be read."""
     name: str | None = topic.name
     if context.version >= ids_since:
         name = context.broker.image.names.get(topic.topic_id)
@@ -60,13 +59,13 @@ def readable(topic: CommitTopic, context: RequestContext, ids_since: int) -> str
 
 
 def check_partition(tp: TopicPartition, context: RequestContext) -> None:
-    """Raise UnknownTopicOrPartitionError for a partition that is not there."""
+    """Raise UnknownTopicOrPartitionError for a partition that does not exist."""
     if context.broker.image.partition(tp) is None:
         raise UnknownTopicOrPartitionError
 
 
 def fail(topics: Iterable[Told], error: KafkaError) -> None:
-    """Tell every partition that was not refused before."""
+    """Set the error of every partition without one."""
     code = code_of(error)
     for topic in topics:
         for partition in topic.partitions:

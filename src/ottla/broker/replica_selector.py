@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: the nearest one that has what it asks for (KIP-392)."""
+"""The replica that a consumer should read from: the nearest one that has the offset (KIP-392)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ottla.config.broker import RACK_AWARE
 from ottla.replication.partition import Partition
 
 NONE = -1
-"""The reader goes on where it is."""
+"""The consumer stays with this broker."""
 
 
 def preferred_read_replica(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
-    """The broker in the reader's rack that is as far as the leader, or nearly; -1 to stay with the leader."""
+    """Return the most caught-up replica in the consumer's rack; -1 to stay with the leader."""
     if not rack or broker.config.replica_selector_class != RACK_AWARE:
         return NONE
     brokers = broker.image.brokers

@@ -1,4 +1,4 @@
-"""What a handler knows of the request that it answers: client, version, connection, authorization, throttling."""
+"""The context of a request: its client, version and connection, with authorization and throttling."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A request with many items is worked on in parts, so that no other client waits for all of them.
+"""Requests with many items are processed in parts, so that other clients do not wait for all of them.
 
-Handlers are plain functions over all items of a request. `Served.parts` names the arrays whose items do not depend on
-each other (`topics.partitions`, `resources`); a request with more items than fit is cut into requests with some of them
-each. They are handled one after the other, the loop serves others in between, and the responses are put together. How
-many items fit follows from how long the last part took. Equal items stay together and are folded to two, which is
-enough for a handler that refuses duplicates. Not thread-safe: event loop only.
+Handlers are plain functions over all items of a request. `ApiEntry.parts` names the arrays whose items are independent
+(`topics.partitions`, `resources`); a request with many items is split into requests with some of them each. These are
+handled one after the other, with a turn of the event loop in between, and their responses are merged. The size of a
+part follows from the time that the previous one took. Equal items stay in one part and are reduced to two, which is
+enough for a handler that rejects duplicates. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Final
 from ottla.protocol.message import Request, Response, Struct
 
 PART_ITEMS: Final = 16
-"""Items of the first part; a request with no more is not cut."""
+"""Items of the first part; a request with no more is not split."""
 MAX_PART_ITEMS: Final = 512
 PART_SECONDS: Final = 0.005
-"""How long a part may take on the loop: the next one is made smaller or larger to come near this."""
+"""Target time of a part on the event loop."""
 AT_ONCE: Final = 200
-"""Items that are sorted into parts, or whose results are put together, before others get their turn."""
+"""Items that are sorted into parts, or whose results are merged, before others have their turn."""
 SHARED: Final = frozenset({"brokers", "node_endpoints"})
-"""Arrays of responses that say the same for every part."""
+"""Arrays of responses that are equal for all parts."""
 
 Handle = Callable[[Request[Any]], "Response | Awaitable[Response | None] | None"]
 Chain = tuple[Any, ...]
@@ -34,7 +34,7 @@ Chain = tuple[Any, ...]
 
 
 def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
-    """The path of the array with more items than one part has; None if there is none."""
+    """Return the path of an array with more items than one part; None if there is none."""
     for path in paths:
         first, *others = _names_of(path)
         items = getattr(request, first)
@@ -55,9 +55,9 @@ def _names_of(path: str) -> tuple[str, ...]:
 
 
 async def handle_in_parts(handle: Handle, request: Request[Any], path: str, joined: int) -> Response | None:
-    """Return the response to all parts. Raises what the handler does; parts that wait do so side by side.
+    """Return the merged response of all parts. Raises the handler's error; parts that wait do so side by side.
 
-    `joined`: how many levels of the response's arrays are only containers (topics of partitions), joined by name.
+    `joined`: how many levels of the response's arrays are containers (topics of partitions), merged by name.
     """
     answers: list[Response | asyncio.Future[Response | None] | None] = []
     pace = _Pace()
@@ -76,10 +76,10 @@ async def handle_in_parts(handle: Handle, request: Request[Any], path: str, join
 
 
 class _Pace:
-    """How many items the next part has."""
+    """The number of items of the next part."""
 
     def __init__(self) -> None:
-        self.items = 1  # until it is known how long one takes
+        self.items = 1  # until the first part was timed
 
     def took(self, seconds: float) -> None:
         factor = min(4.0, PART_SECONDS / max(seconds, 1e-6))
@@ -87,7 +87,7 @@ class _Pace:
 
 
 async def _parts(request: Request[Any], names: list[str], pace: _Pace) -> AsyncIterator[Request[Any]]:
-    """The request, cut into smaller ones."""
+    """Split the request into smaller ones."""
     grouped: dict[Chain, list[Chain]] = {}
     for at, chain in enumerate(_chains(request, names)):
         twins = grouped.setdefault(_key(chain), [])
@@ -106,7 +106,7 @@ async def _parts(request: Request[Any], names: list[str], pace: _Pace) -> AsyncI
 
 
 def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
-    """Each item of the innermost array with those around it; one without inner items ends its chain."""
+    """Yield each item of the innermost array with the items around it; an item without inner ones ends its chain."""
     for inner in getattr(item, names[0]) or ():
         if len(names) > 1 and getattr(inner, names[1]):
             for rest in _chains(inner, names[1:]):
@@ -116,7 +116,7 @@ def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
 
 
 def _key(chain: Chain) -> Chain:
-    """What makes two items the same: all that they say, and the names of what is around them."""
+    """Return what makes items equal: their content, and the scalar fields of the items around them."""
     *around, item = chain
     return *(_scalars(container) for container in around), _content(item)
 
@@ -134,10 +134,10 @@ def _content(item: Any) -> Any:
 
 
 def _request(request: Request[Any], names: Sequence[str], part: Sequence[Chain]) -> Request[Any]:
-    """A request with these items only."""
+    """Return a request with these items only."""
     made = copy.copy(request)
     setattr(made, names[0], [])
-    open_items: list[tuple[Any, Any]] = []  # of the last chain: each container, and its copy in this part
+    open_items: list[tuple[Any, Any]] = []  # of the previous chain: each container, and its copy in this part
     for chain in part:
         depth = 0
         while depth < min(len(open_items), len(chain) - 1) and open_items[depth][0] is chain[depth]:
@@ -155,7 +155,7 @@ def _request(request: Request[Any], names: Sequence[str], part: Sequence[Chain])
 
 
 async def _whole(answers: Sequence[Response | None], joined: int) -> Response | None:
-    """One response of all."""
+    """Merge the responses of all parts."""
     responses = [answer for answer in answers if answer is not None]
     if not responses:
         return None
@@ -167,7 +167,7 @@ async def _whole(answers: Sequence[Response | None], joined: int) -> Response | 
 
 
 class Merged:
-    """A response that those to other parts of the same request are added to."""
+    """A response to which the responses of other parts are added."""
 
     def __init__(self, whole: Response, joined: int) -> None:
         self._whole = whole
@@ -178,7 +178,7 @@ class Merged:
                 self._note(field.name, getattr(whole, field.name) or (), (), joined)
 
     def add(self, response: Response) -> None:
-        """Take over what another part was answered."""
+        """Add the response of another part."""
         whole: Any = self._whole
         for field in whole.FIELDS:
             mine, theirs = getattr(whole, field.name), getattr(response, field.name)
@@ -222,5 +222,5 @@ class Merged:
 
 
 def _names(item: Struct) -> Chain:
-    """What a container in a response is known by."""
+    """Return the fields that identify a container in a response."""
     return tuple(getattr(item, field.name) for field in item.FIELDS if field.kind in ("string", "uuid"))

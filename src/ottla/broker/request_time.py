@@ -1,7 +1,7 @@
-"""How long a request keeps the broker busy: every step of it on the loop, of the tasks it starts, and in workers.
+"""Measures the time that a request keeps the broker busy: on the event loop, in tasks that it starts, and in workers.
 
-Handlers are coroutines that wait most of the time; only what runs counts against `request_percentage`. The request's
-`RequestTime` is a context variable, so tasks (by `task_factory`) and calls in workers (by `MeteredWorkers`) find it.
+Handlers are coroutines that wait most of the time; only running time counts against `request_percentage`. The request's
+`RequestTime` is a context variable, which tasks (by `task_factory`) and calls in workers (by `MeteredWorkers`) inherit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class RequestTime:
     __slots__ = ("_seconds", "_since")
 
     def __init__(self, since: float) -> None:
-        """`since`: when the loop began with the request; the stopwatch runs."""
+        """`since`: when the event loop began with the request; the stopwatch is running."""
         self._seconds = 0.0
         self._since: float | None = since
 
     def resume(self) -> None:
-        """The request has the loop again."""
+        """The request runs on the event loop again."""
         self._since = time.perf_counter()
 
     def pause(self) -> None:
@@ -38,21 +38,20 @@ class RequestTime:
             self._since = None
 
     def add(self, seconds: float) -> None:
-        """A worker was busy with the request for this long."""
+        """Add time of a worker."""
         self._seconds += seconds
 
     @property
     def seconds(self) -> float:
-        """The time so far."""
         return self._seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
 
 
 CURRENT: ContextVar[RequestTime | None] = ContextVar("request_time", default=None)
-"""Of the request that is worked on, where there are quotas."""
+"""The time of the current request, if quotas are set."""
 
 
 class Timed(Generic[T]):
-    """An awaitable whose steps are counted."""
+    """An awaitable whose steps are measured."""
 
     __slots__ = ("_awaitable", "_spent")
 
@@ -82,7 +81,7 @@ class Timed(Generic[T]):
 
 
 async def timed(awaitable: Awaitable[T], spent: RequestTime) -> T:
-    """Await with each step counted, and that of tasks that are started on the way."""
+    """Await, measuring each step, also of tasks that are started on the way."""
     CURRENT.set(spent)
     return await Timed(awaitable, spent)
 
@@ -94,10 +93,9 @@ def task_factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> 
 
 
 class MeteredWorkers(ThreadPoolExecutor):
-    """Workers whose time counts for the request that they work for."""
+    """Workers whose time counts for the request that submits the call."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the call on a worker."""
         spent = CURRENT.get()
         if spent is None:
             return super().submit(fn, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What the broker does by the clock: retention, compaction, checkpoints, late transactions, deleted files."""
+"""Periodic tasks of the broker: retention, compaction, checkpoints, timed-out transactions, deleted files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ log = logging.getLogger("ottla.broker")
 
 MIN_CLEANER_PAUSE_SECONDS = 0.1
 DELETE_FILES_MS = 10_000
-"""How often files whose delay has passed are removed."""
+"""Interval in milliseconds between removals of deleted files."""
 REST_MS = 60_000
-"""The files of a log that is not used for so long, at most twice, are closed."""
+"""Files of a log are closed if it was not used for one to two such intervals, in milliseconds."""
 
 
 class BackgroundTasks:
-    """The broker's timers. Each job runs on the loop and hands what blocks to a worker; one failing does not end it."""
+    """The broker's timers. Each task runs on the event loop and passes blocking work to a worker; its failures do not
+    end it.
+    """
 
     def __init__(
         self,
@@ -49,12 +51,11 @@ class BackgroundTasks:
         self._transactions = transactions
         self._workers = workers
         self._throttle = Throttle()
-        """For all passes of compaction; they end when it is stopped."""
+        """Shared by all compactions; stopping it ends them."""
         self._tasks: list[asyncio.Task[None]] = []
         self._cleaners: dict[int, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Start every job."""
         config = self._live.current
         jobs: tuple[tuple[int, Callable[[], object]], ...] = (
             (config.log_retention_check_interval_ms, self.apply_retention),
@@ -71,7 +72,7 @@ class BackgroundTasks:
         self.resize_cleaner_pool()
 
     def resize_cleaner_pool(self) -> None:
-        """Have as many cleaners as log.cleaner.threads says now; those too many end after what they are at."""
+        """Run log.cleaner.threads cleaners; surplus ones end after their current log."""
         config = self._live.current
         for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
             cleaner = self._cleaners.get(number)
@@ -79,7 +80,6 @@ class BackgroundTasks:
                 self._cleaners[number] = asyncio.create_task(self._run_cleaner(number))
 
     async def close(self) -> None:
-        """Stop all jobs."""
         self._throttle.stop()
         tasks = [*self._tasks, *self._cleaners.values()]
         for task in tasks:
@@ -87,7 +87,7 @@ class BackgroundTasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def apply_retention(self) -> None:
-        """Drop segments that have outlived their topic's retention."""
+        """Delete segments according to their topic's retention."""
         now = self._clock.now_ms()
         for partition in self._in_service():
             try:
@@ -95,7 +95,7 @@ class BackgroundTasks:
             except DiskFailedError as error:
                 partition.fail(error)
             except KafkaError as error:
-                log.error("%s", error)  # the others must not fill the disk for this one
+                log.error("%s", error)  # the disk would fill up if the others had to wait for this one
 
     def _in_service(self) -> list[Partition]:
         return [partition for partition in self._partitions if not partition.closed]
@@ -104,7 +104,7 @@ class BackgroundTasks:
         return [log_dir for log_dir in self._log_dirs if not log_dir.offline]
 
     def checkpoint(self) -> None:
-        """Write recovery points, high watermarks and log starts."""
+        """Write recovery points, high watermarks and log start offsets."""
         for log_dir in self._usable():
             try:
                 log_dir.checkpoint(sync=False)
@@ -112,14 +112,14 @@ class BackgroundTasks:
                 self._storage_failed(log_dir, error)
 
     def _storage_failed(self, log_dir: LogDir, error: KafkaStorageError) -> None:
-        """Take the directory out of service if its disk has failed; otherwise it is tried again."""
+        """Take the log directory offline if its disk has failed; otherwise the next run tries again."""
         if isinstance(error, DiskFailedError):
             self._partitions.fail_directory(log_dir, error)
         else:
             log.error("%s", error)
 
     def check_isr(self) -> None:
-        """Look for followers that have fallen behind."""
+        """Shrink ISRs by followers that have fallen behind."""
         for partition in self._partitions:
             partition.leader_replica.check_isr()
 
@@ -132,7 +132,7 @@ class BackgroundTasks:
                 partition.flush_in_background()
 
     def forget_silent_producers(self) -> None:
-        """Drop the sequences of producers that were silent for `producer.id.expiration.ms`."""
+        """Remove the state of producers that were inactive for `producer.id.expiration.ms`."""
         now = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)
@@ -146,7 +146,7 @@ class BackgroundTasks:
                 self._storage_failed(log_dir, error)
 
     def close_idle_files(self) -> None:
-        """Close the files of logs that are idle."""
+        """Close the files of idle logs."""
         for partition in self._in_service():
             try:
                 partition.log.close_idle()
@@ -154,7 +154,7 @@ class BackgroundTasks:
                 log.error("%s", error)
 
     async def compact(self, log_dir: LogDir) -> None:
-        """Compact one log after the other as long as one is dirty enough; the copying runs on a worker."""
+        """Compact one log after the other while one is dirty enough; a worker does the copying."""
         config = self._live.current
         self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         share = config.log_cleaner_io_buffer_load_factor / config.log_cleaner_threads
@@ -165,7 +165,7 @@ class BackgroundTasks:
                 return  # no progress: try again after the pause
 
     async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
-        """One pass; whether it came to an end, so that there may be another one."""
+        """Run one pass; return whether it was completed, so that another one may follow."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
             return log_dir.finish_cleaning(cleaning)
@@ -177,12 +177,12 @@ class BackgroundTasks:
             log_dir.abort_cleaning(cleaning)
             return False
         except Exception as error:
-            # whatever it met: the other logs of the directory must not wait for this one
+            # whatever the error: the other logs of the directory must not wait for this one
             log_dir.abort_cleaning(cleaning, error)
             return True
 
     async def _run_cleaner(self, number: int) -> None:
-        """One of log.cleaner.threads, as long as there are so many."""
+        """One of log.cleaner.threads cleaners, as long as there are so many."""
         while number < self._live.current.log_cleaner_threads:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
             for log_dir in self._usable():
@@ -193,8 +193,8 @@ class BackgroundTasks:
                 except KafkaStorageError as error:
                     self._storage_failed(log_dir, error)
                 except Exception:
-                    # a job must not end for good, whatever one round of it met
-                    log.exception("compaction in %s failed", log_dir.path)
+                    # whatever the error: the task must go on
+                    log.exception("Compaction in %s failed", log_dir.path)
 
     async def _periodically(self, interval_ms: int, job: Callable[[], object]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
@@ -204,5 +204,4 @@ class BackgroundTasks:
             try:
                 job()
             except Exception:
-                # as above
                 log.exception("%s failed", getattr(job, "__name__", job))

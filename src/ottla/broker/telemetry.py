@@ -1,8 +1,8 @@
-"""Metrics that clients send to the broker (KIP-714): what each is asked for, and who gets what it sends.
+"""Client metrics (KIP-714): which metrics each client has to push, and who receives them.
 
-What is asked for are the subscriptions set as client metrics resources. Receivers are the classes named in
-`metric.reporters` (`package.module.Class`) that have a method `client_telemetry(client, payload)`; payloads are
-OpenTelemetry's MetricsData, decompressed. Loop thread.
+Subscriptions are set as client metrics resources. Receivers are the classes in `metric.reporters`
+(`package.module.Class`) with a method `client_telemetry(client, payload)`; payloads are OpenTelemetry's MetricsData,
+decompressed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from ottla.records.crc import crc32c
 log = logging.getLogger("ottla.telemetry")
 
 MAX_CLIENTS = 16_384
-"""Clients that are remembered, as in Kafka; the longest silent one is forgotten first."""
+"""Maximum number of clients that are remembered, as in Kafka; the longest inactive one is dropped first."""
 ALL_METRICS = "*"
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 KAFKAS_OWN = "org.apache.kafka."
 
 
 class TelemetryClient(NamedTuple):
-    """Who sends metrics."""
+    """A client that pushes metrics."""
 
     client_instance_id: uuid.UUID
     client_id: str
@@ -51,7 +51,7 @@ class TelemetryClient(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What a client is asked for. An empty metric prefix asks for all of them."""
+    """The metrics that a client has to push. An empty prefix means all of them."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -70,7 +70,7 @@ Receiver = Callable[[TelemetryClient, bytes], Any]
 
 
 class Telemetry:
-    """The clients that asked, and the receivers of what they send."""
+    """The clients with a subscription, and the receivers of their metrics."""
 
     def __init__(self, receivers: tuple[Receiver, ...], max_bytes: int, monotonic: Callable[[], float]) -> None:
         self._receivers = receivers
@@ -80,16 +80,16 @@ class Telemetry:
 
     @property
     def has_receivers(self) -> bool:
-        """Whether `metric.reporters` names a receiver. Without one, clients are not offered these APIs."""
+        """Whether `metric.reporters` has a receiver. Without one, ApiVersions does not list these APIs."""
         return bool(self._receivers)
 
     def check_has_receivers(self) -> None:
-        """Raise UnsupportedVersionError if nobody receives client metrics, as Kafka answers then."""
+        """Raise UnsupportedVersionError without a receiver of client metrics, as Kafka does."""
         if not self._receivers:
-            raise UnsupportedVersionError("metric.reporters of this broker names no receiver of client metrics")
+            raise UnsupportedVersionError("metric.reporters of this broker has no receiver of client metrics")
 
     def subscribe(self, client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
-        """What the client is to send."""
+        """Return the client's subscription."""
         subscription = subscription_for(client, subscriptions)
         now = self._monotonic() * 1000
         state = self._clients.pop(client.client_instance_id, None)
@@ -103,22 +103,22 @@ class Telemetry:
     def push(
         self, client: TelemetryClient, subscription_id: int, terminating: bool, compression: int, metrics: bytes
     ) -> None:
-        """Hand metrics to the receivers; raises the KafkaError for what is wrong with them."""
+        """Pass metrics to the receivers; raise a KafkaError for an invalid push."""
         state = self._clients.get(client.client_instance_id)
         if state is None or state.subscription.subscription_id != subscription_id:
-            raise UnknownSubscriptionIdError(f"there is no subscription {subscription_id} of this client")
+            raise UnknownSubscriptionIdError(f"the client has no subscription {subscription_id}")
         if state.terminating:
-            raise InvalidRequestError("the client has said that it ends")
+            raise InvalidRequestError("the client has already sent its last metrics")
         self._check_interval(state, terminating)
         if len(metrics) > self.max_bytes:
-            raise TelemetryTooLargeError(f"{len(metrics)} bytes of metrics; telemetry.max.bytes is {self.max_bytes}")
+            raise TelemetryTooLargeError(f"{len(metrics)} bytes of metrics exceed telemetry.max.bytes={self.max_bytes}")
         payload = self._decompressed(compression, metrics)
         for receiver in self._receivers:
             try:
                 receiver(client, payload)
             except Exception:
-                # somebody else's code: neither the broker nor the client is to suffer from it
-                log.exception("a receiver of client metrics failed")
+                # a failing receiver must affect neither the broker nor the client
+                log.exception("A receiver of client metrics failed")
 
     def _check_interval(self, state: _ClientState, terminating: bool) -> None:
         now = self._monotonic() * 1000
@@ -127,18 +127,18 @@ class Telemetry:
             and not terminating
             and now - state.pushed_ms < state.subscription.push_interval_ms / 2
         ):
-            raise ThrottlingQuotaExceededError("metrics are sent more often than was asked for")
+            raise ThrottlingQuotaExceededError("the client pushes metrics more often than its subscription says")
         state.pushed_ms, state.terminating = now, terminating
 
     def _decompressed(self, compression: int, metrics: bytes) -> bytes:
         try:
             return bytes(decompress(compression, metrics, self.max_bytes))
         except CorruptMessageError as error:
-            raise InvalidRecordError(f"the metrics cannot be decompressed: {error.message}") from None
+            raise InvalidRecordError(f"cannot decompress the metrics: {error.message}") from None
 
 
 def subscription_for(client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
-    """All subscriptions that match a client, put together; the shortest interval counts."""
+    """Merge all subscriptions that match a client; the shortest interval counts."""
     metrics: set[str] = set()
     intervals = []
     for options in subscriptions.values():
@@ -161,11 +161,11 @@ def _matches(client: TelemetryClient, conditions: tuple[str, ...]) -> bool:
 
 
 def receivers_of(reporters: tuple[str, ...]) -> tuple[Receiver, ...]:
-    """The receivers among the classes in `metric.reporters`; ConfigurationError for a class that is not there."""
+    """Return the receivers among the classes in `metric.reporters`; raise ConfigurationError for an unknown class."""
     receivers: list[Receiver] = []
     for name in reporters:
         if name.startswith(KAFKAS_OWN):
-            log.warning("metric.reporters: %s is Kafka's own and has no part in Python; it is left out", name)
+            log.warning("Ignoring %s in metric.reporters: it is a Java class of Kafka", name)
             continue
         try:
             reporter = loaded(name)()

@@ -1,4 +1,4 @@
-"""Creating topics: what a client asked for, checked and filled up with the broker's defaults."""
+"""Topic creation: check a client's request, and complete it with the broker's defaults."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ UNREACHED = (
     NotControllerError,
     RequestTimedOutError,
 )
-"""Errors on the way to the controller."""
+"""Errors of requests to the controller."""
 FORWARDED_VERSION = 7
-"""Of CreateTopics; the newest that Kafka 3.9 knows."""
+"""Version of CreateTopics that is forwarded; the newest one of Kafka 3.9."""
 SEEN_SECONDS = 5.0
-"""How long it may take until a broker hears of a topic that the controller has made."""
+"""Time until a broker must have received a topic that the controller has created."""
 USE_DEFAULT = -1
-"""A number of partitions or replicas that is left to the broker (KIP-464)."""
+"""The value of partitions or replicas that leaves the number to the broker (KIP-464)."""
 
 
 class TopicPlan(NamedTuple):
-    """A topic that may be created as it stands."""
+    """A checked topic, ready to be created."""
 
     name: str
     assignment: list[tuple[int, ...]]
@@ -64,7 +64,7 @@ def plan(
     assignment: Mapping[int, Sequence[int]] | None = None,
     options: Mapping[str, str | None] | None = None,
 ) -> TopicPlan:
-    """Check a wish; raises the error that Kafka has for what is wrong with it."""
+    """Check a request; raise the same errors as Kafka."""
     image, config = broker.image, broker.config
     check_topic_name(name)
     replica_placement.check_collision(name, image.topics)
@@ -72,7 +72,7 @@ def plan(
     if assignment:
         if (partitions, replication_factor) != (USE_DEFAULT, USE_DEFAULT):
             raise InvalidRequestError(
-                "a topic has either an assignment or numbers of partitions and replicas, not both"
+                "a topic must have either an assignment or numbers of partitions and replicas, not both"
             )
         return TopicPlan(name, replica_placement.validate_assignment(assignment, image.brokers), checked)
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
@@ -83,14 +83,14 @@ def plan(
 
 
 async def create(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
-    """Carry a plan out."""
+    """Create a planned topic."""
     return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options)
 
 
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
-    """Create a topic that somebody asked for without numbers: with the broker's defaults, or as an internal topic.
+    """Create a topic that a client asked for, with the broker's defaults, or as an internal topic.
 
-    Raises LeaderNotAvailableError where the controller is not reached: the client asks again.
+    Raises LeaderNotAvailableError if the controller is unreachable: the client retries.
     """
     if name in INTERNAL:
         return await create_internal(broker, name)
@@ -101,26 +101,29 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
 
 
 async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
-    """Create a topic of the broker's own, or return it. CoordinatorNotAvailableError where that is not possible now."""
+    """Return an internal topic; create it if necessary. Raises CoordinatorNotAvailableError if that is impossible
+    now.
+    """
     topic = broker.image.topics.get(name)
     if topic is not None:
         return topic
     count, factor, options = INTERNAL[name](broker.config)
-    if broker.config.zookeeper_connect is None:  # else the others come, and are waited for
+    if broker.config.zookeeper_connect is None:  # otherwise wait for the other brokers to register
         factor = min(factor, len(broker.image.brokers))
         if (min_isr := options.get("min.insync.replicas")) is not None:
-            options["min.insync.replicas"] = str(min(int(min_isr), factor))  # else a lone broker could never write
+            # otherwise a single broker could never write to it
+            options["min.insync.replicas"] = str(min(int(min_isr), factor))
     try:
         return await _create_anywhere(broker, plan(broker, name, count, factor, None, options))
     except TopicAlreadyExistsError:
-        return await _seen(broker, name)  # another client was faster
+        return await _seen(broker, name)  # another client has created it
     except KafkaError as error:
-        log.warning("%s cannot be created now: %s", name, error)
+        log.warning("Cannot create topic %s now: %s", name, error)
         raise CoordinatorNotAvailableError(error.message) from error
 
 
 async def _create_anywhere(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
-    """Carry a plan out, or have the controller make one of the same size where that is another broker."""
+    """Create a planned topic, through the controller on another broker if necessary."""
     try:
         return await create(broker, topic_plan)
     except NotControllerError:
@@ -147,11 +150,11 @@ async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
 
 
 async def _seen(broker: BrokerContext, name: str) -> TopicImage:
-    """The topic, as soon as this broker hears of it."""
+    """Wait until this broker has received the topic."""
     await broker.metadata_cache.wait_for(lambda image: name in image.topics, SEEN_SECONDS)
     topic = broker.image.topics.get(name)
     if topic is None:
-        raise LeaderNotAvailableError(f"this broker has not heard of topic {name} yet")
+        raise LeaderNotAvailableError(f"this broker has not received topic {name} from the controller yet")
     return topic
 
 
@@ -191,11 +194,11 @@ INTERNAL = {
     TRANSACTION_STATE: _transaction_state,
     SHARE_GROUP_STATE: _share_group_state,
 }
-"""How each internal topic is made."""
+"""Partitions, replicas and configs of the internal topics."""
 
 
 def check_options(options: Mapping[str, str | None]) -> dict[str, str]:
-    """Options set on a topic, all of them known and with allowed values; InvalidConfigError otherwise."""
+    """Return the configs of a topic as text; raise InvalidConfigError for unknown ones and invalid values."""
     checked: dict[str, str] = {}
     for key, value in options.items():
         option = TopicConfig.options.get(key)

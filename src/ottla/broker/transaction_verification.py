@@ -1,12 +1,13 @@
-"""Whether a partition takes part in a producer's transaction: asked before the first write to it (KIP-890).
+"""Transaction verification: a partition must be in the producer's transaction before its first batch is appended
+(KIP-890).
 
-A batch of a transaction that the coordinator does not know of would never get a marker, and read_committed would wait
-for it for ever. Producers of the newer transactions have the partition taken in by the broker with their first write;
-for older ones it is only looked up. Either way `check` comes in the same step of the loop as the append, so that no
-marker can come in between.
+A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed records
+would wait for it forever. For producers of the newer protocol the broker adds the partition with their first write; for
+older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the append, so that
+no marker can come in between.
 
-Where another broker coordinates the transaction, it is asked before. What it says holds as long as no marker has come
-to the partition since the question: a guard in the state of the log's producers tells that, as in Kafka.
+If another broker coordinates the transaction, it is asked first. Its answer is valid as long as no marker was written
+to the partition since the request: a guard in the log's producer state detects that, as in Kafka.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ PASSING = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
-    # the coordinator, another broker, was not reached, or was asked for several partitions and refused one
+    # the coordinator on another broker was unreachable, or was asked for several partitions and rejected one
     BrokerConnectionError,
     BrokerNotAvailableError,
     NetworkError,
     RequestTimedOutError,
     OperationNotAttemptedError,
 )
-"""Errors that say nothing of the transaction."""
+"""Errors that do not concern the transaction itself."""
 FENCED_SINCE = 2
-"""Version of most transactional APIs that knows PRODUCER_FENCED (KIP-588)."""
+"""The version of most transactional APIs that introduced PRODUCER_FENCED (KIP-588)."""
 
 
 @contextmanager
 def known_errors_only(version: int, fenced_since: int = FENCED_SINCE) -> Iterator[None]:
-    """Tell clients that do not know PRODUCER_FENCED of it as INVALID_PRODUCER_EPOCH."""
+    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients that do not know it."""
     try:
         yield
     except ProducerFencedError as error:
@@ -72,15 +73,15 @@ class ClientCapabilities(NamedTuple):
     """What the version of a request says about its client."""
 
     joins: bool
-    """Partitions join the transaction with their first write."""
+    """The broker adds partitions to the transaction with the first write."""
     abortable: bool
     """The client knows TRANSACTION_ABORTABLE."""
     retriable_error: type[KafkaError]
-    """What makes a client without `joins` repeat the request a little later."""
+    """The error after which a client without `joins` retries the request."""
 
 
 class TransactionalWriter(NamedTuple):
-    """Who writes, in which transaction."""
+    """A transactional producer."""
 
     transactional_id: str
     producer: Producer
@@ -88,17 +89,17 @@ class TransactionalWriter(NamedTuple):
 
 @dataclass(slots=True)
 class VerificationResult:
-    """What came of asking, per partition of a request. Partitions that had not to be asked for are in neither."""
+    """The results of verification by another broker; other partitions of the request are in neither field."""
 
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     guards: dict[TopicPartition, VerificationGuard] = field(default_factory=dict)
-    """Of those that another broker has admitted."""
+    """The guards of verified partitions."""
 
 
 def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
-    """Whether another broker coordinates the transactions of an id."""
+    """Return whether another broker coordinates the transactional id."""
     if broker.add_partitions is None:
-        return False  # this one is by itself
+        return False  # a standalone broker
     try:
         return broker.transactions.coordinator(transactional_id) != broker.broker_id
     except NotCoordinatorError:
@@ -112,9 +113,9 @@ async def add_or_verify(
     rules: ClientCapabilities,
     admission: VerificationResult,
 ) -> None:
-    """Have the partitions take part, for clients that have the broker do so; have them looked up by another broker.
+    """Add the partitions to the transaction, or have the coordinator on another broker verify them.
 
-    `written` has the sequence of each partition's batch.
+    `written`: the sequence of each partition's batch.
     """
     new = [tp for tp in written if not _is_open(broker.partitions.get_leader(tp), writer.producer)]
     elsewhere = is_remote(broker, writer.transactional_id)
@@ -130,7 +131,9 @@ async def add_or_verify(
 
 
 async def _add(broker: BrokerContext, writer: TransactionalWriter, new: list[TopicPartition]) -> None:
-    """Add partitions; where the last transaction is about to be complete, wait for that instead of the client."""
+    """Add partitions. If the previous transaction is still completing, wait for it here so that the client does not
+    have to retry.
+    """
     runtime = broker.transactions
     try:
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
@@ -146,10 +149,10 @@ async def _verify_remotely(
     rules: ClientCapabilities,
     admission: VerificationResult,
 ) -> None:
-    """Have the coordinator, another broker, add or look up partitions.
+    """Have the coordinator on another broker add or verify partitions.
 
-    Where the last transaction is about to be complete, it is asked again for a while, and so it is where a marker has
-    come meanwhile: that may have been one of the last transaction, which the question has met on its way.
+    Retried for a while if the previous transaction is still completing, or if a marker arrived meanwhile: it may be one
+    of the previous transaction that was written while the request was under way.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + broker.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
@@ -167,14 +170,14 @@ async def _verify_remotely(
             admission.guards[tp] = guards[tp]
             continue
         if isinstance(error, ConcurrentTransactionsError):
-            led[tp].expect(*writer.producer, new[tp])  # it will be repeated, as in `check`
+            led[tp].expect(*writer.producer, new[tp])  # the client will retry it, as in `_look_up`
         admission.errors[tp] = _error_for(error, rules)
 
 
 async def _answers(
     broker: BrokerContext, writer: TransactionalWriter, partitions: list[TopicPartition], rules: ClientCapabilities
 ) -> Results:
-    from ottla.coordinator.transaction.add_partitions import PartitionsToAdd  # a broker by itself starts without it
+    from ottla.coordinator.transaction.add_partitions import PartitionsToAdd  # a standalone broker starts without it
 
     assert broker.add_partitions is not None
     item = PartitionsToAdd(*writer, partitions, verify_only=not rules.joins)
@@ -201,18 +204,18 @@ def ensure_verified(
     if guard is None:
         _look_up(broker, writer, partition, rules, sequence)
     elif not producers.is_guarded(producer_id, guard):
-        raise rules.retriable_error("a transaction has ended here while this one was verified")
+        raise rules.retriable_error("a transaction ended in this partition while this one was verified")
     producers.expect(producer_id, epoch, 0 if rules.joins else sequence)
 
 
 def _look_up(
     broker: BrokerContext, writer: TransactionalWriter, partition: Partition, rules: ClientCapabilities, sequence: int
 ) -> None:
-    """Raise unless this broker, as the coordinator, knows the partition as one of the transaction's."""
+    """Raise unless this broker, as the coordinator, has the partition in the open transaction."""
     try:
         missing = broker.transactions.missing(*writer, [partition.topic_partition])
     except ConcurrentTransactionsError as error:
-        # It will be repeated, and what follows it in the meantime must not be taken for the beginning
+        # the client will retry it, and its next batch must not be taken for the first one
         partition.log.producers.expect(*writer.producer, sequence)
         raise _error_for(error, rules) from None
     except KafkaError as error:
@@ -226,7 +229,7 @@ def _is_open(partition: Partition | None, producer: Producer) -> bool:
 
 
 def _error_for(error: KafkaError, rules: ClientCapabilities) -> KafkaError:
-    """The error as this client understands it."""
+    """Return the error in terms that this client knows."""
     if isinstance(error, ProducerFencedError):
         return InvalidProducerEpochError(error.message)
     if isinstance(error, TransactionAbortableError) and not rules.abortable:

@@ -142,8 +142,8 @@ def test_what_is_set_is_told_but_for_passwords(node: Node) -> None:
     [
         ("", f"{STORE}.location", "default cluster level"),
         ("0", "ssl.keystore.location", "Cannot update these configs dynamically"),
-        ("0", "listener.name.sls.ssl.keystore.location", "no such listener has TLS; ssl has"),
-        ("0", "listener.name.plaintext.ssl.keystore.location", "no such listener has TLS; ssl has"),
+        ("0", "listener.name.sls.ssl.keystore.location", "no such listener with TLS; there are: ssl"),
+        ("0", "listener.name.plaintext.ssl.keystore.location", "no such listener with TLS; there are: ssl"),
     ],
 )
 def test_certificates_belong_to_a_listener_of_one_broker(node: Node, name: str, option: str, message: str) -> None:

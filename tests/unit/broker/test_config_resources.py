@@ -109,7 +109,7 @@ def test_a_groups_option_follows_the_brokers(tmp_path):
 def test_an_option_that_brokers_do_not_know_is_kept_and_its_value_not_told(tmp_path, caplog):
     async def test(client: Asker) -> None:
         assert await alter(client, BROKER, "0", "plugin.password", "secret") == 0
-        assert "plugin.password is set on 0" in caplog.text
+        assert "plugin.password of broker 0 is unknown" in caplog.text
         assert await describe(client, BROKER, "0", "plugin.password") == (None, 2, False, [(None, 2)])
         assert await describe(client, BROKER, "", "plugin.password") == (0,)
         assert await alter(client, BROKER, "0", "plugin.password", None, DELETE) == 0

@@ -239,7 +239,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
 def test_coordinators_of_share_groups_are_refused_with_a_message(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         found = (await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]), 6)).coordinators[0]
-        assert (found.error_code, found.error_message) == (42, "coordinators of type 2 are not served by this version")
+        assert (found.error_code, found.error_message) == (42, "coordinators of type 2 are not supported")
 
     with_broker(test, tmp_path)
 

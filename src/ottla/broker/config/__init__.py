@@ -1,1 +1,1 @@
-"""Dynamic configs of a broker, and what DescribeConfigs and AlterConfigs read and write."""
+"""Dynamic configs of the broker, and the resources of DescribeConfigs and AlterConfigs."""

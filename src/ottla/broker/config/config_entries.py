@@ -1,4 +1,4 @@
-"""Options as DescribeConfigs tells them: value, where it comes from, type and documentation."""
+"""Configs as DescribeConfigs returns them: value, source, type and documentation."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.config.options import REQUIRED, Config, Option, is_secret
 from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
 
-# Where a value comes from (DescribeConfigsResponse.ConfigSource)
+# sources (DescribeConfigsResponse.ConfigSource)
 TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 2, 3, 4, 5
 DYNAMIC_BROKER_LOGGER_CONFIG = 6
-# What type it has (ConfigDef.Type)
+# types (ConfigDef.Type)
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
 class ConfigSource(NamedTuple):
-    """Where an option has a value, and the name that it has there."""
+    """A place where a config has a value, and its name there."""
 
     source: int
     name: str
@@ -28,7 +28,7 @@ class ConfigSource(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One option with its value as text."""
+    """One config with its value as text."""
 
     name: str
     value: str | None
@@ -38,11 +38,11 @@ class Entry(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
-    """All places with a value, the one that counts first: name, value, source."""
+    """All places with a value, in order of precedence: name, value, source."""
 
 
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
-    """All options of a topic: what is set on it, what the broker sets under its own names, and Kafka's defaults."""
+    """Yield the configs of a topic, from the topic, from the broker under its own names, or Kafka's defaults."""
     for name, option in TopicConfig.options.items():
         places = [ConfigSource(TOPIC_CONFIG, name, options[name])] if name in options else []
         for synonym in BROKER_SYNONYMS.get(name, ()):
@@ -53,7 +53,7 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 
 
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
-    """All options of a broker: what was set on it while it runs, on all brokers, in its file, and Kafka's defaults."""
+    """Yield the configs of a broker: dynamic ones of the broker, of all brokers, of its file, or Kafka's defaults."""
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]
         entry = _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
@@ -61,7 +61,7 @@ def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
 
 
 def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
-    """What is set on all brokers while they run."""
+    """Yield the dynamic configs of all brokers."""
     for name in for_all.keys() & BrokerConfig.options.keys():
         value = for_all[name]
         yield _entry(BrokerConfig.options[name], [ConfigSource(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
@@ -69,9 +69,9 @@ def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
-    """What is set on the broker, or on all, and is no option of every broker.
+    """Yield dynamic configs that are not configs of every broker.
 
-    Nothing but what is said of a listener's certificates has its value told: others may be secrets.
+    Only certificates of listeners have their value shown: others may be secrets.
     """
     for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
         for name in options.keys() - BrokerConfig.options.keys():
@@ -86,7 +86,7 @@ def class_entries(
     source: int,
     defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """All options of a resource that has nothing but what is set on it and defaults: those given here, or Kafka's."""
+    """Yield the configs of a resource that has only its own values and defaults: those in `places`, or Kafka's."""
     for name, option in config.options.items():
         places = [ConfigSource(source, name, options[name])] if name in options else []
         if name in defaults:
@@ -95,7 +95,7 @@ def class_entries(
 
 
 def text_of(value: Any) -> str | None:
-    """An option's value as it would stand in a properties file."""
+    """Return a config's value as it is written in a properties file."""
     if value is None or value is REQUIRED:
         return None
     if isinstance(value, bool):
@@ -117,20 +117,20 @@ def _set_on_broker(live: DynamicBrokerConfig, name: str) -> Iterator[ConfigSourc
 
 
 def _broker_default(name: str) -> Iterator[ConfigSource]:
-    """The default of the broker's option that a topic's option follows first."""
+    """Yield the default of the first broker config that a topic config falls back to."""
     for synonym in BROKER_SYNONYMS.get(name, ())[:1]:
         yield ConfigSource(DEFAULT_CONFIG, synonym, BrokerConfig.options[synonym].default)
 
 
 def _of_topic(option: Option[Any], places: list[ConfigSource]) -> Any:
-    """A topic's value; a broker may set hours where a topic has milliseconds, and by default it sets neither."""
+    """Return a topic's value. The broker's may be in hours where the topic's is in milliseconds."""
     if not places or places[0].value is None:
         return option.default
     return in_ms(places[0].name, places[0].value)
 
 
 def _takes_long(option: Option[Any]) -> bool:
-    """Whether more than 32 bits are allowed, which tells the type of a topic's option: each has its bounds."""
+    """Return whether a topic config has the type LONG: more than 32 bits are allowed."""
     try:
         option.parse(1 << 32)
     except (ValueError, TypeError):
@@ -140,7 +140,7 @@ def _takes_long(option: Option[Any]) -> bool:
 
 @cache
 def _longs() -> frozenset[str]:
-    """Options of brokers that stand for a topic's option of 64 bits; those in hours and minutes have 32."""
+    """Return the broker configs behind topic configs of type LONG; those in hours and minutes have type INT."""
     long = (names for topic, names in BROKER_SYNONYMS.items() if _takes_long(TopicConfig.options[topic]))
     return frozenset(name for names in long for name in names if not name.endswith((".hours", ".minutes")))
 

@@ -1,4 +1,4 @@
-"""The broker's options as they are now: its file's, and over them what was set while it runs (KIP-226)."""
+"""The broker's configs as they are now: those of its file, overridden by dynamic ones (KIP-226)."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from ottla.errors import ConfigurationError
 from ottla.net.server.connection_quotas import ConnectionLimits
 
 CONNECTION_RATE = "connection_creation_rate"
-"""The quota of an address: new connections per second."""
+"""The quota of an IP address: new connections per second."""
 
 log = logging.getLogger("ottla.broker")
 
 
 class DynamicBrokerConfig:
-    """`current` is replaced as a whole when options change. Loop thread."""
+    """Replaces `current` as a whole when configs change. Not thread-safe: event loop only."""
 
     def __init__(self, static: BrokerConfig, broker_id: int) -> None:
         self.static = static
         self.current = static
         self.own: Mapping[str, str] = {}
-        """What was set on this broker while it runs."""
+        """Dynamic configs of this broker."""
         self.for_all: Mapping[str, str] = {}
-        """What was set on all brokers while they run."""
+        """Dynamic configs of all brokers."""
         self._own_path = config_entities.entity(config_entities.BROKERS, str(broker_id))
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Take over what is set on all brokers and on this one; tells whether anything is different now."""
+        """Apply the dynamic configs of all brokers and of this one; return whether anything has changed."""
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
         self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}
         try:
             now = self.static.replace({**self.for_all, **self.own})
         except ConfigurationError as error:
-            # checked when it was set; another broker's file may not go with it
-            log.error("options set on brokers are left out: %s", error.message)
+            # they were checked when they were set, but this broker's file may conflict with them
+            log.error("Ignoring dynamic broker configs that conflict with this broker's file: %s", error.message)
             return False
         changed = now.originals != self.current.originals
         self.current = now
@@ -48,7 +48,7 @@ class DynamicBrokerConfig:
 
 
 def connection_limits(config: BrokerConfig, image: ClusterImage) -> ConnectionLimits:
-    """What the broker's options and the quotas of addresses (KIP-612) say about connections."""
+    """Return the limits of connections from the broker's configs and the quotas of addresses (KIP-612)."""
     names = [endpoint.name for endpoint in config.listeners]
     counts = {name: config.of_listener(name, "max.connections") for name in names}
     rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}

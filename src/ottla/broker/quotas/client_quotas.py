@@ -1,8 +1,8 @@
-"""Quotas of users and clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599): who exceeds one has to wait.
+"""Quotas of users and clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599).
 
-A request above its quota is carried out and answered at once, with `throttle_time_ms` saying how long the client
-should keep still; for that long the broker does not read from its connection either. Quotas are found by user and
-client id in Kafka's order of precedence, and everyone whom a default applies to has a share of his own. Loop thread.
+A request above its quota is executed and answered at once, with a `throttle_time_ms` for which the client should pause;
+for that time the broker does not read from its connection either. Quotas are looked up by user and client id in Kafka's
+order of precedence; everyone under a default quota has a separate share. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ MUTATIONS: Final = "controller_mutation_rate"
 USER_KEYS: Final = (PRODUCER_BYTES, CONSUMER_BYTES, REQUEST_PERCENT, MUTATIONS)
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""Kafka's name for a user who has not said who he is."""
+"""Kafka's name for an unauthenticated user."""
 MAX_REMEMBERED_ID = 255
 MAX_SHARES = 10_000
-"""Shares that are remembered; clients with ever new ids must not fill the memory."""
+"""Maximum number of shares: clients with generated ids must not fill the memory."""
 
 
 class _Share(NamedTuple):
-    """One client's (or user's) quota: what it has used, and how much that may be per second."""
+    """The quota of one client or user: its usage, and the limit per second."""
 
     rate: SampledRate
     bound: float
 
 
 class Quotas:
-    """What each user and client may do, and has done."""
+    """The quotas of all users and clients, and their usage."""
 
     def __init__(self, live: DynamicBrokerConfig, monotonic: Callable[[], float]) -> None:
         self._live = live
@@ -48,10 +48,10 @@ class Quotas:
         self._rates: dict[tuple[str, str, str], SampledRate] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.active = False
-        """Whether there is any quota at all; without one nothing is measured."""
+        """Whether any quota is set; otherwise nothing is measured."""
 
     def update(self, image: ClusterImage) -> None:
-        """Take over changed quotas. What was used so far counts on."""
+        """Apply changed quotas. Past usage still counts."""
         self._image = image
         self._shares.clear()
         self.active = any(
@@ -62,7 +62,7 @@ class Quotas:
         )
 
     def wait_seconds(self, key: str, user: str, client_id: str, amount: float) -> float:
-        """Count `amount` against a quota; how long its owner has to keep still now."""
+        """Count `amount` against a quota; return the time for which its owner has to pause."""
         share = self._share(key, user, client_id)
         if share is None:
             return 0.0
@@ -71,7 +71,9 @@ class Quotas:
         return share.rate.wait_seconds(share.bound, now)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
-        """What one request may change; `strict`: refuse where the client understands it (KIP-599)."""
+        """Return the mutation quota of one request; `strict`: reject the excess, for clients that know the error
+        (KIP-599).
+        """
         limit = self._find(MUTATIONS, user, client_id) if self.active else None
         if limit is None:
             return MutationQuota(None, 0.0, strict)
@@ -103,7 +105,7 @@ class Quotas:
         return share
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
-        """Whose quota it is, and how much; the first that is set, in Kafka's order."""
+        """Return the owner of the quota and its limit: the first that is set, in Kafka's order."""
         for path, owner in _precedence(user, client_id):
             value = self._image.configs.get(path, {}).get(key)
             if value is not None:
@@ -112,7 +114,7 @@ class Quotas:
 
 
 def _short(client_id: str) -> str:
-    """The client id, or a digest of one that is so long that thousands of them would fill the memory."""
+    """Return the client id, or a digest of a very long one, thousands of which would fill the memory."""
     if len(client_id) <= MAX_REMEMBERED_ID:
         return client_id
     return hashlib.sha256(client_id.encode(errors="replace")).hexdigest()
@@ -134,7 +136,7 @@ def _precedence(user: str, client_id: str) -> tuple[tuple[str, tuple[str, str]],
 
 
 class TokenBucket:
-    """`rate` tokens come in per second, up to `burst`; what is taken beyond them has to be waited for."""
+    """`rate` tokens arrive per second, up to `burst`; spending more leads to a wait."""
 
     __slots__ = ("_filled", "_tokens", "burst", "rate")
 
@@ -145,16 +147,16 @@ class TokenBucket:
         self._filled = now
 
     def spend(self, tokens: float, now: float) -> None:
-        """Take tokens, even those that are not there yet."""
+        """Spend tokens, including those that have not arrived yet."""
         self._tokens = self.tokens(now) - tokens
         self._filled = now
 
     def tokens(self, now: float) -> float:
-        """How many there are; negative after more were taken."""
+        """Return the number of tokens; negative after overspending."""
         return min(self.burst, self._tokens + (now - self._filled) * self.rate)
 
     def wait_seconds(self, now: float) -> float:
-        """Until the tokens are back at zero."""
+        """Return the time until there are no missing tokens."""
         return max(0.0, -self.tokens(now)) / self.rate if self.rate > 0 else float(self.tokens(now) < 0)
 
 
@@ -167,7 +169,7 @@ class MutationQuota:
         self._strict = strict
 
     def record(self, partitions: int) -> None:
-        """Count a change before it is made; ThrottlingQuotaExceededError where it has to wait."""
+        """Count a change before it is made; raise ThrottlingQuotaExceededError if the quota is exceeded."""
         if self._bucket is None:
             return
         if self._strict and self._bucket.tokens(self._now) < 0:
@@ -176,5 +178,5 @@ class MutationQuota:
 
     @property
     def wait_seconds(self) -> float:
-        """How long the client has to keep still."""
+        """The time for which the client has to pause."""
         return 0.0 if self._bucket is None else self._bucket.wait_seconds(self._now)

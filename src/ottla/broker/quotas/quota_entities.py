@@ -1,4 +1,4 @@
-"""Owners of quotas: as the protocol names them (types and names), and as paths in the store."""
+"""Entities of quotas: as types and names in the protocol, and as paths in the metadata store."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ KEYS: Final[Mapping[str, Mapping[str, type]]] = {
     USER: {PRODUCER_BYTES: int, CONSUMER_BYTES: int, REQUEST_PERCENT: float, MUTATIONS: float},
     IP: {CONNECTION_RATE: int},
 }
-"""The quotas of users and clients, and those of addresses."""
+"""The quotas of users and clients, and those of IP addresses."""
 
 Parts = Mapping[str, str | None]
-"""An entity by types and names; None is the default of a type."""
+"""An entity as types and names; None is the default entity of a type."""
 
 
 def path_of(parts: Parts) -> str:
-    """The path of an entity's options; InvalidRequestError for a combination that there is not."""
+    """Return the path of an entity; raise InvalidRequestError for an unsupported combination of types."""
     if any(name == "" for name in parts.values()):
         raise InvalidRequestError("an entity's name must not be empty")
     address = parts.get(IP)
     if address is not None and addresses.canonical(address) is None:
-        raise InvalidRequestError(f"{address!r} is no IP address; quotas of connections apply to addresses")
+        raise InvalidRequestError(f"{address!r} is not an IP address")
     path = config_entities.quota_path(parts)
     if path is None:
-        raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(parts)) or 'nothing'}")
+        raise InvalidRequestError(f"quotas of {' and '.join(sorted(parts)) or 'nothing'} are not supported")
     return path
 
 
 def parts_of(path: str) -> dict[str, str | None] | None:
-    """The reverse of `path_of`; None for what has no quotas."""
+    """Return the entity of a path; None if it has no quotas."""
     head, nested, client = path.partition(f"{config_entities.NESTED}/")
     if nested:
         return {USER: config_entities.name_of(head), CLIENT_ID: config_entities.decoded(client)}

@@ -1,4 +1,4 @@
-"""One request held against its sender's quotas. Made only where there are quotas."""
+"""Measures one request against its client's quotas. Used only if quotas are set."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PRODUCE, FETCH = 0, 1
 
 
 class RequestQuotaTracker:
-    """Bytes of Produce and Fetch, and the time of any request on the broker's thread and its workers."""
+    """Bytes of Produce and Fetch, and the time of any request on the event loop and its workers."""
 
     __slots__ = ("_api_key", "_context", "_nbytes", "_quotas", "spent")
 
     def __init__(self, quotas: Quotas, context: RequestContext, api_key: int, nbytes: int, began: float) -> None:
-        """`began`: when the broker began to read the request."""
+        """`began`: when the broker began to decode the request."""
         self._quotas = quotas
         self._context = context
         self._api_key = api_key
@@ -25,7 +25,7 @@ class RequestQuotaTracker:
         self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
-        """Count the request; True where the client has to wait and the answer says so now."""
+        """Count the request; return True if the response now has a throttle time."""
         context, user = self._context, self._context.user
         wait = 0.0
         if self._api_key == PRODUCE:

@@ -1,1 +1,1 @@
-"""Authentication and ACLs of clients of this broker."""
+"""Authentication of the broker's clients, and requests about ACLs."""

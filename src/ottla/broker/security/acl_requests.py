@@ -1,4 +1,4 @@
-"""Access rules and filters as requests write them, in numbers; what is none is refused here."""
+"""Conversion between ACLs and the numbers in requests. Invalid ones are rejected here."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ottla.security.acl import (
 )
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
-"""What Kafka says."""
+"""Kafka's error message."""
 MAX_AT_ONCE: Final = 10_000
-"""Rules to add, or filters to remove by, in one request. Kafka's bound, too."""
+"""Maximum number of ACLs to add, or filters to delete by, in one request, as in Kafka."""
 
 E = TypeVar("E", bound=IntEnum)
 
 
 class AclFilterFields(Protocol):
-    """What the filters of two APIs have in common."""
+    """The fields that the filters of two APIs have in common."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -42,27 +42,27 @@ class AclFilterFields(Protocol):
 
 
 def authorization_error(context: RequestContext, items: int) -> KafkaError | None:
-    """Why none of the items of a request can be done, if that is so."""
+    """Return the error of the whole request, None if it may be executed."""
     if context.broker.acl_store is None:
         return SecurityDisabledError(NO_AUTHORIZER)
     if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
         return context.deny(ACLOperation.ALTER, ResourceType.CLUSTER)
     if items > MAX_AT_ONCE:
-        return PolicyViolationError(f"{items} are more than the {MAX_AT_ONCE} that one request may have")
+        return PolicyViolationError(f"the request has {items} items, more than the maximum of {MAX_AT_ONCE}")
     return None
 
 
 def acl_of(creation: AclCreation) -> ACL:
-    """The rule to add. InvalidRequestError for what cannot be one."""
+    """Return the ACL to add; raise InvalidRequestError for an invalid one."""
     kind = _enum_member(ResourceType, creation.resource_type)
     how = _enum_member(ACLResourcePatternType, creation.resource_pattern_type)
     operation = _enum_member(ACLOperation, creation.operation)
     permission = _enum_member(ACLPermissionType, creation.permission_type)
     for value in (kind, operation, permission):
         if value.name in ("UNKNOWN", "ANY"):
-            raise InvalidRequestError(f"{type(value).__name__} {value.name} is not for rules")
+            raise InvalidRequestError(f"{type(value).__name__} {value.name} is not valid in an ACL")
     if how not in (ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED):
-        raise InvalidRequestError(f"a rule names its resources literally or by a prefix, not by {how.name}")
+        raise InvalidRequestError(f"the pattern type of an ACL must be LITERAL or PREFIXED, not {how.name}")
     _check_name(kind, creation.resource_name)
     _check_who(creation.principal, creation.host)
     pattern = ResourcePattern(kind, creation.resource_name, how)
@@ -71,38 +71,36 @@ def acl_of(creation: AclCreation) -> ACL:
 
 def _check_name(kind: ResourceType, name: str) -> None:
     if kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
-        raise InvalidRequestError(f"the only resource of the type CLUSTER is {CLUSTER_NAME}")
+        raise InvalidRequestError(f"the only resource of type CLUSTER is {CLUSTER_NAME}")
     if not name:
-        raise InvalidRequestError("a rule needs the name of a resource")
+        raise InvalidRequestError("an ACL requires a resource name")
     if not znodes.is_valid_name(name):
-        raise InvalidRequestError(
-            f"there can be no rule about {name[:200]!r}: the metadata store cannot keep this name"
-        )
+        raise InvalidRequestError(f"the metadata store cannot store an ACL for the name {name[:200]!r}")
 
 
 def _check_who(principal: str, host: str) -> None:
     kind, _, name = principal.partition(":")
     if not kind or not name:
-        raise InvalidRequestError(f"{principal[:200]!r} is not Type:name, such as User:alice")
+        raise InvalidRequestError(f"{principal[:200]!r} is not a principal (Type:name, such as User:alice)")
     if not host:
-        raise InvalidRequestError("a rule needs a host, or * for all of them")
+        raise InvalidRequestError("an ACL requires a host, or * for any host")
 
 
 def acl_filter(filter_: AclFilterFields) -> ACLFilter:
-    """The filter. InvalidRequestError for one with a value that is not known here: it might mean anything."""
+    """Return the filter; raise InvalidRequestError for an unknown value, whose meaning would be a guess."""
     kind = _enum_member(ResourceType, filter_.resource_type_filter)
     how = _enum_member(ACLResourcePatternType, filter_.pattern_type_filter)
     operation = _enum_member(ACLOperation, filter_.operation)
     permission = _enum_member(ACLPermissionType, filter_.permission_type)
     for value in (kind, how, operation, permission):
         if value.name == "UNKNOWN":
-            raise InvalidRequestError(f"the filter's {type(value).__name__} is not known")
+            raise InvalidRequestError(f"unknown {type(value).__name__} in the filter")
     resources = ResourcePatternFilter(kind, filter_.resource_name_filter, how)
     return ACLFilter(filter_.principal_filter, filter_.host_filter, operation, permission, resources)
 
 
 def acl_fields(acl: ACL) -> dict[str, Any]:
-    """What an answer tells of a rule besides its resources."""
+    """Return the fields of an ACL in a response, without its resource."""
     return {
         "principal": acl.principal,
         "host": acl.host,
@@ -112,13 +110,13 @@ def acl_fields(acl: ACL) -> dict[str, Any]:
 
 
 def resource_fields(pattern: ResourcePattern) -> dict[str, Any]:
-    """What an answer tells of a rule's resources."""
+    """Return the fields of an ACL's resource in a response."""
     kind, name, how = pattern
     return {"resource_type": int(kind), "resource_name": name, "pattern_type": int(how)}
 
 
 def _enum_member(kind: type[E], number: int) -> E:
-    """What a number means; a newer client may know more than this broker does."""
+    """Return the member of a number, UNKNOWN for those of newer clients."""
     try:
         return kind(number)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a client may do with a resource, as the bits that it can ask for (KIP-430): all, or what rules allow.
+"""The client's authorized operations on a resource, as bits (KIP-430).
 
-Only resources that the client may describe are asked about, but for the cluster: who may not describe that hears of
-nothing that it may do there, as with Kafka.
+Handlers ask only for resources with DESCRIBE. Without DESCRIBE on the cluster there are no operations on it, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.model import ACLOperation
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS, ResourceType
 
 UNASKED = -0x8000_0000
-"""What stands in an answer whose request did not ask."""
+"""The value in a response if the request did not ask for operations."""
 
 
 def _sum(operations: Iterable[ACLOperation]) -> int:
@@ -21,21 +21,21 @@ def _sum(operations: Iterable[ACLOperation]) -> int:
 
 
 ALL = {kind: _sum(operations) for kind, operations in OPERATIONS.items()}
-"""What everybody may do where nothing restricts clients, by the type of the resource."""
+"""All operations of each resource type, for brokers without an authorizer."""
 
 
 def on_topic(context: RequestContext, name: str) -> int:
-    """What the client may do with a topic."""
+    """Return the operations on a topic."""
     return _bits(context, ResourceType.TOPIC, name)
 
 
 def on_group(context: RequestContext, name: str) -> int:
-    """What the client may do with a group."""
+    """Return the operations on a group."""
     return _bits(context, ResourceType.GROUP, name)
 
 
 def on_cluster(context: RequestContext) -> int:
-    """What the client may do with the cluster."""
+    """Return the operations on the cluster."""
     if not context.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
         return 0
     return _bits(context, ResourceType.CLUSTER, CLUSTER_NAME)

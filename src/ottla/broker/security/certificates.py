@@ -1,6 +1,6 @@
-"""The certificates of listeners that speak TLS: read when the broker starts, and again when they are set while it runs.
+"""Certificates of TLS listeners: loaded when the broker starts, reloaded when they are set dynamically.
 
-Connections that are there go on with what they began with, as in Kafka; new ones have the new certificates.
+Existing connections keep their certificates, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ log = logging.getLogger("ottla.broker")
 
 
 def connections(config: BrokerConfig, listener: str) -> Connects:
-    """What makes the connections of a listener, by its security protocol. ConfigurationError names what is wrong."""
+    """Return the factory of a listener's connections, by its security protocol. Raises ConfigurationError."""
     if not config.security_protocol(listener).endswith("SSL"):
         return Connection
-    from ottla.net.server.listener_ssl import accepting  # what TLS loads costs others their start-up
+    from ottla.net.server.listener_ssl import accepting  # imported late: TLS takes time to load
 
     return accepting(config, listener)
 
 
 def check_certificates(config: BrokerConfig, listeners: Collection[str]) -> None:
-    """Raise ConfigurationError where one of these listeners, named in small letters, could not work by the options."""
+    """Raise ConfigurationError unless these listeners, named in lower case, can use the configs."""
     for endpoint in config.listeners:
         if endpoint.name.lower() in listeners:
             connections(config, endpoint.name)
 
 
 def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
-    """Whether any listener's certificates are told otherwise."""
+    """Return whether certificates of any listener are configured differently."""
     names = (
         {key: value for key, value in config.originals.items() if renewed_listener(key) is not None}
         for config in (before, after)
@@ -46,7 +46,7 @@ def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
 
 
 def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBrokerClient | None) -> None:
-    """Have new connections speak by the options and stores of now; where these cannot be used, by those of before."""
+    """Reload certificates for new connections; if they are unusable, the previous ones stay in use."""
     for listener in listeners:
         if not config.security_protocol(listener.name).endswith("SSL"):
             continue
@@ -59,10 +59,10 @@ def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBroke
                 and between is not None
                 and between.name == listener.name
             ):
-                from ottla.net.server.listener_ssl import client_options  # as above
+                from ottla.net.server.listener_ssl import client_options  # imported late, as above
 
                 peers.options = client_options(config, listener.name)
         except ConfigurationError as error:
-            log.error("%s; the certificates of before stay in use", error.message)
+            log.error("Cannot reload certificates: %s. The previous ones stay in use.", error.message)
         else:
-            log.info("listener %s: certificates are read anew", listener.name)
+            log.info("Reloaded the certificates of listener %s", listener.name)

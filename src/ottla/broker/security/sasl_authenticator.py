@@ -1,9 +1,9 @@
-"""The door of a SASL listener (KIP-43, KIP-152, KIP-368): who does not say who he is gets no further than ApiVersions.
+"""Authentication on SASL listeners (KIP-43, KIP-152, KIP-368). Before it, a client can only send ApiVersions.
 
-A connection moves from OPEN (ApiVersions or SaslHandshake) to TOKENS (SaslAuthenticate requests, or the mechanism's
-bytes as they are after version 0 of the handshake) to KNOWN, where requests go to the broker. What fails is answered
-after a pause, and the connection closed, so that passwords cannot be tried fast. With `connections.max.reauth.ms` a
-connection is known for that long only, unless its client says again who it is, and that it is the same. Loop thread.
+A connection goes from INITIAL (ApiVersions or SaslHandshake) to AUTHENTICATE (SaslAuthenticate requests, or raw tokens
+after version 0 of the handshake) to COMPLETE, where requests go to the broker. A failed authentication is answered
+after a delay and closes the connection, so that passwords cannot be guessed quickly. With `connections.max.reauth.ms`
+the client has to authenticate again within that time, as the same user. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ M = TypeVar("M", SaslHandshakeRequest, SaslAuthenticateRequest)
 HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
 AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 SESSION: Final = "sasl"
-"""Where a connection's state has how far it has come."""
+"""The key of the session in a connection's state."""
 REAUTHENTICATION_PAUSE_SECONDS: Final = 1.0
-"""A client may say again who it is once in this time, as in Kafka."""
+"""Minimum time between authentications of one connection, as in Kafka."""
 
 
 class SaslMechanism(Protocol):
-    """The broker's side of one exchange."""
+    """The broker's side of one SASL exchange."""
 
     user: str | None
-    """Who it is, once that is proven."""
+    """The user, once authenticated."""
     expires: float | None
-    """Until when that holds, in seconds since 1970; None: as long as the listener's options say."""
+    """When the authentication expires, in seconds since 1970; None: according to the listener's configs."""
 
     def step(self, message: bytes) -> bytes:
-        """The answer to a message; SaslAuthenticationFailedError ends it."""
+        """Return the answer to a message; SaslAuthenticationFailedError ends the exchange."""
         ...
 
 
 class MechanismFactory(NamedTuple):
-    """A mechanism that clients may choose, and for how many milliseconds they are known then (0: for ever)."""
+    """A mechanism of the listener, and the lifetime of sessions in milliseconds (0: unlimited)."""
 
     begin: Callable[[], SaslMechanism]
     lifetime_ms: int = 0
 
 
 class SaslState(enum.Enum):
-    """How far a connection has come."""
+    """The state of a connection."""
 
     OPEN = enum.auto()
     TOKENS = enum.auto()
@@ -66,7 +66,7 @@ class SaslState(enum.Enum):
 
 
 class SaslSession:
-    """What is known of one connection."""
+    """The authentication of one connection."""
 
     __slots__ = ("expires", "lifetime_ms", "mechanism", "name", "raw", "renewed", "stage", "user")
 
@@ -82,19 +82,19 @@ class SaslSession:
 
 
 class SaslAuthenticator:
-    """The service of a SASL listener, before that of the broker."""
+    """The service of a SASL listener, in front of the broker's."""
 
     def __init__(
         self, service: Service, offers: Mapping[str, MechanismFactory], *, failure_delay_ms: int, max_frame_bytes: int
     ) -> None:
-        """`max_frame_bytes`: what a request may have, once it is known whose it is."""
+        """`max_frame_bytes`: the maximum size of a request after authentication."""
         self._service = service
         self._offers = offers
         self._delay = failure_delay_ms / 1000
         self._max_frame = max_frame_bytes
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        """Let a request in, or have its sender say who he is."""
+        """Pass the request to the broker if the client is authenticated; otherwise authenticate it."""
         session = connection.state.get(SESSION)
         if not isinstance(session, SaslSession):
             session = connection.state[SESSION] = SaslSession()
@@ -105,7 +105,7 @@ class SaslAuthenticator:
         return self._handshake(frame, session, connection)
 
     def _must_renew(self, session: SaslSession, frame: memoryview) -> bool:
-        """Whether the client begins to say again who it is. CloseConnectionError where it has not done so in time."""
+        """Return whether the client starts to authenticate again. Raises CloseConnectionError if it is too late."""
         assert session.expires is not None
         now = time.monotonic()
         if int.from_bytes(frame[:2], "big") == HANDSHAKE:
@@ -122,18 +122,18 @@ class SaslAuthenticator:
             return self._service(frame, connection)
         if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
             raise CloseConnectionError(
-                f"{_name(header)} where SaslHandshake is due; has the client a SASL security.protocol?"
+                f"expected SaslHandshake, received {_name(header)}; the client's security.protocol may be without SASL"
             )
         handshake = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
         answer = SaslHandshakeResponse(mechanisms=list(self._offers))
         if handshake == MECHANISM and session.user is not None:
-            return self._service(frame, connection)  # another broker; who it is, it has said already
+            return self._service(frame, connection)  # another broker proves its membership; it is authenticated already
         offer = self._offers.get(handshake)
         if offer is None:
             answer.error_code = UnsupportedSaslMechanismError.code or 0
-            return self._fail(framed(answer, header), connection, f"mechanism {handshake!r} is not offered")
+            return self._fail(framed(answer, header), connection, f"mechanism {handshake!r} is not enabled")
         if session.user is not None and handshake != session.name:
-            return self._fail(None, connection, f"mechanism {handshake} where it was {session.name}")
+            return self._fail(None, connection, f"mechanism {handshake} differs from {session.name}, used before")
         session.stage, session.name, session.raw = SaslState.TOKENS, handshake, header.api_version == 0
         session.mechanism = offer.begin()
         return framed(answer, header)
@@ -148,7 +148,7 @@ class SaslAuthenticator:
             return [len(said).to_bytes(4, "big"), said]
         header, pos = _header(frame)
         if header.api_key != AUTHENTICATE or header.api_version not in SaslAuthenticateRequest.VERSIONS:
-            raise CloseConnectionError(f"{_name(header)} where SaslAuthenticate is due")
+            raise CloseConnectionError(f"expected SaslAuthenticate, received {_name(header)}")
         token = _decoded(SaslAuthenticateRequest, frame, header, pos).auth_bytes
         try:
             said = self._step(bytes(token), session, connection)
@@ -179,13 +179,13 @@ class SaslAuthenticator:
         return said
 
     async def _fail(self, answer: Reply, connection: Connection, why: str) -> Reply:
-        log.warning("%s: authentication failed on listener %s: %s", connection.peer, connection.listener.name, why)
+        log.warning("Authentication of %s on listener %s failed: %s", connection.peer, connection.listener.name, why)
         await asyncio.sleep(self._delay)
         raise CloseConnectionError(why, answer)
 
 
 def _lifetime_ms(offer: MechanismFactory, mechanism: SaslMechanism) -> int:
-    """For how long a client is known: what the listener allows, and no longer than its token holds; 0: for ever."""
+    """Return the lifetime of the session: the listener's, and no longer than that of the token; 0: unlimited."""
     if mechanism.expires is None:
         return offer.lifetime_ms
     left = max(1, int((mechanism.expires - time.time()) * 1000))
@@ -193,7 +193,7 @@ def _lifetime_ms(offer: MechanismFactory, mechanism: SaslMechanism) -> int:
 
 
 def _error_message(error: KafkaError, session: SaslSession) -> str:
-    """What the client hears: of SCRAM nothing that tells which users there are."""
+    """Return the error message for the client; with SCRAM it does not reveal which users exist."""
     if session.name.startswith("SCRAM"):
         during = "authentication" if session.user is None else "re-authentication"
         return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {session.name}"
@@ -204,14 +204,14 @@ def _header(frame: memoryview) -> tuple[RequestHeader, int]:
     try:
         return decode_request_header(frame)
     except MalformedMessageError as error:
-        raise CloseConnectionError(f"a request cannot be read: {error}") from None
+        raise CloseConnectionError(f"cannot decode a request: {error}") from None
 
 
 def _decoded(kind: type[M], frame: memoryview, header: RequestHeader, pos: int) -> M:
     try:
         return decode(kind, frame, header.api_version, pos)
     except MalformedMessageError as error:
-        raise CloseConnectionError(f"a request cannot be read: {error}") from None
+        raise CloseConnectionError(f"cannot decode a request: {error}") from None
 
 
 def _name(header: RequestHeader) -> str:

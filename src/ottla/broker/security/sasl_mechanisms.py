@@ -1,5 +1,6 @@
-"""What a SASL listener offers: PLAIN with the users of its line of JAAS, SCRAM with those of the store (KIP-554),
-OAUTHBEARER with those that a token names (KIP-255)."""
+"""The SASL mechanisms of a listener: PLAIN with the users of its JAAS line, SCRAM with those of the metadata store
+(KIP-554), OAUTHBEARER with tokens (KIP-255).
+"""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ from ottla.security.sasl.scram import Credential, ScramServer, invented
 log = logging.getLogger("ottla.net")
 
 LOOKED_AT: Final = 1000
-"""Entities among which an example is looked for: an unknown user must not cost more than that."""
+"""Entities among which an example credential is searched: an unknown user must not cost more than that."""
 
 Options = Callable[[], Mapping[str, Mapping[str, str]]]
-"""What is set on users and others now, by their paths."""
+"""Returns the current configs of users and other entities, by their paths."""
 
 
 def offers(
     config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
 ) -> dict[str, MechanismFactory]:
-    """Return the mechanisms of a listener by name, in their order; `secret` is known when the first client comes."""
+    """Return the listener's mechanisms by name; `secret` is available when the first client connects."""
     return {
         name: MechanismFactory(
             _mechanism(name, config, listener, options, secret), config.max_reauth_ms(listener, name)
@@ -52,8 +53,8 @@ def _mechanism(
 
 
 def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], AuthenticatedUser]:
-    """What says whose a token is."""
-    from ottla.security.sasl.jwt_validator import (  # what it loads costs others their start-up
+    """Return the function that validates tokens."""
+    from ottla.security.sasl.jwt_validator import (  # imported late: it takes time to load
         JwtValidator,
         UnsecuredJwtValidator,
     )
@@ -62,7 +63,7 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Authenticate
     if oauth.sasl_oauthbearer_jwks_endpoint_url is not None:
         return JwtValidator(oauth).check
     log.warning(
-        "listener %s takes tokens that nobody has signed; for anything but tests set "
+        "Listener %s accepts unsigned tokens, which anyone can make. Except for tests, set "
         "sasl.oauthbearer.jwks.endpoint.url",
         listener,
     )
@@ -70,19 +71,19 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Authenticate
 
 
 def _credential(mechanism: str, options: Options, user: str) -> Credential | None:
-    """What is kept of a user's password now; None for those who have none."""
+    """Return the stored credential of a user; None without one."""
     stored = options().get(config_entities.entity(config_entities.USERS, user), {}).get(mechanism)
     if stored is None:
         return None
     try:
         return Credential.parse(stored)
     except ValueError as error:
-        log.error("the %s credential of user %s cannot be read: %s", mechanism, user, error)
+        log.error("Ignoring malformed %s credential of user %s: %s", mechanism, user, error)
         return None
 
 
 def _example(mechanism: str, options: Options) -> Credential | None:
-    """Return the credential of some user; None if there is none among the first of what is configured."""
+    """Return the credential of any user; None if the first entities have none."""
     for path, configs in islice(options().items(), LOOKED_AT):
         if path.startswith(f"{config_entities.USERS}/") and mechanism in configs:
             try:

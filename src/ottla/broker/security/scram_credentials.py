@@ -1,4 +1,4 @@
-"""SCRAM credentials as Kafka keeps them in the store (RFC 5802, RFC 7677)."""
+"""SCRAM credentials in Kafka's form in the metadata store (RFC 5802, RFC 7677)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.cluster.store.config_entities import scram_value
 
 
 class ScramMechanism(NamedTuple):
-    """One SCRAM mechanism: Kafka's name, its hash, and how often a password is hashed at the least."""
+    """One SCRAM mechanism: Kafka's name, its hash, and the minimum number of iterations."""
 
     name: str
     hash: str
@@ -24,7 +24,7 @@ MECHANISMS: Final = {
 
 
 def credential(mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
-    """What is kept of a password: enough to check it, not to log in with it."""
+    """Return the credential to store: enough to verify the password, not to log in with it."""
     import hashlib
 
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash)
@@ -34,5 +34,5 @@ def credential(mechanism: ScramMechanism, salt: bytes, salted_password: bytes, i
 
 
 def iterations_of(stored: str) -> int:
-    """How often the password of a credential was hashed."""
+    """Return the number of iterations of a stored credential."""
     return int(dict(part.split("=", 1) for part in stored.split(","))["iterations"])

@@ -1,4 +1,4 @@
-"""What members of groups, and those who describe groups, may know of topics: only of those that they may describe."""
+"""Which topics group members, and clients that describe groups, can see: those with DESCRIBE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.security.acl import ResourceType
 
 
 def client_of(context: RequestContext) -> GroupClient:
-    """Who wants to be a member."""
+    """Return the client that joins a group, with the topics visible to it."""
     sees = (
         None
         if context.broker.authorizer is None
@@ -24,13 +24,13 @@ def client_of(context: RequestContext) -> GroupClient:
 
 
 def check_subscription(names: Iterable[str] | None, context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError for a member that names a topic that it may not describe."""
+    """Raise TopicAuthorizationFailedError for a member that names a topic without DESCRIBE."""
     for error in context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names or ()).values():
         raise error
 
 
 def check_described(partitions: Iterable[TopicIdPartition], context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError for a group that reads a topic that the client may not describe."""
+    """Raise TopicAuthorizationFailedError for a group that reads a topic without DESCRIBE."""
     names = context.broker.image.names
     read = (names[partition.topic_id] for partition in partitions if partition.topic_id in names)
     if context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, read):

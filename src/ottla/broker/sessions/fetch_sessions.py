@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, later requests and answers only tell what changed.
+"""Fetch sessions (KIP-227): a client sends its partitions once; later requests and responses contain only changes.
 
-A session belongs to a client and is numbered; each request carries the next epoch. Epoch 0 opens one, -1 asks without
-a session or closes the one it names. The cache is bounded; the session that was silent longest makes room, but only
-after two minutes: more clients than there is room for would take each other's sessions away all the time. Who gets no
-session is answered without one. Loop thread.
+A session belongs to a client and has an id; each request carries the next epoch. Epoch 0 opens a session, -1 fetches
+without one or closes the one that it names. The cache is bounded: a session that was idle for two minutes makes room
+for a new one, the longest idle first. Without that minimum, clients would evict each other's sessions all the time. A
+client without a session gets full responses. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 MAX_PARTITIONS = 10_000
-"""Of one session: some 5 MB. A client with more is served without one."""
+"""Maximum number of partitions of a session, about 5 MB. A client with more gets no session."""
 EVICTION_SECONDS = 120.0
-"""Kafka's min.incremental.fetch.session.eviction.ms, which cannot be set there either."""
+"""Kafka's min.incremental.fetch.session.eviction.ms, which is not configurable there either."""
 
 
 class PartitionKey(NamedTuple):
@@ -41,7 +41,7 @@ class PartitionKey(NamedTuple):
 
 
 class CachedPartition:
-    """One partition of a session: what the client wants, and what it was last told."""
+    """One partition of a session: the client's request for it, and the last response."""
 
     __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "want")
 
@@ -50,19 +50,20 @@ class CachedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
-        """Of a follower's fetch: what was read and found to be in order, and who reads it."""
+        """In a follower's session: the partition that was read and validated, and the replica that reads it."""
         self.follower: Replica | None = None
 
     def change(self, request: FetchPartition) -> None:
-        """The client wants something else of it."""
+        """The client fetches from another offset, or with other limits."""
         self.want = request
         self.partition = None
 
     def is_quiet(self, now: float, broker_epoch: int) -> bool:
-        """Whether a follower has all, and was told all; it is caught up now. Most of its partitions are so mostly.
+        """Return whether the follower has everything and knows it; it counts as caught up now. Most partitions are
+        quiet.
 
-        Not where it has registered anew since its last fetch of the partition: its leader has to know by which
-        registration it goes, or the controller would refuse it among those in sync.
+        Not after the follower has registered again since its last fetch of the partition: its leader needs the new
+        broker epoch, or the controller would reject it as a member of the ISR.
         """
         partition, follower = self.partition, self.follower
         if partition is None or follower is None or not partition.leads or partition.closed:
@@ -82,7 +83,7 @@ class CachedPartition:
         return True
 
     def news(self, data: PartitionData) -> bool:
-        """Whether an incremental answer has to name this partition; remembers what it tells."""
+        """Return whether an incremental response must contain this partition; store what it contains."""
         has_news = bool(
             data.error_code
             or (data.records is not None and data.records.nbytes)
@@ -90,14 +91,14 @@ class CachedPartition:
             or data.log_start_offset != self.log_start_offset
             or data.diverging_epoch is not None
         )
-        # after an error the client is told everything anew
+        # after an error the client gets all fields again
         self.high_watermark = -1 if data.error_code else data.high_watermark
         self.log_start_offset = data.log_start_offset
         return has_news
 
 
 class FetchSession:
-    """The partitions of one client, in the order in which they are served."""
+    """The session of one client: its partitions, in the order in which they are served."""
 
     __slots__ = ("answered_at", "epoch", "id", "partitions", "used", "uses_ids")
 
@@ -107,11 +108,11 @@ class FetchSession:
         self.epoch = 1
         self.uses_ids = uses_ids
         self.answered_at = float("-inf")
-        """When the last response was made; a client sends its next request only after it."""
+        """When the last response was made; the client sends its next request only after it."""
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:
-        """Take over what the request adds, changes and forgets."""
+        """Add, change and remove the partitions that the request names."""
         for key, request_partition in requested_partitions(request):
             cached = self.partitions.get(key)
             if cached is None:
@@ -123,12 +124,12 @@ class FetchSession:
                 self.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)
 
     def served(self, key: PartitionKey) -> None:
-        """Partitions that gave data go to the end, so that all get their turn under the size limit."""
+        """Move a partition that returned data to the end, so that all have their turn within the size limit."""
         self.partitions.move_to_end(key)
 
 
 class FetchContext(NamedTuple):
-    """What one request is to be answered with: the partitions, and the session they belong to, if any."""
+    """The partitions of one request, and their session, if any."""
 
     partitions: list[tuple[PartitionKey, CachedPartition]]
     session: FetchSession | None
@@ -136,12 +137,12 @@ class FetchContext(NamedTuple):
 
     @property
     def session_id(self) -> int:
-        """The id to answer with."""
+        """The session id of the response."""
         return self.session.id if self.session is not None else NO_SESSION
 
 
 class FetchSessions:
-    """All sessions of this broker."""
+    """All fetch sessions of this broker."""
 
     def __init__(self, slots: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
@@ -152,14 +153,14 @@ class FetchSessions:
         return len(self._sessions)
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """Find or open the session of a request. Raises the errors that make a client begin anew."""
+        """Return or open the session of a request. Raises the errors that make a client start again."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             partitions = [
                 (key, CachedPartition(request_partition)) for key, request_partition in requested_partitions(request)
             ]
             if len(partitions) > 1:
-                partitions = list(dict(partitions).items())  # as in Kafka the last counts of what is named twice
+                partitions = list(dict(partitions).items())  # the last of duplicates counts, as in Kafka
             session = None
             if request.session_epoch == INITIAL_EPOCH and partitions:
                 session = self._open(partitions, version)
@@ -168,7 +169,7 @@ class FetchSessions:
 
     def _open(self, partitions: list[tuple[PartitionKey, CachedPartition]], version: int) -> FetchSession | None:
         if len(partitions) > MAX_PARTITIONS:
-            return None  # the client names them each time, and nothing is left behind
+            return None  # the client names all partitions each time, and nothing is kept
         now = self._monotonic()
         if len(self._sessions) >= self._slots and not self._make_room(now):
             return None
@@ -180,7 +181,7 @@ class FetchSessions:
         return session
 
     def _make_room(self, now: float) -> bool:
-        """Drop the session that was silent longest, if it was for long enough."""
+        """Evict the session that was idle longest, if it was idle for long enough."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now - oldest.used < EVICTION_SECONDS:
             return False
@@ -206,7 +207,7 @@ class FetchSessions:
 
 
 def requested_partitions(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
-    """Every partition that a request names."""
+    """Yield every partition that a request names."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield PartitionKey(topic.topic, topic.topic_id, partition.partition), partition

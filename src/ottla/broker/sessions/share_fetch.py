@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge do with one partition: acquire records, and take over what became of them."""
+"""ShareFetch and ShareAcknowledge for one partition: acquire records, apply acknowledgements."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType
 
 READ_BYTES = 1 << 20
-"""The most that is read of a partition at a time, but for a single larger batch: the records of one answer are few."""
+"""Maximum bytes that are read of a partition at a time, except for a single larger batch."""
 
 
 class Acquired(NamedTuple):
-    """Whole batches, and which of their records the member has now."""
+    """Whole batches, and which of their records the member has acquired."""
 
     data: bytes
     runs: list[RecordRange]
 
 
 class SharePartitionReader:
-    """One member's way to the partitions of its session."""
+    """One member's access to the partitions of its session."""
 
     def __init__(self, context: RequestContext, key: SessionKey) -> None:
         self._context = context
@@ -41,7 +41,7 @@ class SharePartitionReader:
         self._group_id, self._member_id = key
 
     def partition(self, tip: TopicIdPartition) -> Partition:
-        """The log of a partition. Raises why there is none: not known, not for this client, led by another broker."""
+        """Return the partition; raise if it is unknown, unauthorized, or led by another broker."""
         name = self._broker.image.names.get(tip.topic_id)
         if name is None:
             raise UnknownTopicIdError
@@ -49,12 +49,12 @@ class SharePartitionReader:
         return self._broker.partitions.leader(self._broker.image, TopicPartition(name, tip.partition))
 
     async def ready(self) -> None:
-        """Make the topic that keeps the progress, if it is not there."""
+        """Create the topic with the state of share partitions, if it does not exist."""
         if SHARE_GROUP_STATE not in self._broker.image.topics:
             await topic_creation.create_internal(self._broker, SHARE_GROUP_STATE)
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
-        """The partition as the group sees it; the first look decides where the group begins."""
+        """Return the group's state of the partition; the first access decides where the group starts."""
         key, states = self._key(tip), self._broker.share_states
         log = self.partition(tip).log
         share_partition = states.get(key)
@@ -67,7 +67,9 @@ class SharePartitionReader:
         return share_partition
 
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
-        """Records that nobody has; the last batch may exceed `max_records` unless `strict`. None if there are none."""
+        """Acquire available records; the last batch may exceed `max_records` unless `strict`. None if there are
+        none.
+        """
         shared, partition = self.shared(tip), self.partition(tip)
         offset = shared.next_offset
         if offset >= partition.high_watermark or shared.is_full:
@@ -92,7 +94,7 @@ class SharePartitionReader:
         return Acquired(data[first:last], _joined(runs))
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
-        """Take over what became of records, and keep it; the error code."""
+        """Apply acknowledgements and store them; return the error code."""
         key, states = self._key(tip), self._broker.share_states
         try:
             self.partition(tip)
@@ -102,7 +104,7 @@ class SharePartitionReader:
             now = self._broker.clock.monotonic()
             said = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
             changed = shared.acknowledge(self._member_id, said, now)
-            states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some may have been renewed
+            states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some locks may have been renewed
             safe = states.write(key) if changed else None
             if safe is not None:
                 await safe
@@ -111,7 +113,7 @@ class SharePartitionReader:
         return 0
 
     def release(self) -> None:
-        """The session ends: what the member has is for others."""
+        """Release the member's records, as its session ends."""
         self._broker.share_states.release(self._group_id, self._member_id)
 
     async def wait_for_change(
@@ -153,7 +155,7 @@ class SharePartitionReader:
 
 
 def _joined(runs: list[RecordRange]) -> list[RecordRange]:
-    """Runs that go on in the next batch are one."""
+    """Merge ranges that continue in the next batch."""
     merged: list[RecordRange] = []
     for run in runs:
         if merged and merged[-1].last + 1 == run.first and merged[-1].delivered == run.delivered:

@@ -1,4 +1,4 @@
-"""Share sessions: which partitions a member of a share group reads, kept between its requests (KIP-932)."""
+"""Share sessions: the partitions that a member of a share group reads, kept between its requests (KIP-932)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MAX_EPOCH = 2**31 - 1
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is."""
+    """The owner of a session."""
 
     group_id: str
     member_id: str
 
 
 MAX_PARTITIONS = 10_000
-"""Of one session."""
+"""Maximum number of partitions of a session."""
 
 
 class ShareSession:
-    """One session. Partitions that gave records go to the end, so that all get their turn."""
+    """One session. Partitions that returned records move to the end, so that all have their turn."""
 
     __slots__ = ("epoch", "partitions", "used")
 
@@ -37,17 +37,17 @@ class ShareSession:
         self.partitions: OrderedDict[TopicIdPartition, None] = OrderedDict()
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Take over what a request adds and forgets."""
+        """Add and remove the partitions that a request names."""
         for partition in added:
             self.partitions[partition] = None
             if len(self.partitions) > MAX_PARTITIONS:
-                raise ShareSessionLimitReachedError(f"a session may have {MAX_PARTITIONS} partitions")
+                raise ShareSessionLimitReachedError(f"a share session may have at most {MAX_PARTITIONS} partitions")
         for partition in forgotten:
             self.partitions.pop(partition, None)
 
 
 class ShareSessions:
-    """All share sessions of this broker. At the limit, those of members that fell silent make way for new ones."""
+    """All share sessions of this broker. At the limit, sessions of inactive members are evicted."""
 
     def __init__(self, limit: int, idle_ms: int, clock: Clock) -> None:
         self._limit = limit
@@ -56,7 +56,7 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
 
     def open(self, key: SessionKey) -> ShareSession:
-        """A new session, in the place of the member's old one."""
+        """Open a session, which replaces the member's previous one."""
         if key not in self._sessions and len(self._sessions) >= self._limit:
             self._drop_silent()
         if key not in self._sessions and len(self._sessions) >= self._limit:
@@ -66,7 +66,7 @@ class ShareSessions:
         return session
 
     def next_epoch(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session of a request that follows another; the final one ends it."""
+        """Return the session of a request with the next epoch; the final epoch closes it."""
         session = self._sessions.get(key)
         if session is None:
             raise ShareSessionNotFoundError

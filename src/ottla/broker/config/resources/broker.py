@@ -1,4 +1,4 @@
-"""Options of brokers that can be set while they run (KIP-226): on one broker, or on all of them (the empty name)."""
+"""Dynamic configs of brokers (KIP-226): of one broker, or of all of them (the empty name)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ log = logging.getLogger("ottla.broker")
 
 
 class BrokerResource:
-    """Set in the store under `/config/brokers`; what is set on one broker beats what is set on all.
+    """Stored under `/config/brokers`; configs of one broker override those of all.
 
-    As in Kafka, an option that the broker does not know is kept, for it may be a plug-in's, and its value is not told.
+    As in Kafka, unknown configs are stored, as they may belong to a plug-in, but their values are not shown.
     """
 
     ruled_as = ResourceType.CLUSTER
@@ -55,7 +55,11 @@ class BrokerResource:
             if listener is not None:
                 _check_renewed(name, key, context.broker.config, is_new=key not in self.options(name, context))
             elif key not in BrokerConfig.options:
-                log.warning("%s is set on %s, but this broker has no such option", key, name or "all brokers")
+                log.warning(
+                    "Dynamic config %s of broker %s is unknown here and has no effect",
+                    key,
+                    name or "all brokers",
+                )
             checked[key] = value
         listeners = {listener for key in checked if (listener := renewed_listener(key)) is not None}
         try:
@@ -69,16 +73,16 @@ class BrokerResource:
         is_again = options == context.broker.image.configs.get(self.path(name))
         await context.broker.config_store.set(self.path(name), options)
         if is_again:
-            context.broker.renew_certificates()  # who sets what is set already says that the file is another one
+            context.broker.renew_certificates()  # setting the same value again means that the file has changed
 
 
 def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
-    """Raise InvalidRequestError for an option of a listener's certificates that cannot be set like this."""
+    """Raise InvalidRequestError for a config of a listener's certificates that cannot be set dynamically."""
     if name == "":
         raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
     secure = [e.name.lower() for e in config.listeners if config.security_protocol(e.name).endswith("SSL")]
     if is_new and renewed_listener(key) not in secure:
-        raise InvalidConfigError(f"{key}: no such listener has TLS; {', '.join(secure) or 'none'} has")
+        raise InvalidConfigError(f"{key}: no such listener with TLS; there are: {', '.join(secure) or 'none'}")
     if is_secret(key) and config.zookeeper_connect is not None:
         raise InvalidRequestError(f"{key} would be readable in ZooKeeper; set it in the broker's properties file")
 
@@ -86,5 +90,5 @@ def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -
 def _check_name(name: str, context: RequestContext) -> None:
     own = context.broker.broker_id
     if name not in ("", str(own)):
-        # what stands in another broker's file is not known here
+        # this broker does not know another broker's file
         raise InvalidRequestError(f"Unexpected broker id, expected {own} or empty string, but received {name}")

@@ -1,4 +1,4 @@
-"""Log levels of this broker's loggers while it runs (KIP-412). They are forgotten when it stops, as in Kafka."""
+"""Levels of this broker's loggers (KIP-412). They last until it stops, as in Kafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
 
 
 class BrokerLoggerResource:
-    """Loggers by Python's names; an option's value is a level."""
+    """Loggers by their Python names; a config's value is a level."""
 
     ruled_as = ResourceType.CLUSTER
     lists: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Which metrics clients are asked to send (KIP-714): a resource is a subscription."""
+"""Subscriptions to client metrics (KIP-714); each is a resource."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT_METRICS_CONFIG = 7
 
 
 class ClientMetricsResource:
-    """Set in the store under `/config/client-metrics`."""
+    """Stored under `/config/client-metrics`."""
 
     ruled_as = ResourceType.CLUSTER
     lists = frozenset({"metrics", "match"})
@@ -32,7 +32,7 @@ class ClientMetricsResource:
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
         if not name:
-            raise InvalidRequestError("a client metrics subscription has a name")
+            raise InvalidRequestError("a client metrics subscription must have a name")
         return subscriptions(context).get(name, {})
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
@@ -56,7 +56,6 @@ class ClientMetricsResource:
 
 
 def subscriptions(context: RequestContext) -> dict[str, Mapping[str, str]]:
-    """All subscriptions by name."""
     by_name = config_entities.of_type(context.broker.image.configs, config_entities.CLIENT_METRICS)
     return {name or "": options for name, options in by_name.items()}
 

@@ -1,4 +1,4 @@
-"""Options of groups (KIP-848, KIP-932): within the bounds that the broker sets, and in place of its own."""
+"""Configs of groups (KIP-848, KIP-932), within the broker's bounds and instead of its defaults."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ GROUP_CONFIG = 8
 
 
 class GroupResource:
-    """Set in the store under `/config/groups`, also for groups that are not there yet."""
+    """Stored under `/config/groups`, also for groups that do not exist yet."""
 
     ruled_as = ResourceType.GROUP
     lists: frozenset[str] = frozenset()
 
     def path(self, name: str) -> str:
-        """Where its options are kept below `/config`."""
         return config_entities.entity(config_entities.GROUPS, name)
 
     def names(self, context: RequestContext) -> Iterable[str]:
-        """Groups with options of their own."""
         return sorted(
             config_entities.name_of(path) or ""
             for path, options in context.broker.image.configs.items()
@@ -36,7 +34,6 @@ class GroupResource:
         )
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
-        """All options; where nothing is set, with the broker's value."""
         places = {
             key: ConfigSource(DEFAULT_CONFIG, f"group.{key}" if f"group.{key}" in BrokerConfig.options else key, value)
             for key, value in _defaults(context.broker.config.values).items()
@@ -44,13 +41,12 @@ class GroupResource:
         return class_entries(GroupConfig, self.options(name, context), GROUP_CONFIG, places)
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
-        """What is set now."""
         if not name:
             raise InvalidRequestError("Group name must not be empty.")
         return context.broker.image.configs.get(config_entities.entity(config_entities.GROUPS, name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        """The options, if they lie within the broker's bounds."""
+        """Return the configs if they are within the broker's bounds."""
         checked = {}
         for key, value in options.items():
             if key not in GroupConfig.options:
@@ -74,12 +70,11 @@ class GroupResource:
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
-        """Have just these options from now on."""
         await context.broker.config_store.set(self.path(name), options)
 
 
 def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
-    """The broker's values, where it has such options."""
+    """Return the broker's values of those configs that it has."""
     return {key: broker.get(f"group.{key}", option.default) for key, option in GroupConfig.options.items()}
 
 

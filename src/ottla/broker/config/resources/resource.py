@@ -1,4 +1,4 @@
-"""What every type of config resource can do."""
+"""The interface of config resources."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from ottla.security.acl import ResourceType
 
 
 class Resource(Protocol):
-    """One type of resource. Every method raises the KafkaError that tells what is wrong with a name or an option."""
+    """One type of resource. Every method raises a KafkaError for an invalid name or config."""
 
     ruled_as: ResourceType
-    """What rules of access name that are about its options: itself, or the cluster."""
+    """The resource type whose ACLs authorize access to its configs: its own, or the cluster."""
     lists: frozenset[str]
-    """Options that are lists: words can be appended and taken out."""
+    """List configs, whose items can be appended and subtracted."""
 
     def path(self, name: str) -> str | None:
-        """Where its options are kept below `/config`; None where they are not."""
+        """Return the path of its configs below `/config`; None if they are not stored."""
         ...
 
     def names(self, context: RequestContext) -> Iterable[str]:
-        """The resources there are, for ListConfigResources."""
+        """Return the names of the resources, for ListConfigResources."""
         ...
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
-        """All options with their values."""
+        """Return all configs with their values."""
         ...
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
-        """What is set now."""
+        """Return the configs that are set now."""
         ...
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        """The options, if all of them may be set so."""
+        """Return the configs if they are valid."""
         ...
 
     async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
-        """Have just these checked options from now on."""
+        """Replace the configs by these, which were checked."""
         ...

@@ -1,4 +1,4 @@
-"""Every type of config resource: one row each. The numbers are those of DescribeConfigs."""
+"""The table of config resources. The numbers are those of DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ RESOURCES: dict[int, Resource] = {
 
 
 def resource(kind: int) -> Resource:
-    """The type of a number; InvalidRequestError where there is none."""
+    """Return the resource of a number; raise InvalidRequestError if there is none."""
     resource_type = RESOURCES.get(kind)
     if resource_type is None:
-        raise InvalidRequestError(f"resource type {kind} has no options")
+        raise InvalidRequestError(f"resource type {kind} has no configs")
     return resource_type
 
 
 def permitted(kind: int, name: str, operation: ACLOperation, context: RequestContext) -> Resource:
-    """The type of a number, where the client may do this with the options of its resource of this name."""
+    """Return the resource of a number if the client is authorized for the operation on it."""
     config_resource = resource(kind)
     context.require(
         operation, config_resource.ruled_as, CLUSTER_NAME if config_resource.ruled_as is ResourceType.CLUSTER else name

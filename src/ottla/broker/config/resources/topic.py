@@ -1,4 +1,4 @@
-"""Options of topics."""
+"""Configs of topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.security.acl import ResourceType
 
 
 class TopicResource:
-    """Set in the store under `/config/topics`."""
+    """Stored under `/config/topics`."""
 
     ruled_as = ResourceType.TOPIC
     lists = frozenset(
