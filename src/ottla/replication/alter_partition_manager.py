@@ -90,7 +90,6 @@ class AlterPartitionManager:
         raise asyncio.CancelledError
 
     def close(self) -> None:
-        """Cancel all updates."""
         self._closed = True
         self._batcher.close()
 

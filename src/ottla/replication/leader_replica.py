@@ -13,10 +13,9 @@ from typing import NamedTuple, Protocol
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import KafkaError, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from ottla.model import TopicPartition
-from ottla.replication.isr_state import LeaderState
+from ottla.replication.isr_state import LeaderState, Replica
 from ottla.replication.isr_updates import IsrSubmitter, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
-from ottla.replication.replica import Replica
 from ottla.storage.log import Log
 
 logger = logging.getLogger("ottla.replication")
@@ -94,7 +93,6 @@ class LeaderReplica:
             self._submission.cancel()
 
     def fail_waiters(self, error: KafkaError) -> None:
-        """Fail everything that waits for followers."""
         self._deletions.fail_all(error)
         self._confirmations.fail_all(error)
 

@@ -40,12 +40,10 @@ class LogDirMove:
 
     @property
     def size(self) -> int:
-        """Bytes copied so far."""
         return 0 if self._future is None else self._future.size
 
     @property
     def lag(self) -> int:
-        """Offsets that are still to be copied."""
         return self.partition.log.log_end_offset - (0 if self._future is None else self._future.log_end_offset)
 
     def start(self, done: Callable[[], None]) -> None:

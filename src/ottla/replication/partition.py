@@ -284,7 +284,6 @@ class Partition:
         self.leader_replica.on_new_state()
 
     def set_high_watermark(self, offset: int) -> None:
-        """Advance the high watermark as a follower."""
         self.log.high_watermark = offset
         _wake(self._waiters, 0)
 

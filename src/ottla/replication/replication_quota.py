@@ -22,7 +22,6 @@ class ReplicationQuota:
         self._applied_rate = self.bytes_per_second
 
     def record(self, nbytes: int, now: float) -> None:
-        """Count traffic."""
         self._apply_rate(now)
         self.available_at = max(self.available_at, now) + nbytes / self.bytes_per_second
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState, TopicIdPartition
 from ottla.coordinator.group.consumer import consumer_records as records
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from ottla.coordinator.group.consumer.consumer_replay import is_known, replay
+from ottla.coordinator.group.consumer.consumer_records import is_known, replay
 from ottla.coordinator.runtime.result import Record
 
 TOPIC = UUID(int=0x0102030405060708090A0B0C0D0E0F10)

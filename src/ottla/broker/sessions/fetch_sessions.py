@@ -19,8 +19,8 @@ from ottla.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, 
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 if TYPE_CHECKING:
+    from ottla.replication.isr_state import Replica
     from ottla.replication.partition import Partition
-    from ottla.replication.replica import Replica
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -88,7 +88,6 @@ class ControllerChannels:
                 channel.start()
 
     def notify(self) -> None:
-        """Send the new image."""
         for channel in self._channels.values():
             channel.changed.set()
 

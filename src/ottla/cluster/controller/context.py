@@ -144,7 +144,6 @@ class ControllerContext:
             await self.channels.wait_sent(PROPAGATION_SECONDS)
 
     def topic(self, name: str) -> TopicImage:
-        """Return a topic, or raise UnknownTopicOrPartitionError."""
         topic = self.image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")

@@ -63,7 +63,6 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller."""
         return self._context.is_active
 
     @property

@@ -64,7 +64,6 @@ def assign_more_partitions(
 
 
 def _alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
-    """Return the brokers, alternating between racks."""
     by_rack: dict[str | None, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -76,7 +76,6 @@ class ZNodeChangeHandlers:
         self._listener.start()
 
     async def close(self) -> None:
-        """Apply no more changes."""
         await self._listener.close()
 
     async def _on_change(self, before: ClusterImage, after: ClusterImage) -> None:

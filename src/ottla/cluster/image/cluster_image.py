@@ -93,12 +93,10 @@ class ClusterImage:
         return {broker.id: broker.rack for broker in self.brokers.values()}
 
     def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
-        """Return the image with other topics."""
         names = {topic.id: name for name, topic in topics.items()}
         return replace(self, topics=MappingProxyType(dict(topics)), names=MappingProxyType(names))
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
-        """Return a partition, or None."""
         topic = self.topics.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None

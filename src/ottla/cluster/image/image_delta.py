@@ -42,7 +42,6 @@ def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> Chan
 
 
 def deleted_topics(before: ClusterImage | None, after: ClusterImage) -> Iterator[TopicImage]:
-    """Return the topics that were deleted."""
     for name, topic in () if before is None else before.topics.items():
         if name not in after.topics:
             yield topic

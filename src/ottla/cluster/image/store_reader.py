@@ -58,7 +58,6 @@ async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> di
 
 
 async def read_broker(store: MetadataStore, broker_id: int) -> BrokerImage | None:
-    """Return one registered broker, or None."""
     node = await store.get(znodes.broker(broker_id))
     return None if node is None else broker_image(broker_id, node)
 
@@ -96,7 +95,6 @@ def _skip_unreadable(what: str, name: str) -> Iterator[None]:
 
 
 async def read_topic(store: MetadataStore, name: str) -> StoredTopic | None:
-    """Return one topic, or None."""
     node = await store.get(znodes.topic(name))
     if node is None:
         return None
@@ -160,7 +158,6 @@ async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
 
 
 async def read_topic_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
-    """Return the configs of topics by name."""
     names = await store.children(znodes.CONFIG_TOPICS)
     nodes = await get_all(store, [znodes.config_topic(name) for name in names])
     return {name: configs_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}

@@ -36,11 +36,9 @@ class ChangeListener:
         self._changed.set()
 
     def start(self) -> None:
-        """Handle changes from now on."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

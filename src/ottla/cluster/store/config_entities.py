@@ -33,7 +33,6 @@ def entity(kind: str, name: str | None) -> str:
 
 
 def user_client(user: str | None, client_id: str | None) -> str:
-    """Return the path of a user's client."""
     return f"{entity(USERS, user)}{NESTED}/{encoded(client_id)}"
 
 

@@ -85,7 +85,6 @@ class SqliteMetadataStore:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ottla-store")
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """Return the znode, or None."""
         self._watch(path, watch)
         return self._read(path)
 
@@ -133,7 +132,6 @@ class SqliteMetadataStore:
                 asyncio.get_running_loop().call_soon(watch)
 
     async def close(self) -> None:
-        """Close the file; ephemeral znodes are deleted."""
         if self._writer is not None:
             self._writer.shutdown(wait=True)
             self._writer = None
@@ -202,7 +200,6 @@ class SqliteMetadataStore:
         return f"{self._count(path.rpartition('/')[0]):010d}"
 
     def _count(self, what: str) -> int:
-        """Return a counter, and increment it."""
         row = self._execute("SELECT next FROM sequences WHERE parent = ?", what)
         number = int(str(row[0][0])) if row else 0
         self._execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", what, number + 1)

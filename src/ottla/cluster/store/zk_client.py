@@ -97,7 +97,6 @@ class ZkClient:
         return self.run(self.registry.children(path, watch))
 
     def multi(self, *operations: Operation) -> None:
-        """Execute all of the operations or none."""
         self.run(self.registry.multi(operations))
 
     def make_path(self, path: str) -> None:

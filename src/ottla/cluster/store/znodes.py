@@ -156,7 +156,6 @@ def is_secret(path: str) -> bool:
 
 
 def secret_value(secret: bytes) -> bytes:
-    """Return the value of `/cluster/secret`."""
     return dump({"version": 1, "secret": base64.b64encode(secret).decode()})
 
 
@@ -184,7 +183,6 @@ def dump(value: Mapping[str, Any]) -> bytes:
 
 
 def load(raw: bytes) -> dict[str, Any]:
-    """Return the JSON of a znode."""
     value: dict[str, Any] = json.loads(raw)
     return value
 
@@ -195,7 +193,6 @@ def topic_value(
     adding: Mapping[int, Sequence[int]] = MappingProxyType({}),
     removing: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> bytes:
-    """Return the value of `/brokers/topics/T`."""
     return dump(
         {
             "removing_replicas": {str(p): list(replicas) for p, replicas in sorted(removing.items())},
@@ -237,7 +234,6 @@ def _by_partition(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ..
 
 
 def state_value(controller_epoch: int, leader: int, leader_epoch: int, isr: Sequence[int]) -> bytes:
-    """Return the value of `/brokers/topics/T/partitions/P/state`."""
     return dump(
         {
             "controller_epoch": controller_epoch,
@@ -256,7 +252,6 @@ def producer_ids_value(broker_id: int, end: int) -> bytes:
 
 
 def request_value(partitions: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return the value of `/admin/reassign_partitions`."""
     return dump({"version": 1, "partitions": list(partitions)})
 
 
@@ -400,13 +395,11 @@ def changed_acls(raw: bytes) -> ResourcePattern | None:
 
 
 def feature_value(levels: Mapping[str, int]) -> bytes:
-    """Return the value of `/feature`."""
     features = {name: {"max_version_level": level} for name, level in levels.items()}
     return dump({"version": 2, "status": 1, "features": features})
 
 
 def feature_levels(raw: bytes) -> dict[str, int]:
-    """Return the levels in `/feature`."""
     return {name: int(level["max_version_level"]) for name, level in load(raw)["features"].items()}
 
 
@@ -416,5 +409,4 @@ def uuid_text(value: UUID) -> str:
 
 
 def uuid_of(text: str) -> UUID:
-    """Return the id of such a text."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))

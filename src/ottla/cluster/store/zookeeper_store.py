@@ -71,7 +71,6 @@ class Security(NamedTuple):
     """Whether znodes are created so that only their creators may change them (`zookeeper.set.acl`)."""
 
     def options(self) -> dict[str, Any]:
-        """Return the options of kazoo."""
         if not self.tls:
             return {}
         key = {"certfile": self.key_store, "keyfile": self.key_store, "keyfile_password": self.key_password}
@@ -187,7 +186,6 @@ class ZooKeeperMetadataStore:
             )
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """Return the znode, or None."""
         if watch is not None:
             # exists() also watches a znode that does not exist
             await self._read("exists_async", path, watch)

@@ -100,7 +100,6 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, leaving: list[MemberIdentity], result: CoordinatorResult
     ) -> list[MemberResponse]:
-        """Handle LeaveGroup for several members."""
         member_ids: set[str] = set()
         responses = []
         for identity in leaving:

@@ -20,7 +20,7 @@ from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.consumer import consumer_records
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer.consumer_groups import ConsumerGroups
-from ottla.coordinator.group.consumer.consumer_replay import is_known
+from ottla.coordinator.group.consumer.consumer_records import is_known
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.group.share import share_group_records as share_records
 from ottla.coordinator.group.share.share_group import ShareGroup
@@ -57,7 +57,6 @@ class GroupCoordinator:
     def join(
         self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """Handle JoinGroup."""
         group = self.by_id.get(request.group_id)
         result = CoordinatorResult()
         if isinstance(group, ShareGroup):
@@ -82,7 +81,6 @@ class GroupCoordinator:
         return result
 
     def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
-        """Handle SyncGroup."""
         group = self.by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return self.classic.sync(request, future)
@@ -102,7 +100,6 @@ class GroupCoordinator:
             self.classic.heartbeat(request)
 
     def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
-        """Handle LeaveGroup."""
         group = self.by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return self.classic.leave(request, version, future)
@@ -117,17 +114,14 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """Handle ConsumerGroupHeartbeat."""
         return self.consumer.heartbeat(request, version, client, future)
 
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """Handle ShareGroupHeartbeat."""
         return self.share.heartbeat(request, client, future)
 
     def expire(self, group: Group) -> CoordinatorResult:
-        """Handle the timeouts that have passed."""
         if isinstance(group, ConsumerGroup):
             return self.consumer.expire(group)
         if isinstance(group, ShareGroup):
@@ -164,7 +158,6 @@ class GroupCoordinator:
 
 
 def tombstones(group: Group) -> list[Record]:
-    """Return the tombstones of a group."""
     if isinstance(group, ConsumerGroup):
         return consumer_records.group_tombstones(group)
     if isinstance(group, ShareGroup):

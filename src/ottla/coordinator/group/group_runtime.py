@@ -129,7 +129,6 @@ class GroupRuntime(CoordinatorRuntime):
             self.on_topics_deleted(frozenset(topics - self._image().topics.keys()))
 
     def on_topics_deleted(self, topics: frozenset[str]) -> None:
-        """Remove the offsets of deleted topics."""
         for group_id, tombstones in list(self.offsets.topic_tombstones(topics)):
             try:
                 self._append(group_id, tombstones)

@@ -80,7 +80,6 @@ class Offsets:
         return tp in self.by_group.get(group_id, ())
 
     def delete_group(self, group_id: str) -> CoordinatorResult:
-        """Delete an empty group with its offsets."""
         group = self._group(group_id)
         if not group.is_empty:
             raise NonEmptyGroupError
@@ -126,12 +125,10 @@ class Offsets:
                 yield group_id, tombstones_
 
     def replay(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
-        """Apply a record of the log."""
         self.pending.supersede(OffsetKey(group_id, tp))
         self.set(group_id, tp, committed)
 
     def set(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
-        """Set or remove an offset."""
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed
             if group_id not in self._groups.by_id:

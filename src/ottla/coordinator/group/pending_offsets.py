@@ -38,7 +38,6 @@ class PendingOffsets:
         """Transactions with an offset for the key, in the order of the log."""
 
     def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:
-        """Add an offset of a transaction."""
         self._by_transaction.setdefault(transaction, {})[key] = committed
         waiting = self._by_key.setdefault(key, [])
         if transaction in waiting:
@@ -68,7 +67,6 @@ class PendingOffsets:
             self._drop(transaction, key)
 
     def drop(self, partition: int) -> None:
-        """Drop the transactions of a partition."""
         for transaction in [t for t in self._by_transaction if t.partition == partition]:
             self.end(transaction)
 

@@ -36,11 +36,9 @@ class DeadlineQueue(Generic[K]):
             self._set_timer()
 
     def discard(self, key: K) -> None:
-        """Remove the deadline of a key."""
         self._scheduled.pop(key, None)
 
     def close(self) -> None:
-        """Stop the timer."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

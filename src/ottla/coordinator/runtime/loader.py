@@ -126,16 +126,13 @@ class CoordinatorShards:
 
     @property
     def are_loading(self) -> bool:
-        """Whether a partition is being loaded."""
         return bool(self._unloaded)
 
     @property
     def indexes(self) -> list[int]:
-        """The numbers of the loaded partitions."""
         return [shard.index for shard in self._shards.values() if shard.loaded]
 
     async def all_loaded(self) -> None:
-        """Wait until no partition is being loaded."""
         while self._loading is not None:
             await asyncio.wait([self._loading])
 
@@ -203,11 +200,9 @@ class ShardedMap(MutableMapping[K, V]):
         return len(self._values)
 
     def keys_in(self, index: int) -> list[K]:
-        """Return the keys of a partition."""
         return list(self._keys.get(index, ()))
 
     def values_in(self, index: int) -> list[V]:
-        """Return the values of a partition."""
         return [self._values[key] for key in self.keys_in(index)]
 
     def drop(self, index: int) -> dict[K, V]:

@@ -47,7 +47,6 @@ class ShareCoordinator(CoordinatorRuntime):
         self.configs = GroupConfigs(SHARE, config, image)
 
     def close(self) -> None:
-        """Stop coordinating, and stop the timer."""
         super().close()
         self._lock_timeouts.close()
 
@@ -112,11 +111,9 @@ class ShareCoordinator(CoordinatorRuntime):
             self._write_if_changed(key, self._stored[key].partition.release(member_id))
 
     def delete_group(self, group_id: str) -> None:
-        """Delete the state of a group."""
         self._remove(self.keys_of_group(group_id))
 
     def on_topics_deleted(self, ids: Collection[UUID]) -> None:
-        """Delete the state of deleted topics."""
         for index in self.shards.indexes:
             self._remove([key for key in self._stored.keys_in(index) if key.topic_id in ids])
 

@@ -38,7 +38,6 @@ class ShareState(NamedTuple):
 
 
 def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRange], now_ms: int) -> Record:
-    """Return a snapshot record."""
     value = s.ShareSnapshotValue(
         snapshot_epoch=epoch,
         start_offset=start,

@@ -109,7 +109,6 @@ class Transaction:
 
     @property
     def topics(self) -> dict[str, list[int]]:
-        """The partitions by topic, in order."""
         topics: dict[str, list[int]] = {}
         for tp in sorted(self.partitions):
             topics.setdefault(tp.topic, []).append(tp.partition)

@@ -74,7 +74,6 @@ class TransactionCompleter:
             await asyncio.wait([task], timeout=seconds)
 
     def close(self) -> None:
-        """Stop completing all transactions."""
         for transactional_id in list(self.tasks):
             self.stop(transactional_id)
 

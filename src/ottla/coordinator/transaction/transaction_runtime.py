@@ -239,7 +239,6 @@ class TransactionRuntime(CoordinatorRuntime):
         self._append(transactions.complete(prepared, self._clock.now_ms()))
 
     def _version(self) -> int:
-        """The transaction version of the cluster."""
         return self._image().features.get(TRANSACTION_VERSION, CLASSIC)
 
 

@@ -165,7 +165,6 @@ class ClassicGroup:
                 del self.protocol_counts[protocol]
 
     def touch(self, member: ClassicMember, now: float) -> None:
-        """Renew the session of a member."""
         member.touch(now)
         self.schedule(member.deadline)
 
@@ -203,7 +202,6 @@ class ClassicGroup:
         )
 
     def common_protocols(self) -> set[str]:
-        """Return the protocols that every member supports."""
         return {protocol for protocol, count in self.protocol_counts.items() if count == len(self.members) > 0}
 
     def choose_protocol(self) -> str:

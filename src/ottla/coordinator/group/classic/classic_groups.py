@@ -145,7 +145,6 @@ class ClassicGroups:
             raise RebalanceInProgressError
 
     def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
-        """Handle LeaveGroup."""
         result = CoordinatorResult()
         if not request.group_id:
             result.respond(future, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
@@ -159,7 +158,6 @@ class ClassicGroups:
         return result
 
     def expire(self, group: ClassicGroup) -> CoordinatorResult:
-        """Handle the timeouts that have passed."""
         result = CoordinatorResult()
         now = self._clock.monotonic()
         for member_id in [m for m, until in group.pending.items() if until <= now]:

@@ -51,7 +51,6 @@ def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | N
 
 
 def group_record(group: ClassicGroup, now_ms: int) -> Record:
-    """Return the record of a group."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,

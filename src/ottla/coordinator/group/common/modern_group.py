@@ -132,12 +132,10 @@ def apply_epoch(group: ModernGroup[Any], _key: Any, value: Any) -> None:
 
 
 def apply_target_epoch(group: ModernGroup[Any], _key: Any, value: Any) -> None:
-    """Apply a TargetAssignmentMetadata record."""
     group.target_epoch = LEFT if value is None else value.assignment_epoch
 
 
 def apply_target(group: ModernGroup[Any], key: Any, value: Any) -> None:
-    """Apply a TargetAssignmentMember record."""
     if value is None:
         group.targets.pop(key.member_id, None)
     else:

@@ -50,7 +50,6 @@ class RecordSerde:
         return group_id
 
     def replay(self, group: object, key: bytes, value: bytes | None) -> ReplayResult:
-        """Apply a record to its group."""
         number, decoded = version_of(key), self._decoded(key)
         row = self._rows[number]
         row.apply(group, decoded, None if value is None else decode_versioned(row.value_class, value))

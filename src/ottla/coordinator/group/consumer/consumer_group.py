@@ -104,7 +104,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         )
 
     def put(self, member: ConsumerMember) -> None:
-        """Add or replace a member."""
         old = self.members.get(member.id)
         if old is not None:
             self._release(old)

@@ -8,19 +8,26 @@ method below applies to the copy what its record will apply to the group. Kafka'
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.coordinator.group.common.consumer_member import JOINING, NOTHING, Assignment, ConsumerMember, MemberState
+from ottla.coordinator.group.common.consumer_member import (
+    JOINING,
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    MemberState,
+    TopicIdPartition,
+)
 from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.group.consumer import consumer_records as records
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from ottla.coordinator.group.consumer.reconciliation import reconcile
 from ottla.coordinator.runtime.result import Record
+from ottla.errors import FencedMemberEpochError
 
 
 class RegexVisibility(NamedTuple):
@@ -41,7 +48,6 @@ class ConsumerGroupUpdate:
         self._now_ms = now_ms
 
     def set_member(self, member: ConsumerMember) -> None:
-        """Add a member, or update its subscription."""
         old = self.group.members.get(member.id)
         if old is None or old.description != member.description:
             self._write(records.member_record(self.group.id, member))
@@ -88,7 +94,6 @@ class ConsumerGroupUpdate:
         return self._hash() != self.group.metadata_hash
 
     def remove_unused_regexes(self) -> None:
-        """Remove regular expressions without subscribers."""
         subscribed = {m.regex for m in self.group.members.values()}
         for expression in sorted(self.group.regexes.keys() - subscribed):
             self._write(records.regex_record(self.group.id, expression, None))
@@ -124,14 +129,12 @@ class ConsumerGroupUpdate:
         self.group.target_epoch = self.group.epoch
 
     def advance(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
-        """Move a member towards its target."""
         group = self.group
         member = group.members[member_id]
         after = reconcile(member, group.target_epoch, group.target_of(member), group.owners, owned)
         return self.set_current(after) if after is not member else member
 
     def set_current(self, member: ConsumerMember) -> ConsumerMember:
-        """Replace a member's current assignment or epoch."""
         self._write(records.current_record(self.group.id, member))
         self.group.put(member)
         return member
@@ -175,3 +178,59 @@ def _topics_version(topics: Iterable[str]) -> int:
     negative, it is older than all of those, so that Kafka resolves expressions again.
     """
     return -1 - zlib.crc32("\n".join(sorted(topics)).encode())
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Assignment,
+    owners: Mapping[TopicIdPartition, str],
+    owned: Assignment | None,
+) -> ConsumerMember:
+    """Return the member's next state; the same if it has to wait.
+
+    `owners`: the members that hold partitions. `owned`: what the member reports that it reads; None: no report.
+    """
+    match member.state:
+        case MemberState.STABLE if member.epoch == target_epoch:
+            return member
+        case MemberState.STABLE | MemberState.UNRELEASED:
+            return _next(member, member.epoch, target_epoch, target, owners, owned)
+        case MemberState.UNREVOKED:
+            if owned is None or owned & member.revoking:
+                return member
+            # one epoch more, so that commits for revoked partitions are rejected
+            return _next(member, member.epoch + 1, target_epoch, target, owners, owned)
+        case _:
+            if owned is None or owned:
+                raise FencedMemberEpochError(
+                    "This broker does not know the member's state. It must give up its partitions and rejoin."
+                )
+            return _next(member, target_epoch, target_epoch, target, owners, owned)
+
+
+def _next(
+    member: ConsumerMember,
+    epoch: int,
+    target_epoch: int,
+    target: Assignment,
+    owners: Mapping[TopicIdPartition, str],
+    owned: Assignment | None,
+) -> ConsumerMember:
+    retained = member.assigned & target
+    revoking = member.assigned - retained
+    if revoking and (owned is None or owned & revoking):
+        return _moved(member, epoch, MemberState.UNREVOKED, retained, revoking)
+    missing = target - retained
+    free = frozenset(p for p in missing if owners.get(p, member.id) == member.id)
+    state = MemberState.STABLE if free == missing else MemberState.UNRELEASED
+    return _moved(member, target_epoch, state, retained | free, NOTHING)
+
+
+def _moved(
+    member: ConsumerMember, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment
+) -> ConsumerMember:
+    now = (epoch, state, assigned, revoking)
+    if now == (member.epoch, member.state, member.assigned, member.revoking):
+        return member
+    return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking)

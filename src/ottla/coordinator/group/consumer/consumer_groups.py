@@ -34,7 +34,7 @@ from ottla.coordinator.group.consumer.assignors.spec import Assignor
 from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
 from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, RegexVisibility
-from ottla.coordinator.group.consumer.consumer_replay import group_of, replay
+from ottla.coordinator.group.consumer.consumer_records import group_of, replay
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
@@ -124,7 +124,6 @@ class ConsumerGroups(ModernGroups):
         return timers
 
     def begin_update(self, group: ConsumerGroup) -> ConsumerGroupUpdate:
-        """Return an update of a group."""
         return ConsumerGroupUpdate(group, self._image(), self._clock.now_ms())
 
     def check_capacity(self, group: ConsumerGroup, member_id: str) -> None:

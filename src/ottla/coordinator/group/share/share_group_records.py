@@ -26,7 +26,6 @@ def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
 
 
 def member_record(group_id: str, member: ShareMember) -> Record:
-    """Return the record of a member's subscription."""
     value = s.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,

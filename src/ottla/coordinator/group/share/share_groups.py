@@ -63,7 +63,6 @@ class ShareGroups(ModernGroups):
         return [records.epoch_record(group_id, group.epoch + 1, metadata_hash(frozenset(), self._image()))]
 
     def expire(self, group: ShareGroup) -> CoordinatorResult:
-        """Remove members whose session has timed out."""
         result = CoordinatorResult()
         now = self._clock.monotonic()
         silent = {member_id for member_id, until in group.deadlines.items() if until <= now}

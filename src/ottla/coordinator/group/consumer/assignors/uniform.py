@@ -17,7 +17,6 @@ Shares = dict[str, set[TopicIdPartition]]
 
 
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Assign all partitions."""
     if not members:
         return {}
     same = len({spec.topics for spec in members.values()}) == 1
@@ -85,11 +84,9 @@ class _LeastLoaded:
 
     @property
     def size(self) -> int:
-        """The size of its share."""
         return self._heap[0][0]
 
     def unassign(self, member_id: str) -> None:
-        """Take one partition from a reader."""
         self.sizes[member_id] -= 1
         heapq.heappush(self._heap, (self.sizes[member_id], member_id))
 
