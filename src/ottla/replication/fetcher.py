@@ -123,10 +123,10 @@ class ReplicaFetcher:
         if not due:
             await self._wait(min((f.due for f in self._followers.values() if f.due > now), default=now + 60.0) - now)
             return
-        places = {}
+        positions = {}
         for tp, follower in due.items():
-            places[tp] = follower.requested = follower.fetch_position()
-        response = await self._fetch(places)
+            positions[tp] = follower.requested = follower.fetch_position()
+        response = await self._fetch(positions)
         if response is None:
             return
         if not self._session.answered(response):
@@ -143,7 +143,7 @@ class ReplicaFetcher:
     def _is_throttled(self, follower: Follower) -> bool:
         return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
 
-    async def _fetch(self, places: dict[TopicPartition, FetchPosition]) -> FetchResponse | None:
+    async def _fetch(self, positions: dict[TopicPartition, FetchPosition]) -> FetchResponse | None:
         """Return the leader's response, or None if a partition was added before it arrived."""
         options = self._options
         terms = FetchLimits(
@@ -153,7 +153,7 @@ class ReplicaFetcher:
             partition_max_bytes=options.partition_max_bytes,
             replica=ReplicaState(replica_id=self._own_id, replica_epoch=self._epoch()),
         )
-        request, _ = self._session.request(places, terms)
+        request, _ = self._session.request(positions, terms)
         timeout = (options.timeout_ms + options.wait_max_ms) / 1000
         purpose = f"fetch-{self._number}-{self._connection}"
         fetch = asyncio.ensure_future(

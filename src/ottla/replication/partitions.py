@@ -221,8 +221,8 @@ class Partitions:
             await running.cancel()
         source = self._directory_of(partition)
         if source is not target:
-            moving = self._moves[tp] = LogDirMove(partition, source, target, self._rate_per_move)
-            moving.start(lambda: self._on_move_done(tp, moving))
+            move = self._moves[tp] = LogDirMove(partition, source, target, self._rate_per_move)
+            move.start(lambda: self._on_move_done(tp, move))
 
     def _set_preferred_dir(self, tp: TopicPartition, target: LogDir) -> None:
         self._preferred_dirs[tp] = target

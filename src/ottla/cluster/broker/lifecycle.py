@@ -171,10 +171,12 @@ class BrokerLifecycle:
         request = ControlledShutdownRequest(broker_id=own.id, broker_epoch=own.epoch)
         timeout = self._config.request_timeout_ms / 1000
         controller_id = self.metadata_cache.image.controller_id
-        answer = await self.interbroker.send(controller_id, request, SHUTDOWN_VERSION, timeout=timeout, purpose=PURPOSE)
-        if answer.error_code:
-            raise for_code(answer.error_code)
-        return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
+        response = await self.interbroker.send(
+            controller_id, request, SHUTDOWN_VERSION, timeout=timeout, purpose=PURPOSE
+        )
+        if response.error_code:
+            raise for_code(response.error_code)
+        return [TopicPartition(p.topic_name, p.partition_index) for p in response.remaining_partitions]
 
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
         """Report replicas on a failed disk to the controller, so that it elects other leaders (KIP-112). Retries."""

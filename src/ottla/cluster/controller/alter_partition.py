@@ -52,10 +52,10 @@ class IsrUpdates:
     ) -> PartitionImage:
         """Write the ISR that a leader requests. Return the new state of the partition."""
         item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
-        (answer,) = await self.alter_partitions(broker_id, -1, [item])
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
+        (result,) = await self.alter_partitions(broker_id, -1, [item])
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
@@ -65,27 +65,27 @@ class IsrUpdates:
             broker = self._context.image.brokers.get(broker_id)
             if broker is None or -1 < broker_epoch < broker.epoch:
                 raise StaleBrokerEpochError
-            answers: dict[TopicPartition, PartitionImage | KafkaError] = {}
+            results: dict[TopicPartition, PartitionImage | KafkaError] = {}
             updates: dict[TopicPartition, PartitionImage] = {}
             for item in items:
                 try:
                     after = self._decide(broker_id, item)
                 except KafkaError as error:
-                    answers[item.tp] = error
+                    results[item.tp] = error
                 else:
                     if after == self._context.image.partition(item.tp):
-                        answers[item.tp] = after
+                        results[item.tp] = after
                     else:
                         updates[item.tp] = after
             done = await self._context.write(updates)
-            answers.update({tp: InvalidUpdateVersionError() for tp in updates})
-            answers.update(done)
+            results.update({tp: InvalidUpdateVersionError() for tp in updates})
+            results.update(done)
             await self._context.publish(lambda current: with_states(current, done))
             if self._context.uncertain:
                 await self._context.reload_states(self._context.uncertain)
         if any(reassignment_rules.is_reassigning(p) for p in done.values()):
             await self._reassignments.complete_finished()
-        return [answers[item.tp] for item in items]
+        return [results[item.tp] for item in items]
 
     def _decide(self, broker_id: int, item: AlterPartitionItem) -> PartitionImage:
         image, offline, leaving = self._context.image, self._context.offline_replicas, self._context.shutting_down

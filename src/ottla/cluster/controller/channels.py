@@ -133,17 +133,17 @@ class ControllerChannels:
             requests,  # a standalone broker starts without it, and without the classes of its requests
         )
 
-        duties = requests.leader_and_isr(before, after, broker)
+        leader_and_isr = requests.leader_and_isr(before, after, broker)
         metadata = requests.update_metadata(before, after, broker)
         if before is None and metadata is not None:
             # a broker that has received nothing yet needs the brokers' addresses before it can follow leaders; others
             # act at once
             await self._request(broker, metadata)
-        if duties is not None:
-            answer = await self._request(broker, duties)
-            broken = _offline_replicas(duties, answer)
-            if broken:
-                await self._on_offline(broker.id, broken)
+        if leader_and_isr is not None:
+            response = await self._request(broker, leader_and_isr)
+            offline = _offline_replicas(leader_and_isr, response)
+            if offline:
+                await self._on_offline(broker.id, offline)
         if before is not None and metadata is not None:
             await self._request(broker, metadata)
         if ended:
@@ -153,22 +153,22 @@ class ControllerChannels:
 
     async def _request(self, broker: BrokerImage, request: Request[R]) -> R:
         version = VERSIONS[request.NAME]
-        answer = await self._sender.send(broker.id, request, version, timeout=self._timeout, purpose=PURPOSE)
-        code: int = getattr(answer, "error_code")  # noqa: B009 - each of the three has it, their base has not
+        response = await self._sender.send(broker.id, request, version, timeout=self._timeout, purpose=PURPOSE)
+        code: int = getattr(response, "error_code")  # noqa: B009 - each of the three has it, their base has not
         if code:
             raise for_code(code)
-        return answer
+        return response
 
 
 def _deleted(ended: Mapping[TopicPartition, StoppedReplica]) -> list[TopicPartition]:
     return [tp for tp, how in ended.items() if how.delete]
 
 
-def _offline_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> list[TopicPartition]:
+def _offline_replicas(request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> list[TopicPartition]:
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return [
         TopicPartition(names[topic.topic_id], error.partition_index)
-        for topic in answer.topics
+        for topic in response.topics
         for error in topic.partition_errors
         if error.error_code == KafkaStorageError.code
     ]

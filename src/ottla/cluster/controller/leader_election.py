@@ -53,8 +53,8 @@ def new_partition(replicas: tuple[int, ...], alive: Collection[int]) -> Partitio
     """Return the state of a new partition: its first replica that is alive leads, and those that are alive are in
     sync.
     """
-    there = tuple(replica for replica in replicas if replica in alive)
-    return PartitionImage(there[0] if there else NO_LEADER, 0, replicas, there or replicas)
+    alive_replicas = tuple(replica for replica in replicas if replica in alive)
+    return PartitionImage(alive_replicas[0] if alive_replicas else NO_LEADER, 0, replicas, alive_replicas or replicas)
 
 
 def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:

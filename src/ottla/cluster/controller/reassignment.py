@@ -95,14 +95,14 @@ class PartitionReassignments:
             return
         async with self._context.exclusive():
             image = self._context.image
-            moving = [
+            reassigning = [
                 (tp, p, self._context.candidates(image, tp))
                 for tp, p in all_partitions(image)
                 if reassignment_rules.is_reassigning(p)
             ]
             done = {
                 tp: after
-                for tp, p, candidates in moving
+                for tp, p, candidates in reassigning
                 if (after := reassignment_rules.complete(p, candidates)) is not None
             }
             if done:
@@ -114,8 +114,8 @@ class PartitionReassignments:
         for name in {tp.topic for tp in states}:
             topic = context.image.topics[name]
             changed = {tp.partition: p for tp, p in states.items() if tp.topic == name}
-            whole = replace(topic, partitions=reassignment_rules.layout(topic, changed))
-            writes: list[Operation] = [Set(znodes.topic(name), reassignment_rules.topic_value(whole))]
+            changed_topic = replace(topic, partitions=reassignment_rules.layout(topic, changed))
+            writes: list[Operation] = [Set(znodes.topic(name), reassignment_rules.topic_value(changed_topic))]
             writes += [partition_states.change(context.term, TopicPartition(name, i), p) for i, p in changed.items()]
             done = {TopicPartition(name, i): partition_states.written(p) for i, p in changed.items()}
             context.uncertain |= done.keys()

@@ -99,6 +99,6 @@ def layout(topic: TopicImage, changed: Mapping[int, PartitionImage]) -> tuple[Pa
 
 def topic_value(topic: TopicImage) -> bytes:
     """Return the value of the topic's znode, with the replicas that are added and removed."""
-    moving = [(i, p) for i, p in enumerate(topic.partitions) if is_reassigning(p)]
-    adding, removing = {i: p.adding for i, p in moving}, {i: p.removing for i, p in moving}
+    reassigning = [(i, p) for i, p in enumerate(topic.partitions) if is_reassigning(p)]
+    adding, removing = {i: p.adding for i, p in reassigning}, {i: p.removing for i, p in reassigning}
     return znodes.topic_value(topic.id, [p.replicas for p in topic.partitions], adding, removing)

@@ -70,13 +70,13 @@ class TopicLifecycle:
             if not added or old + len(added) != count:
                 raise InvalidPartitionsError(f"Topic '{name}' has {old} partition(s) already")
             new = tuple(leader_election.new_partition(tuple(r), self._context.image.brokers.keys()) for r in added)
-            whole = replace(topic, partitions=topic.partitions + new)
+            expanded = replace(topic, partitions=topic.partitions + new)
             writes = [
-                Set(znodes.topic(name), reassignment_rules.topic_value(whole)),
+                Set(znodes.topic(name), reassignment_rules.topic_value(expanded)),
                 *partition_states.creations(term, name, old, new),
             ]
             await partition_states.write_fenced_in_batches(self._context.store, term, writes)
-            await self._context.publish(lambda current: current.with_topics({**current.topics, name: whole}))
+            await self._context.publish(lambda current: current.with_topics({**current.topics, name: expanded}))
         await self._context.wait_propagated()
 
     async def read_topic(self, name: str) -> None:
@@ -125,8 +125,8 @@ class TopicLifecycle:
             paths += [znodes.partition_state(name, index), znodes.partition(name, index)]
         paths += [znodes.partitions(name), znodes.topic(name), znodes.config_topic(name), znodes.delete_topic(name)]
         # an earlier attempt may have deleted some of them
-        there = await store_reader.get_all(self._context.store, paths)
-        writes = [Delete(path) for path, node in zip(paths, there, strict=True) if node is not None]
+        nodes = await store_reader.get_all(self._context.store, paths)
+        writes = [Delete(path) for path, node in zip(paths, nodes, strict=True) if node is not None]
         await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
         del self._remaining_brokers[name]
         left = {n: t for n, t in self._context.image.deleting.items() if n != name}

@@ -66,8 +66,8 @@ class ProofVerifier:
             if len(message) != CHALLENGE_BYTES:
                 raise SaslAuthenticationFailedError(f"a challenge has {CHALLENGE_BYTES} bytes, not {len(message)}")
             own = os.urandom(CHALLENGE_BYTES)
-            self._expected = _answer(self._secret, b"connecting", message, own)
-            return own + _answer(self._secret, b"accepting", message, own)
+            self._expected = _proof(self._secret, b"connecting", message, own)
+            return own + _proof(self._secret, b"accepting", message, own)
         self.is_proven = hmac.compare_digest(message, self._expected)
         if not self.is_proven:
             raise SaslAuthenticationFailedError("the peer does not know the secret of this cluster")
@@ -82,29 +82,29 @@ async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
     from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
-    begun = await channel.send(SaslHandshakeRequest(mechanism=MECHANISM), HANDSHAKE_VERSION, timeout)
-    if begun.error_code == IllegalSaslStateError.code:
+    handshake = await channel.send(SaslHandshakeRequest(mechanism=MECHANISM), HANDSHAKE_VERSION, timeout)
+    if handshake.error_code == IllegalSaslStateError.code:
         return False
-    if begun.error_code:
-        raise for_code(begun.error_code)
+    if handshake.error_code:
+        raise for_code(handshake.error_code)
 
     async def step(message: bytes) -> bytes:
-        answer = await channel.send(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION, timeout)
-        if answer.error_code:
-            raise for_code(answer.error_code)(answer.error_message)
-        return bytes(answer.auth_bytes)
+        response = await channel.send(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION, timeout)
+        if response.error_code:
+            raise for_code(response.error_code)(response.error_message)
+        return bytes(response.auth_bytes)
 
     own = os.urandom(CHALLENGE_BYTES)
-    answer = await step(own)
-    challenge = answer[:CHALLENGE_BYTES]
-    if not hmac.compare_digest(answer[CHALLENGE_BYTES:], _answer(secret, b"accepting", own, challenge)):
+    response = await step(own)
+    challenge = response[:CHALLENGE_BYTES]
+    if not hmac.compare_digest(response[CHALLENGE_BYTES:], _proof(secret, b"accepting", own, challenge)):
         raise SaslAuthenticationFailedError(
             f"{channel.host}:{channel.port} does not know the secret of this cluster (ZooKeeper: "
             f"{znodes.CLUSTER_SECRET}); restart the brokers that were started before it was replaced"
         )
-    await step(_answer(secret, b"connecting", own, challenge))
+    await step(_proof(secret, b"connecting", own, challenge))
     return True
 
 
-def _answer(secret: bytes, side: bytes, connecting: bytes, accepting: bytes) -> bytes:
+def _proof(secret: bytes, side: bytes, connecting: bytes, accepting: bytes) -> bytes:
     return hmac.digest(secret, b"ottla cluster member\0" + side + connecting + accepting, "sha256")

@@ -158,8 +158,8 @@ def _records(directory: Path) -> Iterator[Data]:
         start = int(snapshots[-1].name[:20])
         yield from _records_in(snapshots[-1], 0)
     segments = sorted(directory.glob("*.log"))
-    for path, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is None or int(following.stem) > start:
+    for path, next_segment in zip(segments, [*segments[1:], None], strict=True):
+        if next_segment is None or int(next_segment.stem) > start:
             yield from _records_in(path, start)
 
 

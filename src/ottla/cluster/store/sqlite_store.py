@@ -117,18 +117,18 @@ class SqliteMetadataStore:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _watch(self, place: str, watch: Watcher | None) -> None:
-        if watch is not None and watch not in self._watchers.get(place, ()):
-            self._watchers.setdefault(place, []).append(watch)
+    def _watch(self, key: str, watch: Watcher | None) -> None:
+        if watch is not None and watch not in self._watchers.get(key, ()):
+            self._watchers.setdefault(key, []).append(watch)
 
     def _fire_watches(self, operation: Operation) -> None:
         """Fire the watches of a changed znode; like ZooKeeper, once, after the change and not within it."""
         path = operation.path
-        places = [path] if isinstance(operation, Create | Set | Delete) else []
+        keys = [path] if isinstance(operation, Create | Set | Delete) else []
         if isinstance(operation, Create | Delete):
-            places.append((path.rpartition("/")[0] or "/") + "/")
-        for place in places:
-            for watch in self._watchers.pop(place, ()):
+            keys.append((path.rpartition("/")[0] or "/") + "/")
+        for key in keys:
+            for watch in self._watchers.pop(key, ()):
                 asyncio.get_running_loop().call_soon(watch)
 
     async def close(self) -> None:

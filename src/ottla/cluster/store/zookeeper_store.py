@@ -236,7 +236,7 @@ class ZooKeeperMetadataStore:
         """Return the result of one of kazoo's calls. Raises MetadataStoreTimeoutError after the session timeout."""
         assert self._loop is not None, "call open() first"
         future: asyncio.Future[Any] = self._loop.create_future()
-        call().rawlink(lambda answer: self._pass_result(future, answer))
+        call().rawlink(lambda result: self._pass_result(future, result))
         try:
             return await asyncio.wait_for(future, self._session_seconds)
         except TimeoutError:
@@ -244,11 +244,11 @@ class ZooKeeperMetadataStore:
         except Exception as error:
             raise _translate(error, self._connect) from error
 
-    def _pass_result(self, future: asyncio.Future[Any], answer: Any) -> None:
+    def _pass_result(self, future: asyncio.Future[Any], result: Any) -> None:
         """Pass a result to the event loop, from a thread of kazoo."""
         assert self._loop is not None
-        value, error = (None, answer.exception) if answer.exception is not None else (answer.value, None)
-        self._call_soon(_settle, future, value, error)
+        value, error = (None, result.exception) if result.exception is not None else (result.value, None)
+        self._call_soon(_complete, future, value, error)
 
     def _call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
@@ -286,14 +286,14 @@ class ZooKeeperMetadataStore:
                     transaction.check(path, version)
         return transaction
 
-    def _check(self, operations: Sequence[Operation], answers: Sequence[Any]) -> None:
+    def _check(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
         """Raise the error of a rejected transaction; only one of its results has it."""
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
         errors = [
-            (operation, answer)
-            for operation, answer in zip(operations, answers, strict=False)
-            if isinstance(answer, Exception) and not isinstance(answer, RolledBackError | RuntimeInconsistency)
+            (operation, result)
+            for operation, result in zip(operations, results, strict=False)
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency)
         ]
         for operation, error in errors:
             raise _translate(error, operation.path)
@@ -333,9 +333,9 @@ class ZooKeeperMetadataStore:
 
     def _state_changed(self, state: str) -> None:
         """Handle, in a thread of kazoo, that the connection or the session was lost, or is there again."""
-        self._call_soon(self._follow, state)
+        self._call_soon(self._on_state_change, state)
 
-    def _follow(self, state: str) -> None:
+    def _on_state_change(self, state: str) -> None:
         client = self._client
         if client is None or self._session_id is None:
             return
@@ -375,7 +375,7 @@ async def _end(client: KazooClient) -> None:
     await asyncio.to_thread(client.close)
 
 
-def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def _complete(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
     if future.done():
         return
     if error is not None:

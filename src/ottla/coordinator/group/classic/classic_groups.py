@@ -220,12 +220,12 @@ class ClassicGroups:
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
             group.add_pending_member(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
             raise MemberIdRequiredError(member_id)
-        self._take_in(group, member_id, join, result)
+        self._add_member(group, member_id, join, result)
 
     def _join_known(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
         member_id = join.request.member_id
         if member_id in group.pending:
-            self._take_in(group, member_id, join, result)
+            self._add_member(group, member_id, join, result)
             return
         if not member_id:
             self._come_back(group, join, result)
@@ -241,7 +241,7 @@ class ClassicGroups:
         else:
             self._await_join(group, member, join, result)
 
-    def _take_in(self, group: ClassicGroup, member_id: str, join: PendingJoin, result: CoordinatorResult) -> None:
+    def _add_member(self, group: ClassicGroup, member_id: str, join: PendingJoin, result: CoordinatorResult) -> None:
         if not group.members:
             group.protocol_type = join.request.protocol_type
         member = ClassicMember(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
@@ -273,13 +273,13 @@ class ClassicGroups:
             return
         self._refresh(group, member, join)
         result.records.append(records.group_record(group, self._clock.now_ms()))
-        answer = join_response(group, member)
+        response = join_response(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
             # an older client that is the leader would compute a new assignment
-            answer.leader, answer.members = old_leader or "", []
+            response.leader, response.members = old_leader or "", []
         elif was_leader:
-            answer.skip_assignment = True
-        result.respond(join.future, answer)
+            response.skip_assignment = True
+        result.respond(join.future, response)
 
     def _await_join(
         self, group: ClassicGroup, member: ClassicMember, join: PendingJoin, result: CoordinatorResult

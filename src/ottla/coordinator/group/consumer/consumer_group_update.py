@@ -151,11 +151,11 @@ class ConsumerGroupUpdate:
     def _resolve_visible(self, visibility: RegexVisibility, max_age_ms: int) -> None:
         old = self.group.regexes.get(visibility.expression)
         matching = regex.matching(visibility.expression, self._image.topics)
-        mark = _topics_version(matching)
-        if old is not None and old.version == mark and self._now_ms - old.timestamp_ms < max_age_ms:
+        version = _topics_version(matching)
+        if old is not None and old.version == version and self._now_ms - old.timestamp_ms < max_age_ms:
             resolved = replace(old, topics=frozenset(filter(visibility.sees, old.topics)))
         else:
-            resolved = ResolvedRegex(frozenset(filter(visibility.sees, matching)), mark, self._now_ms)
+            resolved = ResolvedRegex(frozenset(filter(visibility.sees, matching)), version, self._now_ms)
         if resolved != old:
             self._write(records.regex_record(self.group.id, visibility.expression, resolved))
             self.group.regexes[visibility.expression] = resolved

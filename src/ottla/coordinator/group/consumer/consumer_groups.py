@@ -175,8 +175,8 @@ class ConsumerGroups(ModernGroups):
         visibility = RegexVisibility(after.regex, sees or _sees_nothing) if self._hides_topics else None
         key = "" if visibility is None else visibility.expression
         changed = before is None or (before.topics, before.regex) != (after.topics, after.regex)
-        looks = changed or update.original.evaluated_topics.get(key) is not image.topics
-        if looks or (visibility is not None and update.is_outdated(visibility, max_age_ms)):
+        is_due = changed or update.original.evaluated_topics.get(key) is not image.topics
+        if is_due or (visibility is not None and update.is_outdated(visibility, max_age_ms)):
             changed |= (
                 update.refresh_regexes(max_age_ms)
                 if visibility is None
@@ -246,15 +246,15 @@ class ConsumerGroups(ModernGroups):
         upgraded = self._by_id.get(group_id)
         if isinstance(upgraded, ClassicGroup):
             self._migration.interrupt(upgraded, result)
-        answer = m.ConsumerGroupHeartbeatResponse(
+        response = m.ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group_id),
         )
         if joins or _is_full_request(request) or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
-            answer.assignment = m.Assignment(topic_partitions=topics)
-        return answer
+            response.assignment = m.Assignment(topic_partitions=topics)
+        return response
 
     def _update_for(self, request: m.ConsumerGroupHeartbeatRequest) -> ConsumerGroupUpdate:
         group_id = request.group_id
@@ -307,8 +307,8 @@ class ConsumerGroups(ModernGroups):
             timers = self.renew_session(
                 group.id, member.id, member.classic.session_timeout_ms if member.classic else timeout_ms
             )
-        gives_up = member.state is MemberState.UNREVOKED and member.classic is None
-        timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if gives_up else NEVER
+        must_revoke = member.state is MemberState.UNREVOKED and member.classic is None
+        timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if must_revoke else NEVER
 
 
 def _sees_nothing(_: str) -> bool:

@@ -96,15 +96,15 @@ class ShareGroups(ModernGroups):
         new, member = self._advance(group, after)
         result.records += new
         self._touch(group, member.id)
-        answer = m.ShareGroupHeartbeatResponse(
+        response = m.ShareGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group.id),
         )
         if request.subscribed_topic_names is not None or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
-            answer.assignment = m.Assignment(topic_partitions=topics)
-        return answer
+            response.assignment = m.Assignment(topic_partitions=topics)
+        return response
 
     def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[Record], ShareMember]:
         """Return the records of a heartbeat, and the member after it: a new epoch if members or topics have changed."""
