@@ -29,6 +29,7 @@ from ottla.client.consumer.offsets.leader_epochs import LeaderEpochs
 from ottla.client.consumer.offsets.list_offsets import OffsetLookup
 from ottla.client.consumer.offsets.offset_commits import CommitCallback, OffsetCommits
 from ottla.client.consumer.offsets.positions import Positions
+from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
 from ottla.client.consumer.wakeup import WakeupTrigger
 from ottla.client.core.client_metrics import metrics_of
@@ -65,6 +66,7 @@ class ConsumerCore:
         self.subscription = Subscription()
         self.buffer = FetchBuffer(config.max_decompressed_batch_bytes)
         self.wakeup_trigger = WakeupTrigger()
+        self.poll_trigger = PollTrigger()
         self.iteration = RecordIterator(self.subscription)
         self._seen_version = 0
         configs = {**config.originals, "client.id": self.client_id}
@@ -74,9 +76,9 @@ class ConsumerCore:
         self.metrics = metrics_of(config, "consumer", self.client_id)
         try:
             self._connect()
-            self._fetch()
+            self._look_up()
             self._join()
-            self._wire()
+            self._fetch()
         except BaseException:
             self.metrics.close()  # a reporter may have a thread
             raise
@@ -106,14 +108,11 @@ class ConsumerCore:
             client_rack=config.client_rack,
         )
 
-    def _fetch(self) -> None:
-        """Create the parts for fetching."""
+    def _look_up(self) -> None:
+        """Create the parts that look up offsets and topics."""
         config = self.config
         self.poll_metrics = PollMetrics(self.metrics)
         self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
-        self.fetcher = Fetcher(
-            config, self.connections, self.metadata, self.subscription, self.buffer, self.fetch_metrics
-        )
         self.offsets = OffsetLookup(
             self.connections,
             self.metadata,
@@ -139,29 +138,39 @@ class ConsumerCore:
             retry_backoff_max=config.retry_backoff_max_ms / 1000,
         )
         kind = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
-        metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
-        self.membership: Membership = kind(config, coordinator, self.metadata, self.subscription, metrics)
-        self.group_offsets = CommittedOffsets(coordinator, self.membership)
-        self.commits = OffsetCommits(config, self.group_offsets, self.subscription, self.interceptors)
-        self.positions = Positions(
+        self.membership: Membership = kind(
             config,
+            coordinator,
+            self.metadata,
+            self.subscription,
+            CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions)),
+            self.poll_trigger,
+            before_revoke=lambda: self.commits.before_revoke(),
+        )
+        self.group_offsets = CommittedOffsets(coordinator, self.membership)
+        self.commits: OffsetCommits = OffsetCommits(config, self.group_offsets, self.subscription, self.interceptors)
+
+    def _fetch(self) -> None:
+        """Create the parts for positions and fetches."""
+        self.positions = Positions(
+            self.config,
             self.subscription,
             self.metadata,
             self.group_offsets,
             self.offsets,
             LeaderEpochs(self.connections, self.metadata),
+            self.poll_trigger,
         )
-
-    def _wire(self) -> None:
-        """Connect the parts: who calls whom."""
-        self.group_offsets.committed_in = lambda seconds: self.membership.metrics.commits.record(seconds * 1000)
-        self.membership.before_revoke = self.commits.before_revoke
-        self.membership.changed = self.fetcher.arrived.set
-        self.positions.arrived = self.fetcher.arrived.set
-        self.positions.fail = self.fetcher.fail
-        self.positions.raise_failure = self._raise_errors
-        self.fetcher.check_leaders = self.positions.check_leaders
-        self.fetcher.reset = self.positions.out_of_range
+        self.fetcher = Fetcher(
+            self.config,
+            self.connections,
+            self.metadata,
+            self.subscription,
+            self.positions,
+            self.buffer,
+            self.fetch_metrics,
+            self.poll_trigger,
+        )
 
     # Start and stop
 
@@ -222,7 +231,7 @@ class ConsumerCore:
             self.membership.metadata_changed()
         elif self.subscription.by_group:
             self.positions.unplaced = True  # the next poll assigns new partitions, too
-        self.fetcher.arrived.set()
+        self.poll_trigger.set()
 
     def _read_all(self, cluster: Cluster) -> None:
         """Assign all partitions of the topics, for a subscription without a group."""
@@ -334,7 +343,7 @@ class ConsumerCore:
             or self.wakeup_trigger.is_requested
             or self.commits.callbacks
             or self.topic_errors.pending
-            or self.fetcher.error is not None
+            or self.poll_trigger.error is not None
             or self.commits.is_due
             or (self.in_group and self.membership.has_work)
         )
@@ -356,9 +365,9 @@ class ConsumerCore:
             raise IllegalStateError("not subscribed to any topic, and no partition is assigned")
         while True:
             self.membership.last_poll = time.monotonic()
-            self.fetcher.arrived.clear()
+            self.poll_trigger.clear()
             await self.commits.run_callbacks()
-            self._raise_errors()
+            self.poll_trigger.raise_error()
             await self._describe(deadline)
             self.topic_errors.check()
             joined = await self._join_group(deadline)
@@ -375,7 +384,7 @@ class ConsumerCore:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if (joined or self.subscription.partitions) and not self.fetcher.arrived.is_set():
+            if (joined or self.subscription.partitions) and not self.poll_trigger.is_set:
                 await self._wait(left)
 
     async def _describe(self, deadline: float) -> None:
@@ -401,14 +410,9 @@ class ConsumerCore:
             return
         try:
             async with asyncio.timeout(min(left, LONGEST_WAIT)):
-                await self.fetcher.arrived.wait()
+                await self.poll_trigger.wait()
         except TimeoutError:
             pass
-
-    def _raise_errors(self) -> None:
-        error, self.fetcher.error = self.fetcher.error, None
-        if error is not None:
-            raise error
 
     # Records (caller's thread, or event loop)
 

@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
 from ottla import errors
 from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
 from ottla.client.consumer.fetch.fetch_buffer import FetchBuffer
 from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics, ResponseTotals
+from ottla.client.consumer.offsets.positions import Positions
+from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.core.connections import FETCH, Connections
-from ottla.client.core.metadata import Cluster, Metadata
+from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import CorruptBatchError, KafkaError, MessageTooLargeError, OffsetOutOfRangeError
 from ottla.model import Node, TopicPartition
@@ -49,23 +50,19 @@ class Fetcher:
         connections: Connections,
         metadata: Metadata,
         subscription: Subscription,
+        positions: Positions,
         buffer: FetchBuffer,
         metrics: FetchMetrics,
+        poll_trigger: PollTrigger,
     ) -> None:
         self.config = config
         self.connections = connections
         self.metadata = metadata
         self.subscription = subscription
+        self.positions = positions
         self.buffer = buffer
         self.metrics = buffer.metrics = metrics
-        self.arrived = asyncio.Event()
-        """Set when the buffer has new data, or `error` is set."""
-        self.error: KafkaError | None = None
-        """The error that the next poll() raises."""
-        self.check_leaders: Callable[[Cluster], None] = lambda cluster: None
-        """Called for partitions whose position must be validated with a new leader before a fetch."""
-        self.reset: Callable[[PartitionState], bool] = lambda state: False
-        """Called for a position out of range; returns False without a reset policy."""
+        self.poll_trigger = poll_trigger
         self._sessions: dict[int, FetchSessionHandler] = {}
         self._terms = FetchLimits(
             max_wait_ms=config.fetch_max_wait_ms,
@@ -129,7 +126,7 @@ class Fetcher:
         if leaderless:
             self.metadata.request_update()
         if unchecked:
-            self.check_leaders(self.metadata.cluster)
+            self.positions.check_leaders(self.metadata.cluster)
         for node, requested in by_node.items():
             self._spawn(node, dict(sorted(requested.items(), key=lambda item: item[1][0].served)))
 
@@ -186,7 +183,7 @@ class Fetcher:
                 state.preferred = None
             self.metadata.request_update()
             if error.code is not None and not error.retriable:
-                self.fail(error)
+                self.poll_trigger.fail(error)
             await asyncio.sleep(self._retry_backoff)
             return
         except BaseException:
@@ -269,11 +266,11 @@ class Fetcher:
                 max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
             )
         except MessageTooLargeError as error:
-            self.fail(MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
+            self.poll_trigger.fail(MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
             return False
         except KafkaError as error:
             message = f"{state.tp}, offset {generation}: the following batch cannot be decoded: {error}"
-            self.fail(CorruptBatchError(message, state.tp, generation, generation + 1))
+            self.poll_trigger.fail(CorruptBatchError(message, state.tp, generation, generation + 1))
             return False
         state.fetch_from = fetched.end_offset
         state.fetch_epoch = fetched.last_epoch
@@ -281,7 +278,7 @@ class Fetcher:
         self._turn += 1
         state.served = self._turn
         self.buffer.completed.append(fetched)
-        self.arrived.set()
+        self.poll_trigger.set()
         return True
 
     def _handle_error(self, state: PartitionState, error: type[KafkaError], generation: int, node: int) -> bool:
@@ -291,7 +288,7 @@ class Fetcher:
         if error.refresh_metadata:
             self.metadata.request_update()
         if not error.retriable or error is errors.CorruptMessageError:
-            self.fail(error(f"{state.tp}, offset {generation}: {error.__doc__}"))
+            self.poll_trigger.fail(error(f"{state.tp}, offset {generation}: {error.__doc__}"))
         else:
             log.debug("fetch of %s from node %d: %s", state.tp, node, error.name)
         return False
@@ -304,17 +301,12 @@ class Fetcher:
         if state.position != generation:
             # Buffered data is still valid. After it is drained, the same response comes again.
             return False
-        if not self.reset(state):
-            self.fail(
+        if not self.positions.out_of_range(state):
+            self.poll_trigger.fail(
                 OffsetOutOfRangeError(
                     f"{state.tp}: offset {generation} is out of range, auto.offset.reset is none: seek() elsewhere"
                 )
             )
             return False
-        self.arrived.set()
+        self.poll_trigger.set()
         return True
-
-    def fail(self, error: KafkaError) -> None:
-        """Let the next poll raise an error."""
-        self.error = error
-        self.arrived.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ottla import errors
@@ -22,6 +23,7 @@ from ottla.client.consumer.group.membership import (
     fenced_instance,
 )
 from ottla.client.consumer.metrics import CoordinatorMetrics
+from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.client.core.metadata import Metadata
@@ -58,8 +60,10 @@ class ClassicMembership(Membership):
         metadata: Metadata,
         subscription: Subscription,
         metrics: CoordinatorMetrics,
+        poll_trigger: PollTrigger,
+        before_revoke: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(config, coordinator, subscription, metrics)
+        super().__init__(config, coordinator, subscription, metrics, poll_trigger, before_revoke)
         self.metadata = metadata
         self.assignors = make_assignors(config.partition_assignment_strategy)
         # As in Java: partitions are kept through a rebalance only if all assignors are cooperative.
@@ -91,7 +95,7 @@ class ClassicMembership(Membership):
             self._lost = True
             if issubclass(error, errors.FencedInstanceIdError):
                 self.fail(fenced_instance(self.config.group_instance_id))
-        self.changed()
+        self.poll_trigger.set()
 
     @property
     def is_settled(self) -> bool:
@@ -119,7 +123,7 @@ class ClassicMembership(Membership):
         """Rebalance in the next poll."""
         self._reason = reason
         self.needs_join = True
-        self.changed()
+        self.poll_trigger.set()
 
     def metadata_changed(self) -> None:
         """Rebalance if topics have new partitions and this member is the leader, which checks for the whole group."""
@@ -146,7 +150,7 @@ class ClassicMembership(Membership):
                 self.metrics.rebalance_began()
                 await self._cancel_join()
                 self._joining = asyncio.get_running_loop().create_task(self._rejoin(self.subscription.topics))
-                self._joining.add_done_callback(lambda _: self.changed())
+                self._joining.add_done_callback(lambda _: self.poll_trigger.set())
             joining = self._joining
             await asyncio.wait({joining}, timeout=max(0.0, deadline - time.monotonic()))
             if not joining.done():

@@ -12,7 +12,7 @@ import enum
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ottla import errors
@@ -25,6 +25,7 @@ from ottla.client.consumer.group.membership import (
     fenced_instance,
 )
 from ottla.client.consumer.metrics import CoordinatorMetrics
+from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.client.core.metadata import Metadata
@@ -99,8 +100,10 @@ class ConsumerMembership(Membership):
         metadata: Metadata,
         subscription: Subscription,
         metrics: CoordinatorMetrics,
+        poll_trigger: PollTrigger,
+        before_revoke: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(config, coordinator, subscription, metrics)
+        super().__init__(config, coordinator, subscription, metrics, poll_trigger, before_revoke)
         self.metadata = metadata
         self.state = State.OUTSIDE
         self.interval = FIRST_INTERVAL
@@ -189,7 +192,7 @@ class ConsumerMembership(Membership):
         self._move(state)
         self.generation = NO_GENERATION
         self._stop_heartbeats()
-        self.changed()
+        self.poll_trigger.set()
 
     def _fail(self, error: KafkaError) -> None:
         self._leave_state(State.FAILED)
@@ -262,7 +265,7 @@ class ConsumerMembership(Membership):
         # The first assignment is reconciled, and the listener called, even if it is empty.
         if self._target != self._owned or (complete and self.state is State.JOINING):
             self._move(State.RECONCILING)
-            self.changed()
+            self.poll_trigger.set()
         elif self.state in (State.JOINING, State.RECONCILING):
             self._move(State.STABLE)
 

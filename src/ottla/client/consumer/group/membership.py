@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla import errors
 from ottla.client.consumer.metrics import CoordinatorMetrics
+from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator
 from ottla.client.core.io_thread import run_at_caller
@@ -63,9 +64,6 @@ class ConsumerRebalanceListener:
         return self.on_partitions_revoked(lost)
 
 
-async def do_nothing() -> None: ...
-
-
 class Membership(abc.ABC):
     """A member of a group. Event loop only, except for `last_poll`, which the polling thread writes."""
 
@@ -75,6 +73,8 @@ class Membership(abc.ABC):
         coordinator: Coordinator,
         subscription: Subscription,
         metrics: CoordinatorMetrics,
+        poll_trigger: PollTrigger,
+        before_revoke: Callable[[], Awaitable[None]],
     ) -> None:
         self.config = config
         self.coordinator = coordinator
@@ -84,10 +84,9 @@ class Membership(abc.ABC):
         self.generation = NO_GENERATION
         """The generation, or member epoch, of commits."""
         self.listener: Any = None
-        self.before_revoke: Callable[[], Awaitable[None]] = do_nothing
+        self.before_revoke = before_revoke
         """Called before partitions are revoked, for the last automatic commit."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called when the next poll has something to do."""
+        self.poll_trigger = poll_trigger
         self.metrics = metrics
         self.last_poll = time.monotonic()
         self.error: KafkaError | None = None
@@ -198,7 +197,7 @@ class Membership(abc.ABC):
     def fail(self, error: KafkaError) -> None:
         """Let the next poll raise an error."""
         self.error = error
-        self.changed()
+        self.poll_trigger.set()
 
     @property
     def poll_seconds_left(self) -> float:

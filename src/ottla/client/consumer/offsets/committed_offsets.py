@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla import errors
@@ -51,8 +51,6 @@ class CommittedOffsets:
         self.coordinator = coordinator
         self.membership = membership
         self.group_id = coordinator.group_id
-        self.committed_in: Callable[[float], None] = lambda seconds: None
-        """Called with the duration of each commit in seconds."""
         self._turn = asyncio.Lock()
 
     async def commit(self, offsets: Offsets, deadline: float) -> None:
@@ -120,7 +118,7 @@ class CommittedOffsets:
         )
         began = asyncio.get_running_loop().time()
         response = await self.coordinator.send(request, deadline, at_most=NEWEST_COMMIT)
-        self.committed_in(asyncio.get_running_loop().time() - began)
+        self.membership.metrics.commits.record((asyncio.get_running_loop().time() - began) * 1000)
         self._raise_failures(response, committer)
 
     def _raise_failures(self, response: OffsetCommitResponse, committer: Committer) -> None:

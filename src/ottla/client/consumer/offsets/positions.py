@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ottla.client.consumer.offsets.committed_offsets import CommittedOffsets
 from ottla.client.consumer.offsets.leader_epochs import EpochEnd, LeaderEpochs
 from ottla.client.consumer.offsets.list_offsets import OffsetLookup
+from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.core.metadata import Cluster, Metadata
 from ottla.clock import now_ms
@@ -53,6 +54,7 @@ class Positions:
         group_offsets: CommittedOffsets,
         offsets: OffsetLookup,
         leader_epochs: LeaderEpochs,
+        poll_trigger: PollTrigger,
     ) -> None:
         self.config = config
         self.subscription = subscription
@@ -60,14 +62,9 @@ class Positions:
         self.group_offsets = group_offsets
         self.offsets = offsets
         self.leader_epochs = leader_epochs
+        self.poll_trigger = poll_trigger
         self.unplaced = False
         """Whether some partition has no position: set by an assignment or a reset, cleared when all have one."""
-        self.arrived: Callable[[], None] = lambda: None
-        """Called after each lookup."""
-        self.fail: Callable[[KafkaError], None] = lambda error: None
-        """Called with the error that the next poll raises."""
-        self.raise_failure: Callable[[], None] = lambda: None
-        """Raises that error at once, in a call that waits for a position."""
         self._findings: list[EpochCheck] = []
         self._finding: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -95,8 +92,8 @@ class Positions:
             if isinstance(error, KafkaTimeoutError):
                 log.debug("positions: %s", error)
             elif error is not None:
-                self.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
-            self.arrived()
+                self.poll_trigger.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
+            self.poll_trigger.set()
 
         task.add_done_callback(done)
         return task
@@ -192,7 +189,7 @@ class Positions:
             self.look_up()
             if self._finding is not None:
                 await asyncio.wait({self._finding}, timeout=max(0.0, deadline - time.monotonic()))
-            self.raise_failure()
+            self.poll_trigger.raise_error()
             if state.position is None and time.monotonic() >= deadline:
                 raise KafkaTimeoutError(f"the position of {tp} is unknown after {timeout:g} s")
         return state.position
