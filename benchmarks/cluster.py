@@ -1,12 +1,12 @@
-"""How a cluster grows with partitions and brokers, and how fast another takes over.
+"""How a cluster scales with partitions and brokers, and how fast a new controller takes over.
 
     python -m benchmarks.cluster [--partitions 30,300,1000] [--brokers 3] [--session-ms 3000] [--plot F] [--json F]
 
-For each number of partitions per broker (replicas, spread over all brokers) a cluster of its own is started on this
-machine with a ZooKeeper of its own: one topic with as many partitions and a replica on every broker is created; then
-each broker's memory and processor time at rest are read, and the controller is killed. Told are the seconds from
-the end of the dead broker's session (when its node goes) until the next controller is there, and until both of the
-other brokers tell clients of a live leader for every partition.
+For each number of partitions per broker (replicas, spread over all brokers) it starts a cluster with its own ZooKeeper
+on this machine, creates one topic with as many partitions and a replica on every broker, reads each idle broker's
+memory and processor time, and kills the controller. It reports the seconds from the end of the dead broker's session
+(when its znode disappears) until the next controller is elected, and until both other brokers report a live leader for
+every partition.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def cluster(brokers: int, session_ms: int) -> Iterator[LocalCluster]:
 
 
 class Tree:
-    """The nodes that tell when a broker is gone, and who is the controller."""
+    """The znodes that show when a broker is gone, and which broker is the controller."""
 
     def __init__(self, connect: str) -> None:
         from kazoo.client import KazooClient

@@ -1,11 +1,11 @@
-"""For how long a partition cannot be written when its leader goes.
+"""How long a partition cannot be written when its leader fails.
 
     python -m benchmarks.failover [--rounds 5] [--session-ms 6000] [--json FILE]
 
 Three brokers and a ZooKeeper on this machine, one topic with three replicas, min.insync.replicas=2. A producer writes
-to one partition with acks=all, one record after the other; told is the longest time between two acknowledged records
-when the partition's leader is killed (SIGKILL; the dead broker's session has to end first, so it is told as what is
-beyond its time), and when it stops in order (SIGTERM). Errors that the producer was told, if any, are counted.
+to one partition with acks=all, one record after the other. The result is the longest time between two acknowledged
+records when the partition's leader is killed (SIGKILL; the session timeout of the dead broker is subtracted), and when
+it shuts down (SIGTERM). The producer's errors, if any, are counted.
 """
 
 from __future__ import annotations

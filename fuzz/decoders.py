@@ -98,7 +98,7 @@ def produced(r: random.Random) -> None:
 
 
 def old_messages(r: random.Random) -> None:
-    """A set of format 0 or 1 among newer batches, damaged within and sealed anew, or not."""
+    """Messages of magic 0 or 1 among newer batches, some with damage inside and a recomputed checksum."""
     builder = BatchBuilder(bytearray(5000), r.randrange(4))
     for i in range(r.randint(1, 9)):
         builder.append(1_700_000_000_000 + i, r.randbytes(r.randint(0, 9)), r.randbytes(r.randint(0, 50)))

@@ -27,7 +27,7 @@ KNOWN = Credential(b"salt" * 4, b"\1" * 32, b"\2" * 32, 4096)
 
 
 def sasl_tokens(r: random.Random) -> None:
-    """Messages of SCRAM in both directions, and of PLAIN: nobody comes in by damage."""
+    """Messages of SCRAM in both directions, and of PLAIN: damage never authenticates a client."""
     client, server = ScramClient("SCRAM-SHA-256", "alice", "secret"), _scram()
     try:
         first = client.first()

@@ -71,7 +71,7 @@ def group_state(r: random.Random) -> None:
 
 
 def versioned_data(r: random.Random) -> None:
-    """What members tell each other, and records of `__transaction_state`."""
+    """Data that members exchange, and records of `__transaction_state`."""
     cls = r.choice(OTHER_DATA)
     data = _sample(cls, r)
     with contextlib.suppress(KafkaError):

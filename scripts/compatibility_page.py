@@ -19,7 +19,7 @@ HEAD = """# Compatibility
 
 What each client, unchanged, was seen to do against an Ottla broker. The tests in `tests/interop` and
 `tests/spark/connector` write this page: every entry was checked by the client's own program, not by ours. Run them,
-then `make docs`, to write it anew.
+then `make docs` to regenerate it.
 """
 
 

@@ -99,7 +99,7 @@ MARIADB_USER: Final = (
 
 
 def _give_away(folder: Path, user: str) -> str | None:
-    """Whom the server has to run as (None: whoever we are); the folder is theirs."""
+    """Return the user that the server has to run as (None: the current one), after giving it the folder."""
     if os.geteuid() != 0:
         return None
     shutil.chown(folder, user)

@@ -1,4 +1,4 @@
-"""Write the tables in docs/ anew from the code's own tables: `make docs`. A test fails when they differ.
+"""Regenerate the tables in docs/ from the code's own tables: `make docs`. A test fails if they differ.
 
 A table stands in its page between `<!-- name -->` and `<!-- /name -->`.
 """
@@ -152,7 +152,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def renewed(page: str) -> str:
-    """The page with every table of ours made anew."""
+    """Return the page with all generated tables renewed."""
     for name, make in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
         if pattern.search(page):

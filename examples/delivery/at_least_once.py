@@ -1,8 +1,8 @@
-"""At least once: the offset is stored after the record is processed. A kill between the two has it processed again.
+"""At least once: the offset is committed after the record is processed. After a kill in between, it is processed again.
 
-`--commit manual` turns auto commit off; `--commit auto` leaves it on with a long interval, as a safety net for whoever
-forgets to commit. Both commit after every batch, and both give up what is not theirs any more: after a rebalance the
-commit fails, and the next owner begins where the last commit was.
+`--commit manual` turns auto commit off; `--commit auto` leaves it on with a long interval, as a safety net for programs
+that forget to commit. Both commit after every batch, and both drop partitions that they no longer own: after a
+rebalance the commit fails, and the next owner starts at the last committed offset.
 """
 
 from __future__ import annotations

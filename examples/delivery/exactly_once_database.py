@@ -27,7 +27,7 @@ class Progress(ConsumerRebalanceListener):
         self.counted: dict[TopicPartition, int] = {}
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """The database knows how far they were counted, whoever did it."""
+        """Seek to the offsets in the database, which may have been written by another member."""
         for tp in assigned:
             self.go_on(tp)
 

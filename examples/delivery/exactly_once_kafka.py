@@ -19,7 +19,7 @@ from ottla.errors import KafkaError, ProducerFencedError
 
 
 def main() -> None:
-    """Copy until somebody else takes our transactional id over."""
+    """Copy until another producer takes over the transactional id."""
     arguments = parser(__doc__)
     arguments.add_argument("--to", required=True, help="the topic to write")
     arguments.add_argument("--transactional-id", required=True, help="another one for each program of the group")

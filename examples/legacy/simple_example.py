@@ -2,7 +2,7 @@
 
     python examples/legacy/simple_example.py 10 page_visits 0 localhost 9092
 
-What a consumer of today does by itself is spelled out here: metadata, leaders, offsets, errors.
+It spells out what today's consumers do internally: metadata, leaders, offsets, errors.
 """
 
 import sys

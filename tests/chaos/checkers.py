@@ -1,4 +1,4 @@
-"""What must hold after a run, whatever was broken: one function per promise, each of which tells what is wrong."""
+"""What must hold after a run, whatever failed: one function per promise, which returns its violations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_topic(records: Iterable[Stored], topic: str) -> Iterator[Stored]:
 
 
 def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> list[str]:
-    """Every acknowledged record is there, at the offset that was told if one was."""
+    """Check that every acknowledged record is stored, at the offset of its acknowledgement if it has one."""
     actual = {(record.place.partition, record.offset): record.value for record in of_topic(records, ORDERED)}
     values = set(actual.values())
     wrong = []
@@ -72,7 +72,7 @@ def order_is_kept(records: Sequence[Stored]) -> list[str]:
 
 
 def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Stored]) -> list[str]:
-    """A transaction is seen as a whole or not at all, as its client was told."""
+    """Check that transactions are visible as a whole or not at all, as their clients saw them end."""
     seen: dict[tuple[str, int], set[Half]] = defaultdict(set)
     for record in of_topic(records, TRANSFERS):
         half = Half.of(record.value)
@@ -87,7 +87,7 @@ def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Store
             wrong.append(f"{name} is lost")
         elif actual and attempt.outcome is Outcome.ABORTED:
             wrong.append(f"{name} is visible")
-    return wrong + [f"nobody made transaction {number} of {worker}" for worker, number in seen]
+    return wrong + [f"transaction {number} of {worker} was never started" for worker, number in seen]
 
 
 def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: Sequence[Stored]) -> list[str]:
@@ -113,7 +113,7 @@ def no_transaction_stays_open(held_back: Mapping[Place, tuple[int, int]]) -> lis
 
 
 def the_group_goes_on(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
-    """Every record was taken, and whoever got a partition went on no earlier than at what was committed before."""
+    """Check that every record was consumed, and that each new owner started no later than at the committed offset."""
     taken = {(event.place, event.offset) for event in events if isinstance(event, Taken)}
     wrong = [f"nobody took {r.place} {r.offset}" for r in records if (r.place, r.offset) not in taken]
     return wrong + _went_back(events)

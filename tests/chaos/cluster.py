@@ -1,4 +1,4 @@
-"""ZooKeeper, three brokers and the links between them: started, broken and mended at will."""
+"""ZooKeeper, three brokers and the links between them: started, broken and repaired by the faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ZOOKEEPER = "zookeeper"
 CHROOT = "/chaos"
 STOP_SECONDS = 30.0
 AGAIN_SECONDS = 0.5
-"""How soon a broker that ended by itself is started again: its old node may still stand in ZooKeeper."""
+"""Delay before a broker that exited is started again: its old znode may still exist."""
 
 
 def named(broker: int) -> str:
@@ -44,7 +44,7 @@ class BrokerProcess:
         self._should_run = False
         self._lock = threading.Lock()
         self.restarts = 0
-        """How often it ended by itself."""
+        """How often the broker exited unexpectedly."""
 
     @property
     def pid(self) -> int | None:

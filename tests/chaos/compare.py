@@ -22,7 +22,7 @@ class Gap(NamedTuple):
 
     @property
     def past(self) -> float:
-        """How long after the fault was mended; negative where the others had taken over before."""
+        """Return the seconds after the end of the fault; negative if the other brokers had taken over before."""
         return self.seconds - self.fault_seconds
 
 
@@ -36,9 +36,10 @@ def longest_by_kind(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str,
 
 
 def table(actual: Mapping[str, Mapping[str, Sequence[Gap]]]) -> Iterator[str]:
-    """Lines for a terminal; what took longer at our brokers than ever at theirs is marked.
+    """Yield lines for a terminal; faults with longer gaps on our brokers than on Kafka's are marked.
 
-    "past" is the most seconds after a fault was mended: a longer gap because of a longer fault is no worse.
+    "past" is the largest number of seconds after the end of a fault: a longer gap because of a longer fault is no
+    worse.
     """
     yield f"{'longest gap':<16}{'Apache Kafka':>34}{'Ottla':>34}"
     yield f"{'':<16}" + f"{'times':>7}{'median s':>9}{'most s':>9}{'past s':>9}" * 2

@@ -1,4 +1,6 @@
-"""What is broken: a row per kind, and the deck that a seed deals from. One fault at a time, mended before the next."""
+"""The kinds of faults, a row per kind, and the deck that a seed deals from. One fault at a time, repaired before the
+next.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Fault(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How to break and to mend, and the least and the most seconds in between."""
+    """How to inject and repair a fault, and the shortest and longest time in between in seconds."""
 
     name: str
     breaks: Callable[[Cluster, int], object]
@@ -119,7 +121,7 @@ def deck(seed: int, names: Sequence[str] = ()) -> Iterator[Fault]:
 
 
 def inflict(cluster: Cluster, fault: Fault) -> None:
-    """Break it, wait, mend it."""
+    """Inject the fault, wait, repair it."""
     kind = BY_NAME[fault.kind]
     kind.breaks(cluster, fault.broker)
     try:

@@ -1,4 +1,4 @@
-"""What ZooKeeper and every broker by itself say of the cluster, and waiting until it is whole."""
+"""The cluster's state according to ZooKeeper and to every single broker, and waiting until it is healthy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NotWholeError(AssertionError):
 
 
 class Health:
-    """Asks past all links. One broker's word is not enough: what was cut off tells what it knew before."""
+    """Queries without the links. One broker is not enough: a broker that was cut off has outdated metadata."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._servers = cluster.bootstrap
@@ -48,7 +48,7 @@ class Health:
         self._wait(START_SECONDS, lambda: self._brokers_say(_absent_brokers))
 
     def wait_for_replicas(self, topic: str, expected: Sequence[tuple[int, ...]]) -> None:
-        """Until every broker tells that the partitions of a topic are on these brokers."""
+        """Wait until every broker reports the partitions of a topic on these brokers."""
 
         def other(view: MetadataResponse) -> list[str]:
             partitions = [p for partition in view.topics if partition.name == topic for p in partition.partitions]

@@ -36,7 +36,7 @@ class Ack(NamedTuple):
 
 
 class Outcome(Enum):
-    """How a transaction ended, as its client was told."""
+    """How a transaction ended for its client."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -143,6 +143,6 @@ class History:
         return {event.place for event in later if isinstance(event, Taken)}
 
     def write(self, path: Path) -> None:
-        """A line per thing seen, for whoever looks into a run that failed."""
+        """Write a line per event, for the analysis of a failed run."""
         seen = [*self.acks, *self.refused, *self.ended.items(), *self.attempts, *self.transferred.items(), *self.group]
         path.write_text("".join(f"{one}\n" for one in seen))

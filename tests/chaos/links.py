@@ -1,10 +1,11 @@
-"""TCP proxies that can be cut. A link is named by who dials and who is dialled; cut, it swallows what is sent.
+"""TCP proxies that can be cut. A link is named by the two processes that it connects; while it is cut, it buffers what
+is sent.
 
-As with a cable that is pulled, nobody is told: bytes wait, new connections are accepted by the proxy and come to
-nothing, and all goes on where the link is mended in time. `reset` breaks the connections that are open, so that
-answers are lost.
+As with a cable that is pulled, neither side gets an error: bytes wait, the proxy accepts new connections that lead
+nowhere, and all continues if the link is repaired in time. `reset` breaks open connections, so that responses are
+lost.
 
-Runs on a thread of its own; all methods may be called from any thread.
+Runs on its own thread; all methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Link(NamedTuple):
     target: str
 
     def between(self, one: str, other: str) -> bool:
-        """It joins these two, whoever dials."""
+        """Return whether the link connects these two, in either direction."""
         return {self.source, self.target} == {one, other}
 
 
 class Links:
-    """All proxies of a cluster. `pids` tells by process who dials; whoever is in there is no client."""
+    """All proxies of a cluster. `pids` maps process ids to names; other processes are clients."""
 
     def __init__(self, pids: Callable[[], dict[int, str]]) -> None:
         self._pids = pids

@@ -45,7 +45,7 @@ TOPICS = {ORDERED: ORDERED_PARTITIONS, TRANSFERS: TRANSFERS_PARTITIONS}
 
 
 class Plan(NamedTuple):
-    """What tells a run."""
+    """The parameters of a run."""
 
     peer: Peer
     seed: int
@@ -170,7 +170,7 @@ def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> 
         wait_until_all_go_on(history, zero + one.whole)
         one.gaps = gaps(list(history.acks), zero + one.began, zero + one.whole, ORDERED_PARTITIONS)
         say(f"{one.began:6.1f} s  {fault}, controller {one.controller}: longest gap {one.longest:.2f} s, "
-            f"in sync {one.whole - one.mended:.1f} s after it was mended")  # fmt: skip
+            f"in sync {one.whole - one.mended:.1f} s after its end")  # fmt: skip
         felt.append(one)
     return felt
 
@@ -186,7 +186,7 @@ def wait_until_all_go_on(history: History, since: float) -> None:
             return
         if time.monotonic() > deadline:
             raise BrokenPromiseError(
-                f"{GO_ON_SECONDS:.0f} s after all was whole nobody writes to {unwritten or 'none'}, "
+                f"{GO_ON_SECONDS:.0f} s after all replicas are in sync there are no writes to {unwritten or 'none'}, "
                 f"the group reads nothing of {unread or 'none'}"
             )
         time.sleep(0.1)

@@ -64,7 +64,7 @@ class OrderedProducer(threading.Thread):
 
 
 class LibrdkafkaProducer(OrderedProducer):
-    """confluent-kafka's. It ends by a fatal error where it can no longer tell which records are in the log."""
+    """confluent-kafka's producer. It ends with a fatal error if it cannot determine which records are in the log."""
 
     def _run(self) -> None:
         from confluent_kafka import Producer

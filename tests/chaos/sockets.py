@@ -1,4 +1,4 @@
-"""Which process owns the other end of a connection on loopback; Linux tells in /proc."""
+"""The process that owns the other end of a connection on loopback, from Linux's /proc."""
 
 from __future__ import annotations
 

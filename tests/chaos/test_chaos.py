@@ -1,4 +1,4 @@
-"""Whatever is broken, what was promised holds. The package's docstring tells of seeds, peers and longer runs."""
+"""All promises hold whatever fails. The package's docstring describes seeds, peers and longer runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Transactional producers: each takes records of one partition and makes two of each, in two others, exactly once.
+"""Transactional producers: each consumes one partition and writes two records per record to two others, exactly once.
 
-The offsets taken go into the same transaction. Some transactions are rolled back on purpose. After a fatal error, or an
-end that nobody knows, the worker takes its transactional id anew and goes on at the offset that is committed.
+The consumed offsets are part of the transaction. Some transactions are aborted on purpose. After a fatal error, or an
+unknown outcome, the worker initializes its transactional id again and continues at the committed offset.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ WAKES = {"connections.max.idle.ms": 5_000}
 """librdkafka may lose the answer to FindCoordinator and then wait, without any limit, until some connection changes its
 state ("rely on state broadcast to trigger retry", rdkafka_coord.c): where all brokers are well again, none does."""
 END_SECONDS = 60.0
-"""How long a transaction may take to end after the load was told to stop."""
+"""Longest time for a transaction to end after the load was stopped."""
 
 
 class GiveUpError(Exception):
-    """The worker has to take its transactional id anew."""
+    """The worker has to initialize its transactional id again."""
 
 
 class AbortError(Exception):

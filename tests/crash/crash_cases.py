@@ -193,7 +193,7 @@ def scratch() -> Path:
 
 
 class Damage:
-    """What happens to the files of a sound log. `done` tells it, for the message of a failing test."""
+    """Damage to the files of a sound log. `done` describes it for the message of a failing test."""
 
     def __init__(self, template: Sound, rng: random.Random) -> None:
         self.files = dict(template.files)
@@ -231,7 +231,7 @@ class Damage:
             self.files[RECOVERY_POINTS] = self._template.files[RECOVERY_POINTS]
 
     def change_derived(self) -> None:
-        """A file that can be made anew is cut or garbled."""
+        """Truncate or garble a file that can be rebuilt."""
         name = self._rng.choice(self._derived)
         if name.endswith("checkpoint"):
             self._change_text(name)
@@ -242,7 +242,7 @@ class Damage:
             self._change(name, 0)
 
     def _change_text(self, name: str) -> None:
-        """Not digits for other digits: nothing tells that these are wrong."""
+        """Not digits for other digits, which nothing could detect."""
         data = self.files.get(name, b"")
         at = self._rng.randint(0, len(data))
         noise = bytes(self._rng.randint(128, 255) for _ in range(5))
@@ -252,7 +252,7 @@ class Damage:
         self.done.append(f"{how} {name} at {at}")
 
     def _change_length(self, name: str) -> None:
-        """Flushed, so that only a damaged disk can do it; whole entries that are missing could not be told."""
+        """The file was flushed, so only a damaged disk can do this; a loss of whole entries could not be detected."""
         data = self.files.get(name, b"")
         odd = 12 * self._rng.randint(0, 9) + self._rng.randint(1, 5)
         how, changed = self._rng.choice((("cut", data[:-odd]), ("longer", data + self._rng.randbytes(odd))))
@@ -308,7 +308,7 @@ class Damage:
         self.done.append(f"{how} {name} at {at}")
 
     def spare_what_nothing_covers(self) -> None:
-        """Give back the bytes of batches whose change nobody could notice, for lack of a checksum and of an order."""
+        """Restore the bytes of batches whose damage cannot be detected, as they have no checksum and no order."""
         gaps = self._template.compacting or self.files.get(RECOVERY_POINTS) != self._template.files[RECOVERY_POINTS]
         for name, before in self._template.files.items():
             if name.endswith(".log") and name in self.files:

@@ -1,7 +1,7 @@
-"""A program whose sixteen threads share one producer; run by `test_shared_producer` while the broker is killed.
+"""A program whose sixteen threads share one producer; `test_shared_producer` runs it while it kills the broker.
 
-Record i has the key i modulo `KEYS` and begins with i in 8 bytes. Prints what its futures told, as JSON, and writes the
-numbers of the records that failed to a file.
+Record i has the key i modulo `KEYS` and begins with i in 8 bytes. Prints the results of its futures as JSON, and writes
+the numbers of failed records to a file.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 
 
 def start(*overrides: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
-    """Run `ottla broker` that is expected to end by itself."""
+    """Run `ottla broker`, which is expected to exit."""
     command = [sys.executable, "-m", "ottla", "broker", *(f"--override={o}" for o in overrides)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 

@@ -108,7 +108,7 @@ def check_state(log: Log, template: Sound, end: int) -> None:
     last = {producer_id: sequence for offset, producer_id, sequence in template.sequences if offset < end}
     remaining = {p.id: p.last_sequence for p in log.producers.producers.values()}
     if template.compacting:
-        # a producer's last batch may be lost and those before it compacted: then its numbers begin anew
+        # a producer's last batch may be lost and earlier ones compacted: then its sequence numbers restart
         assert all(remaining.get(p, -1) <= sequence for p, sequence in last.items())
     else:
         assert {p: remaining.get(p) for p in last} == last

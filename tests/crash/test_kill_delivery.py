@@ -49,7 +49,7 @@ class Programs:
 
     def kill(self, i: int) -> None:
         """kill -9, and another one in its place."""
-        assert self._running[i].poll() is None, f"it has ended by itself: {self._log.read_text()}"
+        assert self._running[i].poll() is None, f"the program has exited: {self._log.read_text()}"
         self._running[i].kill()
         self._running[i].wait()
         self._running[i] = self._start(i)

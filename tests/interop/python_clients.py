@@ -66,7 +66,7 @@ def module_missing(name: str) -> str | None:
 
 
 def kcat_version() -> str:
-    """As `kcat -V` tells it: "Version 1.7.1 (JSON, …, librdkafka 2.0.2 …)"."""
+    """Return the version that `kcat -V` prints: "Version 1.7.1 (JSON, …, librdkafka 2.0.2 …)"."""
     output = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"Version ([\d.]+)", output)
     library = re.search(r"librdkafka ([\d.]+)", output)

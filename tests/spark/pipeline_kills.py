@@ -155,7 +155,7 @@ class Killer:
 
 
 def complete(project: Path, address: str, *more: str, **options: int) -> None:
-    """A run that nobody disturbs."""
+    """Run the pipeline without faults."""
     run = Run(project, address, *more, **options)
     try:
         code = run.wait()

@@ -60,7 +60,7 @@ class Demo:
         assert self.started.wait(TIMEOUT_S)
         assert victim in self.pids, self.text
         time.sleep(after_s)
-        # It may have ended by itself: then this attempt was not disturbed, and the account must be exact as well.
+        # It may have finished: then this attempt was not disturbed, and the account must be exact as well.
         try:
             os.kill(self.pids[victim], signal.SIGKILL)
         except ProcessLookupError:

@@ -157,7 +157,7 @@ def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_p
 def test_a_micro_batch_that_was_killed_and_goes_on_in_fewer_tasks_is_refused(
     address: str, topic: str, tmp_path: Path
 ) -> None:
-    """Nobody would say that rows are there twice: those of tasks that there are no more."""
+    """Otherwise rows would be stored twice without an error: those of tasks that no longer exist."""
     target = f"{topic}-copy"
     command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
     with KafkaAdminClient(bootstrap_servers=address) as admin:

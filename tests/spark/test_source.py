@@ -25,7 +25,7 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    # Readers of log directories see what the last checkpoint tells.
+    # Readers of log directories see the state of the last checkpoint.
     options = {"num.partitions": str(PARTITIONS), "replica.high.watermark.checkpoint.interval.ms": "100"}
     with Broker(options) as started:
         yield started

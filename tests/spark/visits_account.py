@@ -194,7 +194,7 @@ def check_quality(project: Path, judged: dict[tuple[int, int], Visit | str]) -> 
     rows = {r["name"]: (r["seen"], r["unmet"]) for r in rows_of(project, "quality")}
     for name in ("is a line of the log", "has a time"):
         assert rows[name] == (len(judged), unmet[name]), name
-    # Whether a line that is none has a referrer depends on how it is broken; it is not told here.
+    # Whether a broken line has a referrer depends on the kind of damage; not checked here.
     seen, nowhere = rows["comes from somewhere"]
     assert seen == len(judged)
     assert 0 <= nowhere - unmet["comes from somewhere"] <= unmet["has a time"]

@@ -26,7 +26,7 @@ class PartitionAndLeader(NamedTuple):
 
 
 class BrokerPartitionInfo:
-    """Asks for metadata, and has the pool's connections opened anew each time."""
+    """Fetches metadata, and has the pool reopen its connections each time."""
 
     def __init__(self, config: ProducerConfig, producer_pool: ProducerPool) -> None:
         self.brokers = config.metadata_broker_list

@@ -23,7 +23,7 @@ def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
         plug_in_class = classes.get(value.strip()) if isinstance(value, str) else None
         plug_in_class = loaded(value) if plug_in_class is None else plug_in_class
         if not callable(getattr(plug_in_class, method, None)):
-            raise ValueError(f"a class with the method {method} is wanted")
+            raise ValueError(f"expected a class with the method {method}")
         return plug_in_class
 
     return parse

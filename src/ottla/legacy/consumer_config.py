@@ -35,7 +35,9 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         REQUIRED, zookeeper_address, "ZooKeeper: host:port, several with commas, then a chroot or none."
     )
     zookeeper_session_timeout_ms = Option(
-        6_000, integer(1, MAX_INT), "A member that ZooKeeper does not hear of for so long has left the group."
+        6_000,
+        integer(1, MAX_INT),
+        "ZooKeeper session timeout in ms, after which a silent member leaves the group.",
     )
     zookeeper_connection_timeout_ms = Option(
         None, nullable(integer(1, MAX_INT)), "How long ZooKeeper may take to be reached; None: the session timeout."

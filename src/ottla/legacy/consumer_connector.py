@@ -73,7 +73,7 @@ class ConsumerConnector:
         Once: MessageStreamsExistError after that. ConsumerRebalanceFailedError when no partitions could be had.
         """
         if not topic_count_map or any(count < 1 for count in topic_count_map.values()):
-            raise ValueError(f"a topic with at least one stream is wanted, not {dict(topic_count_map)}")
+            raise ValueError(f"expected topics with at least one stream each, got {dict(topic_count_map)}")
         keys = [(topic, n) for topic, count in topic_count_map.items() for n in range(count)]
         streams = self._join(TopicCount(dict(topic_count_map)), keys, key_decoder, value_decoder)
         return {topic: [streams[topic, n] for n in range(count)] for topic, count in topic_count_map.items()}
@@ -90,7 +90,7 @@ class ConsumerConnector:
         Once: MessageStreamsExistError after that. ConsumerRebalanceFailedError when no partitions could be had.
         """
         if num_streams < 1:
-            raise ValueError(f"at least one stream is wanted, not {num_streams}")
+            raise ValueError(f"expected at least one stream, got {num_streams}")
         count = TopicCount.of_filter(topic_filter, num_streams)
         streams = self._join(count, [(None, n) for n in range(num_streams)], key_decoder, value_decoder)
         return list(streams.values())

@@ -69,7 +69,7 @@ class ConsumerFetcherManager:
             thread.join(JOIN_SECONDS)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Look for the leaders of partitions anew. Fetchers' threads."""
+        """Look for the leaders of partitions again. Called on fetcher threads."""
         with self._changed:
             self._no_leader |= {info.partition: info for info in infos if not info.dropped}
             self._changed.notify_all()
@@ -227,7 +227,7 @@ class ConsumerFetcherThread(threading.Thread):
         info.fetch_offset = max(info.fetch_offset, behind)
 
     def _reset(self, info: PartitionTopicInfo) -> bool:
-        """Begin where auto.offset.reset says; False where the broker does not tell."""
+        """Seek to the offset of auto.offset.reset. Returns False if the broker does not return it."""
         time = EARLIEST_TIME if self._config.auto_offset_reset == SMALLEST else LATEST_TIME
         try:
             info.reset(self._consumer.earliest_or_latest_offset(info.partition, time))

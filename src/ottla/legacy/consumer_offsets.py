@@ -124,7 +124,7 @@ class OffsetsChannel:
             self._closed.wait(self._config.offsets_channel_backoff_ms / 1000)
 
     def _connected(self) -> SimpleConsumer:
-        """The coordinator's connection; the first broker that knows tells whose."""
+        """Return the connection to the coordinator, which is looked up on the first broker that knows it."""
         if self._coordinator is None:
             self._coordinator = self._consumer(*self._find())
         return self._coordinator

@@ -128,7 +128,7 @@ class DefaultEventHandler:
     def _to_bytes(self, encoder: Encoder, value: Any, topic: str) -> bytes | None:
         try:
             return encoder.to_bytes(value)
-        except Exception as error:  # a user's code: whatever it raises is told with encoder, topic and type
+        except Exception as error:  # user code: any exception is reported with encoder, topic and type
             name = type(encoder).__name__
             raise SerializationError(
                 f"{name} cannot encode a {type(value).__name__} of topic {topic}: {error}"
@@ -170,7 +170,9 @@ class DefaultEventHandler:
         return failed
 
     def partition_and_collate(self, messages: Iterable[Serialized]) -> dict[int, PartitionedData] | None:
-        """Broker → partition → messages; broker -1 for partitions without a leader. None when it cannot be told."""
+        """Return messages by broker and partition; broker -1 if a partition has no leader. None if partitions are
+        unknown.
+        """
         by_broker: dict[int, PartitionedData] = {}
         try:
             for message in messages:

@@ -37,7 +37,7 @@ class StringEncoder:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise TypeError(f"a text is wanted, not {type(value).__name__}")
+            raise TypeError(f"expected a str, got {type(value).__name__}")
         return value.encode(self.encoding)
 
 

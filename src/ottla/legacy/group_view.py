@@ -23,9 +23,9 @@ class GroupView(NamedTuple):
 
 
 class GroupWatcher:
-    """Looks, and has `changed` called when what was seen may be so no longer.
+    """Reads the group's znodes, and calls `changed` when they may have changed.
 
-    A watch tells once. It is set again by the next look, before the reading: what changes after that is told.
+    A watch fires once. The next read sets it again, before reading, so that no later change is missed.
     """
 
     def __init__(self, zk: ZkClient, group: str, consumer_id: str, changed: Callable[[], None]) -> None:
@@ -34,14 +34,14 @@ class GroupWatcher:
         self._consumer_id = consumer_id
         self._changed = changed
         self._set: set[str] = set()
-        """Watches that have not told yet. Taken out on ZkClient's thread, put in by who looks."""
+        """Watches that have not fired yet. Removed on ZkClient's thread, added by readers."""
 
     def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
         """The group as it is, with this member's own subscription. KafkaError where the member is not registered."""
         try:
             return self._look(count, exclude_internal)
         except BaseException:
-            self._set.clear()  # nobody knows which were set
+            self._set.clear()  # the watches that were set are unknown
             raise
 
     def _look(self, count: TopicCount, exclude_internal: bool) -> GroupView:

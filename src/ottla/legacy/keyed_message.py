@@ -37,7 +37,7 @@ class KeyedMessage(Generic[K, V]):
     def __init__(self, topic: str, *, message: V, key: K | None = None, part_key: Any = None) -> None: ...
     def __init__(self, topic: str, *rest: Any, key: Any = None, part_key: Any = None, message: Any = None) -> None:
         if not isinstance(topic, str) or not topic:
-            raise ValueError("a topic is wanted")
+            raise ValueError("a topic is required")
         if len(rest) > 3:
             raise TypeError(f"KeyedMessage takes topic, key, part_key and message, not {len(rest) + 1} values")
         if len(rest) == 3:

@@ -1,4 +1,4 @@
-"""How partitions are divided among the threads of a 0.8 group. Pure: every member comes to the same answer by itself.
+"""Assignment of partitions to the threads of a 0.8 group. Pure: every member computes the same assignment.
 
 Range: partitions by number, threads by text; of P partitions and T threads each thread takes P // T in a row, the first
 P % T one more. (The articles give ceil(P / T) to each until nothing is left: the same where T divides P, but their own

@@ -10,7 +10,7 @@ from ottla.legacy.requests import MessageAndOffset
 from ottla.model import TopicPartition
 
 INVALID_OFFSET: Final = -1
-"""No offset was committed: auto.offset.reset tells where to begin."""
+"""No offset was committed: auto.offset.reset decides where to start."""
 
 
 class PartitionTopicInfo:
@@ -102,7 +102,7 @@ class ChunkQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Throw everything away; nobody waits any more."""
+        """Drop all chunks and wake the waiting threads."""
         with self._changed:
             self._closed = True
             self._chunks.clear()

@@ -5,8 +5,8 @@
     producer.send(KeyedMessage("page_visits", "192.168.2.1", "1403061899859,www.example.com,192.168.2.1"))
     producer.close()
 
-It speaks Produce and Metadata in version 0 with messages of format 0, so without timestamps, headers, idempotence and
-transactions. Like then, its default is request.required.acks=0: nobody says whether a message arrived.
+It uses version 0 of Produce and Metadata with messages of magic 0, so without timestamps, headers, idempotence and
+transactions. As in 0.8, the default is request.required.acks=0: lost messages go unnoticed.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def codec(value: Any) -> int:
     word = str(value).strip().lower()
     codec_id = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
     if not NONE <= codec_id <= LZ4 or isinstance(value, bool):
-        raise ValueError("none, gzip, snappy, lz4 or 0 to 3 is wanted")
+        raise ValueError("expected none, gzip, snappy, lz4 or 0 to 3")
     return codec_id
 
 
@@ -61,8 +61,8 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     topic_metadata_refresh_interval_ms = Option(
         600_000,
         integer(-1, MAX_INT),
-        "Metadata is refreshed, and connections are opened anew, before sending when it is older; 0: before every"
-        " send, -1: only after failures.",
+        "Maximum age of metadata in ms: older metadata is refreshed, and connections are reopened, before sending; 0:"
+        " before every send, -1: only after failures.",
     )
     queue_buffering_max_ms = Option(5_000, integer(0, MAX_INT), "async: how long a batch waits for company.")
     queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: how many messages may wait.")

@@ -25,7 +25,7 @@ class ProducerPool:
         self._lock = threading.Lock()
 
     def update_producer(self, leaders: Iterable[Node]) -> None:
-        """Open the connections to these brokers anew; others stay as they are."""
+        """Reopen the connections to these brokers; others stay."""
         with self._lock:
             if self._closed:
                 return

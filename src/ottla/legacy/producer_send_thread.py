@@ -69,5 +69,5 @@ class ProducerSendThread(threading.Thread):
             return
         try:
             self._handle(events)
-        except Exception:  # the thread goes on with what comes; in 0.8 there is nobody to tell
+        except Exception:  # the thread continues; in 0.8 the caller gets no error
             log.exception("Error in handling batch of %d events", len(events))

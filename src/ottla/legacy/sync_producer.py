@@ -57,7 +57,7 @@ class SyncProducer:
             self._channel.send(request, VERSION, self._correlation_id, self.config.client_id)
             return self._channel.receive() if answered else None
         except BaseException:
-            # Nobody can tell what of it arrived (Ctrl+C included): the next request begins on a new connection.
+            # It is unknown how much has arrived (also after Ctrl+C): the next request opens a new connection.
             self._channel.disconnect()
             raise
 

@@ -1,10 +1,11 @@
-"""`ZKRebalancerListener`: has a member read its share of the group's partitions, another when the group changes.
+"""`ZKRebalancerListener`: makes a member read its share of the group's partitions, and another one when the group
+changes.
 
-    look → give up what is read: stop fetching, commit, release → divide → claim each partition → read offsets → fetch
+    read znodes → release (stop, commit, delete owner znodes) → assign → claim partitions → read offsets → fetch
 
-Every member divides by itself, by the same rule, so that all agree as soon as all have looked. Until then a partition
-may still be another's: claiming fails, and the member tries again after rebalance.backoff.ms. A claim is an ephemeral
-node: it goes with the session of a member that died.
+Every member computes the assignment by the same rule, so that all agree once all have read the same znodes. Until
+then another member may still own a partition: claiming fails, and the member retries after rebalance.backoff.ms. A
+claim is an ephemeral znode, which is deleted with the session of a crashed member.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class ZKRebalancerListener:
                 self.synced_rebalance()
             except KafkaError as error:
                 log.error("error during syncedRebalance: %s", error)
-                # 0.8 waits for the next change here, which a consumer that has nothing may wait for in vain
+                # 0.8 waits for the next change here, which may never come for a consumer without partitions
                 self._stopped.wait(self._config.rebalance_pause)
                 self._changed.set()
 
@@ -156,7 +157,7 @@ class ZKRebalancerListener:
                 if self._stopped.is_set():
                     return
                 try:
-                    if self._expired.is_set():  # watches tell of it earlier, so the first look may have failed
+                    if self._expired.is_set():  # a watch may have fired before, so the first read may have failed
                         self._join_again()
                     if self._rebalance():
                         return

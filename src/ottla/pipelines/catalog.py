@@ -1,6 +1,6 @@
 """Every topic, SQL table and Parquet dataset of the pipelines, in one place.
 
-All SQL tables carry the prefix `ottla_`: a fresh run drops and makes them anew, in a database that may hold others.
+All SQL tables have the prefix `ottla_`: a new run drops and creates them, in a database that may hold others.
 """
 
 from __future__ import annotations

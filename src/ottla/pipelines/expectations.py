@@ -117,7 +117,7 @@ class Expectations:
         return rows.filter(self._passes() & ~self._is_unmet("dead_letter", "drop"))
 
     def dropped(self, rows: DataFrame) -> DataFrame:
-        """The rows that end here, with all their columns. Whoever is to be a dead letter, too, is one instead."""
+        """Return the dropped rows with all their columns. Rows that are dead letters as well are not among them."""
         return rows.filter(self._is_unmet("drop") & ~self._is_unmet("dead_letter"))
 
     def dead_rows(self, rows: DataFrame) -> DataFrame:

@@ -35,7 +35,7 @@ class Child:
         self.name = name
         self.log = logs / f"{name}.log"
         self.facts: dict[str, Any] = {}
-        """The last value of everything the process told. Written by one thread, read by others, key by key."""
+        """The last value of everything that the process reported. Written by one thread, read by others, key by key."""
         logs.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

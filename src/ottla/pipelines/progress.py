@@ -1,4 +1,4 @@
-"""How the parts of a run tell the one that started them what they do: one JSON object per line on stdout."""
+"""Progress reports of a run's processes to their parent: one JSON object per line on stdout."""
 
 from __future__ import annotations
 

@@ -140,12 +140,13 @@ class Run:
         if not self.directory.exists():
             return False
         if not self.directory.is_dir():
-            raise ConfigurationError(f"--data {self.directory}: a directory is wanted, and this is a file")
+            raise ConfigurationError(f"--data {self.directory} is a file: name a directory")
         settings, mark = self.directory / _FILE, self.directory / _CLEARING
         if any(self.directory.iterdir()) and not (settings.exists() or mark.exists()):
             raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
         with self.locked():
-            # Killed half-way, what is left is neither resumed nor taken for somebody else's: the mark goes last.
+            # After a kill in between, the rest is neither resumed nor mistaken for foreign files: the mark is removed
+            # last.
             if settings.exists():
                 settings.replace(mark)
             for path in self.directory.iterdir():

@@ -42,7 +42,7 @@ STRICTER: dict[str, tuple[int, str]] = {
     "lz4: garbage behind compressed data": (INVALID, "only Java ignores what follows the first frame"),
     "lz4: compressed data twice": (INVALID, "as above"),
     "header: LogAppendTime from a client": (BAD_TIME, "all its records would have the time that the header claims"),
-    "header: producer without an epoch": (INVALID, "the producer could not be told from a fenced one"),
+    "header: producer without an epoch": (INVALID, "an unknown producer looks like a fenced one"),
     "size one too long": (INVALID, "Kafka acknowledges it, and stores nothing"),
     "partial message only": (INVALID, "as above"),
     "nothing": (INVALID, "as above"),

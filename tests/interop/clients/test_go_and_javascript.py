@@ -1,4 +1,4 @@
-"""franz-go, sarama and kafkajs against our broker, unchanged: what they did is told by themselves."""
+"""franz-go, sarama and kafkajs, unchanged, against our broker; the clients' own programs report the results."""
 
 import uuid
 from collections.abc import Callable

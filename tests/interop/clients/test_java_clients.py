@@ -1,4 +1,6 @@
-"""Java clients from 0.8.2 to the newest against our broker, unchanged: what they did is told by themselves."""
+"""Java clients from 0.8.2 to the newest, unchanged, against our broker; the clients' own programs report the
+results.
+"""
 
 import uuid
 from collections.abc import Callable

@@ -62,7 +62,7 @@ def send(address: str, topic: str) -> list[str]:
     reported = []
     for kind in ("sync", "async"):
         for codec in ("none", "gzip", "snappy"):
-            # acks=0 not first: what comes before every leader knows of its partition is lost, and nobody says so
+            # acks=0 not first: records sent before each leader knows its partition are lost without an error
             for acks in ("1", "0", "-1"):
                 props = {
                     "metadata.broker.list": address,
@@ -90,7 +90,7 @@ def test_what_the_producer_sends_is_read_by_the_java_clients_of_0_8(address: str
     reported = send(address, topic)
     deadline = time.monotonic() + 20
     while end_of(address, topic) < len(reported) and time.monotonic() < deadline:
-        time.sleep(0.05)  # with acks=0 nobody says when they are there
+        time.sleep(0.05)  # there is no response with acks=0
     run_java("kafka_2.10", "0.8.2.2", "ClassicReader", address, topic, "3", *reported)
 
 

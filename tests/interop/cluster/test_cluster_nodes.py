@@ -61,7 +61,7 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
     directory.mkdir()
     with Cluster(directory, PEERS[peer]).started_in_turn() as cluster:
         tree = Tree(cluster.tree)
-        # a broker stands in the tree before the others have heard of it, and a topic can be put there
+        # a broker is registered before the others have loaded it, and a topic can already be placed on it
         Health(cluster).wait_for_brokers()
         seen: dict[str, dict[str, Any]] = {}
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:

@@ -171,7 +171,7 @@ def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kills: tuple[bool, 
 
 
 def states_in(log_dir: LogDir) -> dict[str, Transaction]:
-    """The transactional ids that the logs of `__transaction_state` tell of."""
+    """Return the transactions in the logs of `__transaction_state`."""
     result: dict[str, Transaction] = {}
     for tp, log in log_dir.logs.items():
         for _, data in log.batches_from(0) if tp.topic == TRANSACTION_STATE else ():

@@ -1,4 +1,4 @@
-"""A Java consumer and ours in one group: every assignor, whoever leads, and no record missed."""
+"""A Java consumer and ours in one group: with every assignor, under either leader, no record is missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access rules that Apache Kafka's tool sets through our broker, or beside it in ZooKeeper, and reads of ours."""
+"""ACLs that Apache Kafka's tool sets through our broker or in ZooKeeper, and ours as that tool reads them."""
 
 from __future__ import annotations
 

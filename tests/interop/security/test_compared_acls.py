@@ -1,4 +1,6 @@
-"""`ottla acls` and Apache Kafka's AclCommand add, tell and remove the same rules with the same words, on both."""
+"""`ottla acls` and Apache Kafka's AclCommand add, list and remove the same ACLs with the same output, on both
+brokers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our clients tell Apache Kafka who they are, by each mechanism."""
+"""Our clients authenticate to Apache Kafka with each SASL mechanism."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def keytool(*arguments: str) -> None:
 
 
 def stores(folder: Path, name: str, kind: str) -> None:
-    """A key store of `name`, and a trust store for whoever is to know it."""
+    """Create a key store of `name`, and a trust store for its peers."""
     key, trust, certificate = folder / f"{name}.{kind}", folder / f"{name}-trust.{kind}", folder / f"{name}.der"
     made = ["-alias", name, "-keyalg", "RSA", "-validity", "30", "-dname", f"CN={name}", "-ext", "SAN=dns:localhost"]
     keytool("-genkeypair", *made, "-storetype", kind, "-keystore", str(key), "-keypass", PASSWORD)

@@ -108,7 +108,7 @@ def test_librdkafka_hears_what_is_not_allowed(broker: Broker, topic: str) -> Non
 
 
 def poll_until_assigned(consumer: KafkaConsumer) -> None:
-    """What was refused a moment ago may be told once more."""
+    """An error from before the ACL was added may be raised once more."""
     end = time.monotonic() + TIMEOUT
     while not consumer.assignment():
         assert time.monotonic() < end, "nothing was assigned"

@@ -51,7 +51,7 @@ SECURED = {
         name="scram-sha-512",
         line=f"{MODULES}.scram.ScramLoginModule required {LOGIN};",
     ),
-    # tokens that hold for three seconds, and rules by which nobody but the brokers may do anything
+    # tokens that are valid for three seconds, and ACLs that allow only the brokers
     "OAUTHBEARER": SASL.format(mechanism="OAUTHBEARER", name="oauthbearer", line=f"{TOKEN};")
     + "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:broker\n",
 }
@@ -94,7 +94,7 @@ def let_in(cluster: LocalCluster, mechanism: str) -> None:
 
 @pytest.fixture
 def options(cluster: LocalCluster, identities: dict[str, Path], how: str) -> dict[str, Any]:
-    """For clients; nobody but the brokers has a certificate or a password that is known."""
+    """Return client configs; only the brokers have a certificate or a known password."""
     key = str(identities["broker"])
     servers = ",".join(f"localhost:{broker.port}" for broker in cluster.brokers)
     pem = {"ssl_cafile": key, "ssl_certfile": key, "ssl_keyfile": key}

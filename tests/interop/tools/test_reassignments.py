@@ -49,7 +49,7 @@ def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture
 def tool(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Tool:
-    """The command; what it tells as JSON, or (code 1) its error."""
+    """Return a function that runs the command and returns its JSON output, or its error (exit code 1)."""
 
     def call(*arguments: str, code: int = 0) -> Any:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Our verifiable producer and consumer, and Apache Kafka's, tell the same events of the same work, but for the time."""
+"""Our verifiable producer and consumer print the same events as Apache Kafka's for the same work, except for times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the 0.8 consumer decides by itself: ids, registrations, filters, who reads what, options."""
+"""Pure rules of the 0.8 consumer: ids, registrations, filters, assignment, configs."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_lock_that_is_held_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # A zombie waits to be collected by whoever is process 1 here; it is dead all the same.
+        # A zombie remains until process 1 collects it; it is dead all the same.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False

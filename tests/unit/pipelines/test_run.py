@@ -36,7 +36,7 @@ def test_a_directory_of_others_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("precious")
-    with pytest.raises(ConfigurationError, match="a directory is wanted"):
+    with pytest.raises(ConfigurationError, match="is a file: name a directory"):
         Run(tmp_path / "f").clear()
 
 

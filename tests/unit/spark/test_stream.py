@@ -157,7 +157,7 @@ def test_after_a_crash_in_that_micro_batch_nothing_is_skipped() -> None:
     first_end = {"a": {"0": 5}}
     brokers.held[A0] = (0, 8)
     reader, _ = made(brokers.held, startingOffsets="latest")
-    # Spark looks the beginning up anew, plans the logged micro-batch, and goes on from its end.
+    # Spark looks the beginning up again, plans the logged micro-batch, and continues at its end.
     assert planned(reader, reader.initialOffset(), first_end) == []
     assert planned(reader, first_end, reader.latestOffset(first_end, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
 

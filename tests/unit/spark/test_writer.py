@@ -55,7 +55,7 @@ def test_a_named_write_is_that_of_the_micro_batch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_named_write_that_no_micro_batch_is_told_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be done again with the micro-batch: twice, and nobody would say so."""
+    """It would be written again with the micro-batch: twice, without an error."""
     with pytest.raises(IllegalStateError, match="sinkId 'copy': .* set the option batchId"):
         share(monkeypatch, Shares("copy"), Context())
 

@@ -1,8 +1,8 @@
-"""Tables that a flow reads in a way that Spark 4.3 binds too early.
+"""Warnings about tables that a flow reads in a way that Spark 4.3 resolves too early.
 
-Spark Connect's server looks at what stands below some operations at once, when the flow is defined. A table of the same
-pipeline that exists from an earlier run is then found in the catalog, as if it were somebody else's: the flow no longer
-waits for it, and computes with what the last run left there. In the first run all is well, which makes it hard to see.
+For some operations Spark Connect's server analyses the input when the flow is defined. A table of the same pipeline
+that exists from an earlier run is then resolved in the catalog like an external one: the flow no longer waits for it,
+and reads the state of the last run. In the first run all is well, which makes the error hard to notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: Spark's events, which are sentences, as values."""
+"""The events of a run: Spark's event messages, which are sentences, parsed into values."""
 
 from __future__ import annotations
 

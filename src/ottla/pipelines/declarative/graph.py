@@ -138,7 +138,7 @@ def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
         with contextlib.redirect_stdout(io.StringIO()):
             register_definitions(path, registry, spec, spark, graph)
     except Exception as error:
-        # Definitions are the user's Python: whatever they raise is told with the line where it happened.
+        # Definitions are user code: any exception is reported with its line.
         raise PipelineError(f"{_place(error, path.parent)}{reason_of(str(error)) or type(error).__name__}") from error
     registry.check()
     return Graph(graph, frozenset(registry.outputs), frozenset(registry.tables))

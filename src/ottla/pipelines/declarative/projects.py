@@ -109,16 +109,16 @@ def check_path(project: Path) -> None:
 
 
 def check_storage(project: Path, storage: str) -> None:
-    """ConfigurationError where `storage` is what `init` wrote for another place: it names that place whole.
+    """Raise ConfigurationError if `storage` is the absolute path that `init` wrote for another directory.
 
-    Checkpoints would be kept there, and begin anew, or be those of the project that this one is a copy of.
+    Otherwise checkpoints would be kept there and restart, or be those of the project that this one is a copy of.
     """
     scheme = storage.rpartition(":")[0]
     named, own = local_path(storage).resolve(), project.resolve() / STORAGE
     if scheme in ("", "file") and named.name == STORAGE and named != own:
         raise ConfigurationError(
-            f"storage: {storage} is not in this project, which was moved or copied. Its tables cannot be: move it back,"
-            f' or begin anew without {STORAGE}/ and tables/ and with storage: "file://{own}"'
+            f"storage: {storage} is not in this project, which was moved or copied. Its tables cannot be moved: move"
+            f' it back, or remove {STORAGE}/ and tables/ and set storage: "file://{own}"'
         )
 
 

@@ -1,15 +1,15 @@
-"""One run of a project: definitions are read, the graph is handed to Spark, and what happens is told.
+"""One run of a project: evaluate the definitions, pass the graph to Spark, and report its events.
 
-What a killed run leaves half done, the next one mends:
+A run repairs what a killed run has left:
 
-- A full refresh first begins new checkpoints and then empties the tables. Killed in between, tables with rows would
-  meet checkpoints that begin again, and Spark's file sink takes micro-batches with low numbers for written. So what was
-  to be refreshed is noted before, and refreshed again by the next run. As soon as flows are queued all tables are
-  empty, and the note forgets it: sinks must not be sent everything twice.
-- A materialized view is dropped and made anew. Killed in between, its directory is occupied and unknown to the
-  catalog, and can never be made again. The next run removes such directories, where no checkpoint says that they are a
-  stream's, or it is to be computed from the beginning anyway.
-- Killed as the first micro-batch of a flow begins, Spark never takes its checkpoint again (`ottla.spark.checkpoints`).
+- A full refresh starts new checkpoints and then empties the tables. After a kill in between, non-empty tables would
+  meet checkpoints that restart, and Spark's file sink would take micro-batches with low ids for written. So a run
+  notes first what it refreshes, and the next run refreshes it again. Once flows are queued all tables are empty, and
+  the note is cleared, since sinks must not receive everything twice.
+- A materialized view is dropped and created again. After a kill in between, its directory is occupied but unknown to
+  the catalog, and Spark cannot create the view. The next run removes such directories, unless a checkpoint shows that
+  they belong to a streaming table that is not refreshed.
+- After a kill at the start of a flow's first micro-batch, Spark rejects its checkpoint (`ottla.spark.checkpoints`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RunOptions:
 
 
 AT_WORK: Final = "{}: another `ottla pipeline` is at work there"
-"""What a second run of a project is told."""
+"""The error of a second concurrent run."""
 
 LEAST_BYTES: Final = 1 << 20
 """With less than that a disk is full: Spark's checkpoints and catalog do not fit."""
@@ -115,7 +115,7 @@ def run(options: RunOptions, show: Show) -> None:
 
 
 def said(text: str) -> Event:
-    """What we are at. Before its flows are queued, Spark tells nothing for twenty seconds and more."""
+    """Return an event of ours. Before its flows are queued, Spark reports nothing for twenty seconds or more."""
     return Event(dt.datetime.now(dt.UTC), None, None, text)
 
 
@@ -235,9 +235,9 @@ class Unfinished:
 
 
 def remove_orphans(spark: SparkSession, project: Path, request: dict[str, Any], outputs: frozenset[str]) -> list[Path]:
-    """Remove directories of outputs that the catalog does not know and whose rows are not needed. Returns them.
+    """Remove directories of outputs that the catalog does not know and whose rows are not needed, and return them.
 
-    What is no output of this project is somebody's own.
+    Directories that are not outputs of this project are left alone.
     """
     tables = {table.name for table in spark.catalog.listTables()}
     streams = {path.name for path in (project / STORAGE / "_checkpoints").glob("*/*/*")}

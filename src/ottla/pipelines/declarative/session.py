@@ -101,7 +101,7 @@ def session(
         remote, jvm = _start_server(project, master, overrides or {})
     else:
         _reach(remote)
-        # What a running server can still be told.
+        # Settings that can be changed on a running server.
         builder = builder.config(map=dict(overrides or {}))
     # Functions (`F.col`) ask this variable whether they are to make Connect's columns.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
@@ -130,7 +130,7 @@ def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
 
 @contextmanager
 def _end_told(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
-    """A server that has ended is told as that, and not as what its client makes of it."""
+    """Report the exit of the server as such, rather than as its client's error."""
     try:
         yield
     except Exception as error:
@@ -142,7 +142,9 @@ def _end_told(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
 
 
 def _reach(remote: str) -> None:
-    """ConfigurationError where nobody listens: Spark Connect's client would try for ten minutes and say nothing."""
+    """Raise ConfigurationError if no server listens: Spark Connect's client would retry for ten minutes without a
+    message.
+    """
     address = urlsplit(remote)
     try:
         host, port = address.hostname, address.port or CONNECT_PORT
@@ -150,7 +152,7 @@ def _reach(remote: str) -> None:
         host = None
     if address.scheme != "sc" or not host:
         # Without its text, which may have a token.
-        raise ConfigurationError("--remote: it is no address of a Connect server; sc://HOST:PORT is wanted")
+        raise ConfigurationError("--remote: not an address of a Spark Connect server; use sc://HOST:PORT")
     where = f"{host}:{port}"
     try:
         socket.create_connection((host, port), REACH_SECONDS).close()

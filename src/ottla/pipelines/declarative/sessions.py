@@ -106,7 +106,7 @@ class Sessions(StatefulProcessor):
         self._open = handle.getValueState("open", STATE)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
-        """A visitor's visits of one micro-batch. The shuffle has mixed them; their offsets tell the order."""
+        """Process a visitor's visits of one micro-batch. The shuffle has mixed them; their offsets give the order."""
         visits = sorted(Visit(r["partition"], r["offset"], r["time_ms"], r["page"], r["referrer"]) for r in rows)
         before = Session(*self._open.get()) if self._open.exists() else None
         ended, now = taken(before, visits, self.gap_ms)

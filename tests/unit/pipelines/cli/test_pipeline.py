@@ -97,7 +97,7 @@ def test_brokers_that_are_not_there_are_told_before_spark_starts(
 ) -> None:
     monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # without a listener
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["pipeline", "run", "--spec", str(project), "--bootstrap-server", address]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -110,7 +110,7 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
     """Spark would try each flow ten times, a minute each."""
     monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # without a listener
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", address)
         assert reads_topics(project)

@@ -126,7 +126,7 @@ def test_what_spark_does_not_expect_is_told_in_a_line(
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
-    """It would take the first one for killed, and remove what that has not told the catalog yet."""
+    """It would take the first one for killed, and remove directories that are not in the catalog yet."""
     pytest.importorskip("yaml")
     create(tmp_path / "mine", TEMPLATES[1])
     with locked(tmp_path / "mine", ""), pytest.raises(ConfigurationError, match="another `ottla pipeline` is at work"):
@@ -134,7 +134,7 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
-    """Spark's client tries for ten minutes. The token that may follow the address is not told."""
+    """Spark's client retries for ten minutes. The error does not show the token that may follow the address."""
     pytest.importorskip("grpc")
     create(tmp_path / "mine", TEMPLATES[1])
     with socket.socket() as unused:
@@ -148,7 +148,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> N
 def test_an_address_that_is_no_connect_servers_is_told(tmp_path: Path, remote: str) -> None:
     pytest.importorskip("grpc")
     create(tmp_path / "mine", TEMPLATES[1])
-    with pytest.raises(ConfigurationError, match=r"^--remote: .*sc://HOST:PORT is wanted"):
+    with pytest.raises(ConfigurationError, match=r"^--remote: .*use sc://HOST:PORT"):
         run(options(tmp_path / "mine", remote=remote), print)
 
 

@@ -71,7 +71,7 @@ def sessions() -> DataFrame:
     return SESSIONS
 
 
-# --- what is made of them; computed anew by every run, so late visits count where they belong
+# --- materialized views, recomputed by every run, so late visits count where they belong
 
 
 @dp.materialized_view(comment="The ten pages looked at most in each hour, by people.")
