@@ -1,8 +1,7 @@
-"""Ports on loopback for servers that are started by name: local clusters, demos, tests.
+"""Ports on localhost for servers with a configured port: local clusters, demos, tests.
 
-A port that the kernel chooses (bind to 0) comes from the range that it also takes for outgoing connections, so that
-between choosing it and the server's bind, or while the server restarts, any connection may be given it. Ports below
-that range are taken only by who asks for them.
+A port chosen by the kernel (bind to 0) is in the range of outgoing connections, any of which may take it before the
+server binds it or while it restarts. Ports below that range are only taken explicitly.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from functools import cache
 from pathlib import Path
 
 LOWEST = 15_000
-"""Below are the ports of well-known servers."""
+"""Well-known servers have ports below this one."""
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 OUTGOING_FROM = 32_768
-"""Where Linux begins unless told otherwise; macOS, Windows and the BSDs begin higher."""
+"""The default of Linux; macOS, Windows and the BSDs begin higher."""
 TRIES = 1000
 
-_chance = random.SystemRandom()  # not the shared generator: a seed would make all processes choose the same
+_chance = random.SystemRandom()  # not the shared generator: with a seed all processes would choose the same ports
 
 
 def free_port(in_a_row: int = 1) -> int:
-    """The first of so many ports in a row that nobody listens on now. OSError where none is found."""
+    """Return the first of `in_a_row` consecutive ports that are free now. Raises OSError if there are none."""
     for _ in range(TRIES):
         first = _candidate(in_a_row)
         with suppress(OSError), ExitStack() as held:
@@ -36,14 +35,14 @@ def free_port(in_a_row: int = 1) -> int:
 
 
 def _candidate(in_a_row: int) -> int:
-    """0, the kernel's choice, where it takes outgoing ports from nearly everywhere."""
+    """Return a port to try; 0, the kernel's choice, if outgoing connections use nearly all ports."""
     end = outgoing_from(OUTGOING) - in_a_row
     return _chance.randrange(LOWEST, end) if end > LOWEST else 0
 
 
 @cache
 def outgoing_from(path: Path) -> int:
-    """The first port that the kernel may take for an outgoing connection."""
+    """Return the first port of the range of outgoing connections."""
     try:
         return int(path.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""A rate over a few windows of time, as Kafka's quotas measure it."""
+"""A rate over sampled windows of time, as Kafka's quotas measure it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import deque
 
 
 class SampledRate:
-    """How much comes per second, over the last `windows` windows of `window_seconds` each (Kafka's SampledStat).
+    """The rate per second over the last `windows` windows of `window_seconds` each (Kafka's SampledStat).
 
-    A window that has begun counts in full for the elapsed time, but at least one window less than all are assumed to
-    have passed, so that the first request of a quiet client is not taken for a flood.
+    The current window counts in full in the elapsed time, and at least all windows but one are assumed to have elapsed,
+    so that the first request of an idle client does not look like a burst.
     """
 
     __slots__ = ("_samples", "_total", "window_seconds", "windows")
@@ -31,12 +31,11 @@ class SampledRate:
         self._total += amount
 
     def per_second(self, now: float) -> float:
-        """The rate."""
         self._forget(now)
         return self._total / self._span(now) if self._samples else 0.0
 
     def wait_seconds(self, bound: float, now: float) -> float:
-        """How long nothing may come for the rate to be `bound` again; 0 while it is not above it (KIP-13)."""
+        """Return the time without traffic after which the rate is `bound` again; 0 if it is not above it (KIP-13)."""
         self._forget(now)
         if not self._samples or self._total <= 0:
             return 0.0

@@ -1,6 +1,6 @@
-"""Access rules (ACLs; KIP-11, KIP-290): who may or may not do what, from where, with which resources.
+"""ACLs (KIP-11, KIP-290): which principal may or may not perform which operation on which resource, from which host.
 
-Frozen values that brokers, clients and tools share.
+Immutable values that brokers, clients and tools share.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from ottla.model import ACLOperation
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of the type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""As the name of a resource: all of its type. As a host: any. After `User:`: everybody."""
+"""As a resource name: all resources of the type. As a host: any. In `User:*`: everyone."""
 
 
 class ResourceType(IntEnum):
-    """What a rule is about."""
+    """The type of a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -60,11 +60,11 @@ OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (ACLOperation.DESCRIBE,),
     ResourceType.USER: (ACLOperation.CREATE_TOKENS, ACLOperation.DESCRIBE_TOKENS),
 }
-"""What can be done with a resource, by its type."""
+"""The operations on a resource, by its type."""
 
 
 class ACLResourcePatternType(IntEnum):
-    """How a rule names its resources. ANY and MATCH are for filters."""
+    """How an ACL names its resource. ANY and MATCH are only for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -74,7 +74,7 @@ class ACLResourcePatternType(IntEnum):
 
 
 class ACLPermissionType(IntEnum):
-    """Whether a rule allows or denies."""
+    """Whether an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -83,14 +83,16 @@ class ACLPermissionType(IntEnum):
 
 
 class ResourcePatternFilter(NamedTuple):
-    """Resources that rules are looked for of; name None: any."""
+    """A filter of resource patterns; name None: any."""
 
     resource_type: ResourceType
     resource_name: str | None = None
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.ANY
 
     def matches(self, pattern: ResourcePattern) -> bool:
-        """Whether rules of this pattern are looked for. MATCH means all that are about the resource of this name."""
+        """Return whether the filter matches a pattern. MATCH matches all patterns that cover the resource of this
+        name.
+        """
         kind, name, how = self
         if kind not in (ResourceType.ANY, pattern.resource_type):
             return False
@@ -102,21 +104,21 @@ class ResourcePatternFilter(NamedTuple):
 
 
 class ResourcePattern(NamedTuple):
-    """The resources of a rule: one by its name (`*`: all), or those whose names begin so."""
+    """The resources of an ACL: one by its name (`*`: all), or those with a prefix."""
 
     resource_type: ResourceType
     resource_name: str
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.LITERAL
 
     def covers(self, name: str) -> bool:
-        """Whether the resource of this name is one of them."""
+        """Return whether the pattern covers the resource of this name."""
         if self.pattern_type == ACLResourcePatternType.PREFIXED:
             return name.startswith(self.resource_name)
         return self.resource_name in (name, WILDCARD)
 
 
 class ACLFilter(NamedTuple):
-    """Rules to look for; None: any."""
+    """A filter of ACLs; None: any."""
 
     principal: str | None = None
     host: str | None = None
@@ -125,7 +127,6 @@ class ACLFilter(NamedTuple):
     resource_pattern: ResourcePatternFilter | ResourcePattern = ResourcePatternFilter(ResourceType.ANY)
 
     def matches(self, acl: ACL) -> bool:
-        """Whether this rule is looked for."""
         return (
             self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
@@ -136,7 +137,7 @@ class ACLFilter(NamedTuple):
 
 
 class ACL(NamedTuple):
-    """One rule: who (`User:alice`), from where (`*`: anywhere), may or may not do what with which resources."""
+    """One ACL: a principal (`User:alice`), a host (`*`: any), an operation and a permission on resources."""
 
     principal: str
     host: str
@@ -150,9 +151,9 @@ class ACL(NamedTuple):
         return f"{what} for {self.principal} from {self.host}"
 
     def check(self) -> None:
-        """ValueError for a rule that is a filter."""
+        """Raise ValueError for an ACL that is a filter."""
         kind, _, pattern = self.resource_pattern
         if kind == ResourceType.ANY or pattern in (ACLResourcePatternType.ANY, ACLResourcePatternType.MATCH):
-            raise ValueError(f"{self}: a rule is about one type of resources, named literally or by a prefix")
+            raise ValueError(f"{self}: an ACL requires one resource type, and a literal or prefixed pattern")
         if self.operation == ACLOperation.ANY or self.permission_type == ACLPermissionType.ANY:
-            raise ValueError(f"{self}: a rule has one operation, allowed or denied")
+            raise ValueError(f"{self}: an ACL requires one operation, allowed or denied")

@@ -1,11 +1,11 @@
-"""Who may do what: the rules of an ACL applied to one question, as Kafka's AclAuthorizer and StandardAuthorizer do.
+"""Authorization by ACLs, as Kafka's AclAuthorizer and StandardAuthorizer decide.
 
-A super user may do everything. Otherwise the rules about the resource decide: those of its name, of `*`, and of every
-prefix of its name. One that denies wins; one that allows READ, WRITE, DELETE or ALTER allows DESCRIBE as well, and
-ALTER_CONFIGS allows DESCRIBE_CONFIGS. Without any rule about the resource, `allow.everyone.if.no.acl.found` decides.
+A super user is authorized for everything. Otherwise the ACLs of the resource decide: those for its name, for `*`, and
+for every prefix of its name. DENY takes precedence; READ, WRITE, DELETE or ALTER imply DESCRIBE, and ALTER_CONFIGS
+implies DESCRIBE_CONFIGS. Without any ACL of the resource, `allow.everyone.if.no.acl.found` decides.
 
-Pure: rules come from `cluster/broker/acl_store`. Answers are remembered until rules change, as each request asks anew.
-Loop thread.
+Pure: ACLs come from `cluster/broker/acl_store`. Decisions are cached until ACLs change, as every request repeats them.
+Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -32,32 +32,36 @@ ALLOWED_BY: Final = {
         {ACLOperation.ALL, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS}
     ),
 }
-"""Operations that others imply, and which: a rule that allows one of those allows it."""
+"""Operations that are implied by others."""
 EVERYBODY: Final = f"User:{WILDCARD}"
 MAX_REMEMBERED: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 255
-"""Answers that are kept, and the longest name of one; clients that send ever new names must not fill the memory."""
+"""Maximum number of cached decisions, and the longest name of one: clients with generated names must not fill the
+memory.
+"""
 
 
 class AuthorizableClient(NamedTuple):
-    """Who asks, such as `User:alice`, and the address he asks from."""
+    """A client's principal, such as `User:alice`, and its host."""
 
     principal: str
     host: str
 
 
 class Authorizer:
-    """Answers whether a client may do something."""
+    """Decides whether a client is authorized for an operation."""
 
     def __init__(self, super_users: Iterable[str] = (), *, allow_everyone: bool = False) -> None:
-        """`super_users`: principals that may do everything; `allow_everyone`: what no rule is about is allowed."""
+        """`super_users`: principals authorized for everything; `allow_everyone`: authorize operations on resources
+        without ACLs.
+        """
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._rules: dict[ResourceType, _Rules] = {}
         self._answers: dict[tuple[AuthorizableClient, ACLOperation, ResourceType, str], bool] = {}
 
     def replace(self, acls: Iterable[ACL]) -> None:
-        """These are the rules now."""
+        """Replace all ACLs."""
         self._answers.clear()
         self._rules = {}
         for acl in acls:
@@ -65,7 +69,7 @@ class Authorizer:
             self._rules.setdefault(acl.resource_pattern.resource_type, _Rules()).add(rule)
 
     def allows(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do this with the resource of this name."""
+        """Return whether the client is authorized for the operation on the resource."""
         question = (client, operation, kind, name)
         answer = self._answers.get(question)
         if answer is None and len(name) > MAX_REMEMBERED_NAME:
@@ -79,16 +83,16 @@ class Authorizer:
     def allows_by_default(
         self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether this is allowed only because no ACL is about the resource (`allow.everyone.if.no.acl.found`)."""
+        """Return whether it is authorized only because the resource has no ACL (`allow.everyone.if.no.acl.found`)."""
         if client.principal in self._super_users or not self._allow_everyone:
             return False
         rules = self._rules.get(kind)
         return rules is None or next(rules.about(name), None) is None
 
     def allows_some(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of this type that the client may do this with (KIP-679).
+        """Return whether the client may be authorized for the operation on some resource of the type (KIP-679).
 
-        A rule that allows counts unless a rule that denies covers all that it is about.
+        An allowing ACL counts unless a denying one covers all of its resources.
         """
         if client.principal in self._super_users:
             return True
@@ -129,7 +133,7 @@ class Authorizer:
 
 
 class _Rules:
-    """The rules about one type of resources, by name and by prefix."""
+    """The ACLs of one resource type, by name and by prefix."""
 
     def __init__(self) -> None:
         self._literal: dict[str, list[ACL]] = {}
@@ -149,7 +153,7 @@ class _Rules:
         by_name.setdefault(acl.resource_pattern.resource_name, []).append(acl)
 
     def about(self, name: str) -> Iterator[ACL]:
-        """Those that are about the resource of this name."""
+        """Yield the ACLs of the resource of this name."""
         yield from self._literal.get(name, ())
         if name != WILDCARD:
             yield from self._literal.get(WILDCARD, ())
@@ -172,11 +176,11 @@ def _is_about(acl: ACL, client: AuthorizableClient) -> bool:
 
 
 def _is_left(acl: ACL, denied_names: Collection[str], denied_prefixes: Collection[str]) -> bool:
-    """Whether a rule that allows is about anything that is not denied."""
+    """Return whether an allowing ACL covers any resource that is not denied."""
     name = acl.resource_pattern.resource_name
     literal = _is_literal(acl.resource_pattern.pattern_type)
     if literal and name == WILDCARD:
-        return True  # all but a few names or beginnings of names
+        return True  # all but a few names or prefixes
     if literal and name in denied_names:
         return False
     return not any(name.startswith(prefix) for prefix in denied_prefixes)

@@ -52,7 +52,7 @@ def start(given: dict[str, Any], data: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"listeners": "SSL://localhost:0"}, r"listener SSL: ssl\.keystore\.location: who accepts"),
+        ({"listeners": "SSL://localhost:0"}, r"listener SSL: ssl\.keystore\.location: accepting connections"),
         (
             {**SSL, "ssl.keystore.key": None, "ssl.keystore.certificate.chain": None, "ssl.keystore.location": "/none"},
             r"listener SSL: ssl\.keystore\.location: /none: No such file",

@@ -273,7 +273,7 @@ def test_listener_of_another_protocol_is_named_as_likely_cause() -> None:
         made = connections(broker)
 
         async def test() -> None:
-            with pytest.raises(NetworkError, match=r"without an answer; does security\.protocol fit"):
+            with pytest.raises(NetworkError, match=r"without a response; does security\.protocol match"):
                 await made.send(7, MetadataRequest())
 
         run(made, test)

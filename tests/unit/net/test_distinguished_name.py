@@ -78,7 +78,7 @@ def test_a_long_value_and_no_name_at_all() -> None:
 def test_what_is_damaged_is_a_value_error_at_every_byte() -> None:
     whole = authority().certificate.public_bytes(Encoding.DER)
     for end in range(len(whole)):
-        with pytest.raises(ValueError, match="the certificate cannot be read"):
+        with pytest.raises(ValueError, match="malformed certificate"):
             subject_of(whole[:end])
     for at in range(len(whole)):
         for value in (0, 0x7F, 0x80, 0xFF):

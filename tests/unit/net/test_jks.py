@@ -46,7 +46,7 @@ def test_a_store_that_ends_too_early_is_told(size: int) -> None:
 
 
 def test_what_is_no_store_is_told() -> None:
-    with pytest.raises(ValueError, match="not a key store"):
+    with pytest.raises(ValueError, match="not a JKS key store"):
         read_jks(b"\xfe\xed\xfe\xed" + b"\xff" * 40, None)
 
 

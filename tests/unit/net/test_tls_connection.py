@@ -344,7 +344,7 @@ def test_a_peer_that_stalls_in_its_handshake_is_cut_off(
 
     with caplog.at_level(logging.WARNING, LINE):
         run(test)
-    assert sum("no handshake on listener TEST within" in r.getMessage() for r in caplog.records) == 2
+    assert sum("no TLS handshake on listener TEST within" in r.getMessage() for r in caplog.records) == 2
 
 
 def test_a_handshake_that_came_to_its_end_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,10 +372,10 @@ def hello() -> bytes:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (frame(b"\0\x12\0\0\0\0\0\1"), "does not speak TLS, listener TEST does"),
-        (b"GET / HTTP/1.1\r\n\r\n", "does not speak TLS, listener TEST does"),
-        (b"\x16" + b"\xff" * 300, "no handshake on listener TEST"),
-        (hello()[:60] + os.urandom(600), "no handshake on listener TEST"),
+        (frame(b"\0\x12\0\0\0\0\0\1"), "does not use TLS, but listener TEST does"),
+        (b"GET / HTTP/1.1\r\n\r\n", "does not use TLS, but listener TEST does"),
+        (b"\x16" + b"\xff" * 300, "TLS handshake on listener TEST failed"),
+        (hello()[:60] + os.urandom(600), "TLS handshake on listener TEST failed"),
     ],
     ids=["Kafka", "HTTP", "noise", "damaged"],
 )
@@ -404,7 +404,7 @@ def test_tls_on_a_listener_without_it_is_named_and_cut_off(caplog: pytest.LogCap
 
     with caplog.at_level(logging.WARNING, LINE):
         run(test)
-    assert "it speaks TLS, listener TEST does not" in caplog.text
+    assert "it uses TLS, but listener TEST does not" in caplog.text
 
 
 def test_peers_that_go_before_or_in_their_handshake_are_forgotten() -> None:
@@ -479,8 +479,8 @@ def test_a_client_is_called_as_the_rules_have_it() -> None:
     ("who", "rules", "line"),
     [
         (None, "DEFAULT", "peer did not return a certificate"),
-        (signed(authority("else"), "x"), "DEFAULT", "its certificate is refused"),
-        (CLIENT, "RULE:^CN=other$/x/", "no rule of ssl.principal.mapping.rules is for CN=client"),
+        (signed(authority("else"), "x"), "DEFAULT", "its certificate was rejected"),
+        (CLIENT, "RULE:^CN=other$/x/", "no rule of ssl.principal.mapping.rules matches CN=client"),
     ],
     ids=["nobody", "stranger", "no rule"],
 )

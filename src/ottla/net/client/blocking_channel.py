@@ -1,7 +1,7 @@
 """A plain blocking connection: one request, one response. Kafka 0.8's `BlockingChannel`.
 
-No loop and no thread. Every wait ends after the time limit, also against a peer that sends a byte now and then, and at
-Ctrl+C. `disconnect` may be called from another thread, and ends what waits.
+No event loop and no thread. Every wait ends at the timeout, even if the peer sends a byte now and then, and at Ctrl+C.
+Another thread may call `disconnect`, which ends a waiting call.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ottla.protocol.message import Request, Response, decode
 from ottla.protocol.wire import content_of
 
 MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
-"""A response that claims to be larger is taken for nonsense."""
+"""A response that claims to be larger is considered garbage."""
 USE_DEFAULT_BUFFER_SIZE: Final = -1
 
 
 class Sent(NamedTuple):
-    """The request whose response comes next."""
+    """The request whose response is due."""
 
     request: type[Request[Any]]
     version: int
@@ -30,7 +30,9 @@ class Sent(NamedTuple):
 
 
 class BlockingChannel:
-    """One connection to one broker. Buffer sizes in bytes, -1 for the system's; one time limit for connect and read."""
+    """One connection to one broker. Buffer sizes in bytes, -1 for the system's; one timeout for connecting and
+    reading.
+    """
 
     def __init__(
         self,
@@ -51,11 +53,11 @@ class BlockingChannel:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as this side knows."""
+        """Whether the connection is open, as far as this side knows."""
         return self._socket is not None
 
     def connect(self) -> None:
-        """Make the connection, unless there is one. BrokerConnectionError when it cannot be made."""
+        """Open the connection if it is closed. Raises BrokerConnectionError."""
         if self._socket is not None:
             return
         try:
@@ -67,7 +69,7 @@ class BlockingChannel:
         self._socket = sock
 
     def _connected(self) -> socket.socket:
-        """The first of the host's addresses that answers; OSError when none does within the limit."""
+        """Connect to the first reachable address of the host; raise OSError if there is none within the timeout."""
         deadline = time.monotonic() + self.read_timeout_ms / 1000
         last: OSError = OSError(f"{self.host} has no address")
         for family, kind, _, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
@@ -95,11 +97,11 @@ class BlockingChannel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, request: Request[Any], version: int, correlation_id: int, client_id: str) -> None:
-        """Write a request. NetworkError, and RequestTimedOutError when the peer does not take it in time."""
+        """Send a request. Raises NetworkError, or RequestTimedOutError if the peer does not read it in time."""
         sock = self._open()
         data = b"".join(map(content_of, request_frame(request, version, correlation_id, client_id)))
         try:
-            sock.settimeout(self.read_timeout_ms / 1000)  # an error where another thread has just disconnected
+            sock.settimeout(self.read_timeout_ms / 1000)  # raises if another thread has just disconnected
             sock.sendall(data)
         except TimeoutError:
             raise self._late(type(request)) from None
@@ -108,10 +110,10 @@ class BlockingChannel:
         self._sent = Sent(type(request), version, correlation_id)
 
     def receive(self) -> Response:
-        """The response to the request that was sent last.
+        """Return the response to the last request.
 
-        NetworkError when the connection is lost, RequestTimedOutError after the time limit, MalformedMessageError for
-        what is no answer to it.
+        Raises NetworkError if the connection is lost, RequestTimedOutError after the timeout, and MalformedMessageError
+        if the response is invalid.
         """
         sock, sent = self._open(), self._sent
         if sent is None:
@@ -121,7 +123,7 @@ class BlockingChannel:
         correlation_id, pos = decode_response_header(frame, sent.request.API_KEY, sent.version)
         if correlation_id != sent.correlation_id:
             raise MalformedMessageError(
-                f"{self.host}:{self.port}: response {correlation_id} where {sent.correlation_id} is due"
+                f"{self.host}:{self.port}: received response {correlation_id} instead of {sent.correlation_id}"
             )
         response: Response = decode(sent.request.RESPONSE, frame, sent.version, pos)
         return response
@@ -145,12 +147,12 @@ class BlockingChannel:
                 return frame
 
     def disconnect(self) -> None:
-        """End the connection; any thread, twice does no harm."""
+        """Close the connection. Idempotent; may be called from any thread."""
         sock, self._socket = self._socket, None
         if sock is None:
             return
         try:
-            sock.shutdown(socket.SHUT_RDWR)  # a thread that reads would not notice that the descriptor is closed
+            sock.shutdown(socket.SHUT_RDWR)  # a reading thread would not notice that the descriptor is closed
         except OSError:
             pass
         sock.close()

@@ -1,9 +1,10 @@
-"""The client's side of a socket: ask one peer, get answers in order. Kafka's `KafkaChannel` and `InFlightRequests`.
+"""The client's side of a connection: requests, and responses in the same order. Kafka's `KafkaChannel` and
+`InFlightRequests`.
 
-The socket is non-blocking and sits directly on the event loop. Requests are sent as soon as the socket takes them,
-many of them without waiting for answers; the peer answers in the order of the requests, so an answer belongs to the
-oldest one that waits. Anything that breaks this order breaks the connection: an answer that does not fit, a request
-that waits for too long. Everything here runs on the loop's thread.
+The socket is non-blocking and registered directly with the event loop. Requests are sent as soon as the socket accepts
+them, without waiting for responses; the peer answers in the order of the requests, so a response belongs to the oldest
+request in flight. An unexpected response or a timeout breaks that order and closes the connection. Not thread-safe:
+event loop only.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ log = logging.getLogger("ottla.net")
 R = TypeVar("R", bound=Response)
 
 MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
-"""A response that claims to be larger is taken for nonsense."""
+"""A response that claims to be larger is considered garbage."""
 TRUST_BYTES: Final = 16 * 1024 * 1024
-"""Up to here memory is taken for a response on the word of its size: a fetch is as large as was asked for."""
+"""Up to this size the buffer for a response is allocated at once: a fetch is as large as it was requested."""
 MAX_CHUNKS: Final = 512
-"""Buffers handed to one sendmsg; Linux takes 1024."""
+"""Buffers passed to one sendmsg; Linux accepts 1024."""
 READS_IN_A_ROW: Final = 16
-"""Reads from one socket before the loop looks at the others again."""
+"""Reads from one socket before other sockets have their turn."""
 
 
 class InFlight(NamedTuple):
-    """A request that waits for its answer."""
+    """A request in flight."""
 
     correlation_id: int
     request: type[Request[Any]]
@@ -55,7 +56,9 @@ class InFlight(NamedTuple):
 
 
 class Channel:
-    """One connection to one peer. `connect` first; after `close`, or when the peer is gone, every `ask` fails."""
+    """One connection to one peer. Call `connect` first; after `close`, or when the peer has disconnected, every `send`
+    fails.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Channel:
         self.on_close = on_close
         self.metrics = metrics
         self.error: KafkaError | None = None
-        """Why the connection is closed; None while it may be used."""
+        """Why the connection is closed; None while it is usable."""
         self.was_connected = False
         self._was_answered = False
         self.last_used = loop.time()
@@ -98,7 +101,7 @@ class Channel:
         return self._socket is not None and self.error is None
 
     async def connect(self) -> None:
-        """Make the connection. BrokerConnectionError, with the address and the reason, when that fails."""
+        """Connect. Raises BrokerConnectionError with the address and the reason."""
         limit = self.options.connect_timeout
         try:
             async with asyncio.timeout(limit):
@@ -112,7 +115,7 @@ class Channel:
         except OSError as error:
             self.close(connection_error(error, self._peer) or BrokerConnectionError(self._describe(error)))
         except asyncio.CancelledError:
-            self.close(BrokerConnectionError(f"{self._peer}: connecting was given up"))
+            self.close(BrokerConnectionError(f"{self._peer}: connecting was cancelled"))
             raise
         if self.error is not None:
             raise self.error
@@ -130,16 +133,16 @@ class Channel:
 
     @property
     def _hint(self) -> str:
-        """What to check if the peer hangs up; before its first answer it did not understand what it was sent."""
-        return "" if self._was_answered else " without an answer; does security.protocol fit this listener?"
+        """Return what to check if the peer disconnects; before its first response it did not understand the request."""
+        return "" if self._was_answered else " without a response; does security.protocol match this listener?"
 
-    # Asking
+    # requests
 
     def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
-        """Send a request now; the future is its response.
+        """Send a request; return the future of its response.
 
-        It fails with RequestTimedOutError after `timeout` seconds (and the connection with it, since the answer may
-        still come), and with the connection's error when that is lost.
+        The future fails with RequestTimedOutError after `timeout` seconds, which also closes the connection since the
+        response may still arrive, and with the connection's error if that is lost.
         """
         answered: asyncio.Future[R] = self.loop.create_future()
         if not self.is_open:
@@ -154,7 +157,7 @@ class Channel:
         return answered
 
     def send_without_response(self, request: Request[Any], version: int) -> asyncio.Future[None]:
-        """Send a request that gets no response (acks=0); the future is done when the socket has taken it."""
+        """Send a request without a response (acks=0); the future is done when the socket has accepted all of it."""
         if self.is_open:
             self._send(request_frame(request, version, self._next_id(), self.client_id))
         taken: asyncio.Future[None] = self.loop.create_future()
@@ -171,7 +174,7 @@ class Channel:
         self.last_used = self.loop.time()
         return self._correlation_id
 
-    # Writing
+    # writing
 
     def _send(self, chunks: list[Chunk]) -> None:
         if self.metrics is not None:
@@ -181,7 +184,7 @@ class Channel:
             self._write()
 
     def _write(self) -> None:
-        """Hand over as much as the socket takes; the rest when it is ready for more."""
+        """Write what the socket accepts; continue when it is writable again."""
         assert self._socket is not None
         try:
             while self._outgoing:
@@ -212,7 +215,7 @@ class Channel:
             self._sent(self._socket.sendmsg([content_of(out[i]) for i in range(MAX_CHUNKS)]))
 
     def _sent(self, count: int) -> None:
-        """Forget what was sent; a chunk that was sent in part stays with its rest."""
+        """Remove what was sent; keep the rest of a partially sent chunk."""
         if self.metrics is not None:
             self.metrics.sent.record(count)
         out = self._outgoing
@@ -226,7 +229,7 @@ class Channel:
         while out and not memoryview(content_of(out[0])).nbytes:
             out.popleft()
 
-    # Reading
+    # reading
 
     def _readable(self) -> None:
         assert self._socket is not None
@@ -251,18 +254,18 @@ class Channel:
             self.close(connection_error(error, self._peer) or NetworkError(self._describe(error)))
 
     def _answered(self, frame: memoryview) -> None:
-        """Match a response with the oldest request."""
+        """Complete the oldest request with its response."""
         if self.metrics is not None:
             self.metrics.responses.record(frame.nbytes + 4)
         if not self.in_flight:
-            raise MalformedMessageError(f"{self._peer}: a response that nobody asked for")
+            raise MalformedMessageError(f"{self._peer}: received a response without a request")
         sent = self.in_flight.popleft()
         key = sent.request.API_KEY
         try:
             correlation_id, pos = decode_response_header(frame, key, sent.version)
             if correlation_id != sent.correlation_id:
                 raise MalformedMessageError(
-                    f"{self._peer}: response {correlation_id} where {sent.correlation_id} is due"
+                    f"{self._peer}: received response {correlation_id} instead of {sent.correlation_id}"
                 )
             version = _version_of_answer(sent, frame, pos)
             response = decode(sent.request.RESPONSE, frame, version, pos)
@@ -273,10 +276,10 @@ class Channel:
         self.last_used = self.loop.time()
         _settle(sent.answered, response)
 
-    # Deadlines and the end
+    # timeouts and closing
 
     def _watch(self, deadline: float) -> None:
-        """See to it that somebody looks at this deadline."""
+        """Schedule a check of this deadline."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -294,7 +297,7 @@ class Channel:
             self._watch(min(request.deadline for request in self.in_flight))
 
     def close(self, error: KafkaError | None = None) -> None:
-        """End the connection; requests that wait fail with `error`. Once is enough."""
+        """Close the connection; requests in flight fail with `error`. Idempotent."""
         if self.error is not None:
             return
         self.error = error or NetworkError(f"{self._peer}: the connection was closed")
@@ -314,7 +317,7 @@ class Channel:
 
 
 def _version_of_answer(sent: InFlight, frame: memoryview, pos: int) -> int:
-    """A broker that does not know the version of an ApiVersions request answers with an error in version 0."""
+    """Return the version of the response: a broker answers an unsupported version of ApiVersions in version 0."""
     if sent.request.API_KEY == 18 and bytes(frame[pos : pos + 2]) == b"\x00\x23":
         return 0
     return sent.version
@@ -328,5 +331,5 @@ def _settle(future: asyncio.Future[Any], value: Any) -> None:
 def _fail(future: asyncio.Future[Any], error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
-        # Whoever asked may be gone; then nobody has to hear of it.
+        # the caller may have been cancelled; the error is not reported as unhandled then
         future.exception()

@@ -1,7 +1,7 @@
-"""What a client's connections measure, together and per broker. The metrics of Kafka's `Selector`.
+"""Metrics of a client's connections, in total and per broker. Those of Kafka's `Selector`.
 
 Groups are `<prefix>-metrics` and `<prefix>-node-metrics` with the tag node-id, where the prefix is producer, consumer
-or admin-client. Recorded once per read, write, request and response, on the loop's thread.
+or admin-client. Recorded once per read, write, request and response. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ottla.metrics.metrics import Metrics
 from ottla.metrics.sensor import Sensor
 from ottla.metrics.stats import Avg, Max, Meter
 
-_LOOP: Final = "asyncio waits for sockets and does not tell how long"
-_AGAIN: Final = "connections are authenticated once (KIP-368 is not spoken)"
+_LOOP: Final = "asyncio does not report how long it waits for sockets"
+_AGAIN: Final = "re-authentication (KIP-368) is not supported"
 LEFT_OUT: Final[Mapping[str, str]] = {
     "select-rate": _LOOP,
     "select-total": _LOOP,
@@ -32,11 +32,11 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "reauthentication-latency-max": _AGAIN,
     "successful-authentication-no-reauth-total": _AGAIN,
 }
-"""Metrics of Kafka's Selector that no client here has, and why."""
+"""Metrics of Kafka's Selector that are left out, and why."""
 
 
 class ChannelMetrics:
-    """The connections of one client."""
+    """The metrics of one client's connections."""
 
     def __init__(self, metrics: Metrics, prefix: str) -> None:
         self._metrics = metrics
@@ -57,12 +57,12 @@ class ChannelMetrics:
         self._responses = self._meter("responses-received", "response", "responses received", counts=True)
 
     def count_with(self, connections: Callable[[], int]) -> None:
-        """Have the number of open connections told by `connections`."""
+        """Measure the number of open connections by `connections`."""
         name = self._metrics.name("connection-count", self._group, "The number of open connections.")
         self._metrics.add_metric(name, connections)
 
     def of(self, node_id: int) -> NodeMetrics:
-        """What the connections to one broker measure."""
+        """Return the sensors of the connections to one broker."""
         node = self._nodes.get(node_id)
         if node is None:
             node = self._nodes[node_id] = self._of_new(node_id)
@@ -109,7 +109,7 @@ class ChannelMetrics:
 
 
 class NodeMetrics:
-    """The sensors of one broker's connections; each feeds the client's as well."""
+    """The sensors of the connections to one broker; each also feeds the client's."""
 
     __slots__ = ("latency", "received", "requests", "responses", "sent")
 
@@ -123,4 +123,4 @@ class NodeMetrics:
         self.responses = responses
         """Bytes of one response."""
         self.latency = latency
-        """Milliseconds from a request to its answer, of those that the client's work consists of (produce, fetch)."""
+        """Milliseconds from a request to its response, for the client's main requests (produce, fetch)."""

@@ -1,4 +1,4 @@
-"""How a connection to a peer is made: every address of its host, the options of the socket, the handshake of TLS."""
+"""Opening a connection: the addresses of the host, socket options, TLS handshake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.net.client.dns import addresses_of
 
 
 class SocketOptions(NamedTuple):
-    """How a connection is made. Sizes in bytes, -1 for the system's; the limit in seconds."""
+    """How to connect. Sizes in bytes, -1 for the system's; the timeout in seconds."""
 
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
@@ -28,7 +28,7 @@ class SocketOptions(NamedTuple):
 async def open_connection(
     loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions
 ) -> socket.socket:
-    """A connected, non-blocking socket. OSError (ssl.SSLError is one) where there is no connection; no time limit."""
+    """Return a connected, non-blocking socket. Raises OSError (ssl.SSLError is one); without a timeout."""
     sock = await _connect_any(loop, host, port, options)
     if options.ssl_context is None:
         return sock
@@ -47,7 +47,7 @@ async def open_connection(
 
 
 async def _connect_any(loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions) -> socket.socket:
-    """The first address that answers (KIP-302); the last one's error when none does."""
+    """Connect to the first reachable address (KIP-302); raise the last error if there is none."""
     addresses = await addresses_of(loop, host, port)
     for number, (family, address) in enumerate(addresses, 1):
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -118,7 +118,7 @@ def reason(error: OSError) -> str:
 
 
 def connection_error(error: OSError, peer: str) -> KafkaError | None:
-    """What failed for good in TLS, with the option to look at; None for anything that may be better the next time."""
+    """Return the fatal TLS error with the config to check; None for an error that may be temporary."""
     if isinstance(error, ssl.SSLCertVerificationError):
         name = "hostname" in error.verify_message.lower() or "ip address" in error.verify_message.lower()
         option = "ssl.endpoint.identification.algorithm" if name else "ssl.truststore.location"
@@ -130,7 +130,7 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
 
 
 def pending_tls_error(sock: socket.socket | None, peer: str) -> KafkaError | None:
-    """Why a peer has hung up, where TLS has told it and nobody has read it yet."""
+    """Return the TLS alert that the peer sent before it disconnected, if any."""
     if not isinstance(sock, ssl.SSLSocket):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Host names: the addresses behind one, and the names behind those."""
+"""Host names: their addresses, and the canonical names of those."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def is_known(host: str) -> bool:
-    """Whether a host has an address. Waits for the name service; for who has nothing else to do."""
+    """Return whether a host has an address. Blocks for the DNS lookup."""
     try:
         return bool(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
     except OSError:
@@ -17,18 +17,18 @@ def is_known(host: str) -> bool:
 
 
 async def addresses_of(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
-    """Every address of a host. OSError when it has none."""
+    """Return every address of a host. Raises OSError if there is none."""
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
         results = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [(family, address) for family, _, _, _, address in results]
-    # No look-up, and so no thread, for what is an address already.
+    # an IP address needs no lookup, and so no thread
     return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (host, port))]
 
 
 async def canonical_names_of(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:
-    """The name of each address of a host (the address itself where it has none), each once."""
+    """Return the canonical names of a host's addresses (the address itself if it has none), without duplicates."""
     names: dict[str, None] = {}
     for _, address in await addresses_of(loop, host, port):
         name, _ = await loop.getnameinfo(address)

@@ -1,4 +1,4 @@
-"""Tell a broker who we are, on a channel that is open: what clients do, and brokers among themselves."""
+"""SASL authentication at a broker, for clients and for brokers among each other."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ottla.security.sasl.token_provider import TokenProvider
 
 
 class Login(NamedTuple):
-    """A mechanism, and what it needs to know."""
+    """A SASL mechanism and its credentials."""
 
     mechanism: str
     user: str = ""
     password: str = ""
     tokens: TokenProvider | None = None
-    """What OAUTHBEARER has instead of user and password."""
+    """The tokens for OAUTHBEARER, instead of user and password."""
 
 
 async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: int = 1, authenticate: int = 2) -> int:
-    """Authenticate, with these versions of the requests; for how many milliseconds that holds (0: for ever).
+    """Authenticate; return the session's lifetime in milliseconds (0: unlimited).
 
     Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, or an error of the channel.
     """
     shaken = await channel.send(SaslHandshakeRequest(mechanism=login.mechanism), handshake, timeout)
     if shaken.error_code:
-        raise for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
+        raise for_code(shaken.error_code)(f"mechanisms enabled on the broker: {', '.join(shaken.mechanisms) or 'none'}")
 
     async def step(token: bytes) -> SaslAuthenticateResponse:
         answer = await channel.send(SaslAuthenticateRequest(auth_bytes=token), authenticate, timeout)
@@ -42,7 +42,7 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
         token = await login.tokens.token()
         answer = await step(first_message(token.value, token.extensions))
         if answer.auth_bytes:
-            # why the token is not taken; the error comes with the answer to this byte
+            # the answer was the reason of the failure; the error follows this byte
             await step(SEPARATOR.encode())
         return answer.session_lifetime_ms
     if login.mechanism not in HASHES:

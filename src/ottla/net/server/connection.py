@@ -1,12 +1,12 @@
-"""One client's socket: frames in, answers out, in order and within bounds.
+"""One client's connection: frames in, responses out, in order and within bounds.
 
-Sockets are non-blocking and sit directly on the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`), which
-serves 40 % more requests than asyncio's protocols do. Per connection one request is worked on at a time, as in Kafka:
-the next one is not read before the answer to the last one is written, which bounds the memory of a connection and
-keeps answers in order. While a request is worked on, views into its frame stay valid.
+Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`),
+which serves 40 % more requests than asyncio's protocols. One request per connection is processed at a time, as in
+Kafka: the next one is not read before the response to the last one is written, which bounds the memory of a connection
+and keeps responses in order. While a request is processed, views into its frame stay valid.
 
-A connection that waits for its peer holds no buffer: one is taken when bytes come, and given back when they are worked
-on. Everything here runs on the loop's thread.
+A connection that waits for its peer holds no buffer: it takes one when bytes arrive and releases it when they are
+processed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -28,78 +28,74 @@ log.addFilter(RateLimitFilter())
 
 Buffer = bytes | bytearray | memoryview
 SLOW_REQUEST_SECONDS = 10.0
-"""How long a large request may take to arrive while others wait for its memory."""
+"""Time for a large request to arrive while other connections wait for its memory."""
 USER = "user"
-"""Where a connection's state has the user's name; a client that has not said who it is has none."""
+"""The key of the user's name in a connection's state; absent before authentication."""
 TLS_HELLO = 0x1603
-"""What a peer's first words begin with, when it speaks TLS."""
+"""The first bytes of a TLS client."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
-MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; elsewhere a packet more is sent
+MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; other systems send one packet more
 """States of a socket whose peer has gone (linux/tcp_states.h)."""
 LOOK_SECONDS = 1.0
-"""Between looks whether a peer has gone that has sent more than the request that is worked on."""
+"""Interval between checks whether a peer has disconnected that has sent more than the request in progress."""
 IOV_MAX = 512
-"""Buffers handed to one sendmsg; the kernel takes 1,024."""
+"""Buffers passed to one sendmsg; the kernel accepts 1024."""
 
 
 class FileRange(Protocol):
-    """Bytes that lie in a file: sent by the kernel, never read by Python."""
+    """Bytes in a file: sent by the kernel, never read by Python."""
 
     @property
-    def nbytes(self) -> int:
-        """How many bytes."""
-        ...
+    def nbytes(self) -> int: ...
 
     @property
     def position(self) -> int:
-        """Where in the file they begin."""
+        """The position of the first byte in the file."""
         ...
 
-    def fileno(self) -> int:
-        """The open file's descriptor."""
-        ...
+    def fileno(self) -> int: ...
 
     def release(self) -> None:
-        """The bytes are sent, or never will be."""
+        """Release the file: the bytes were sent, or never will be."""
         ...
 
 
 Chunk = Buffer | FileRange
 Reply = Sequence[Chunk] | None
-"""A framed answer in pieces, or None where the protocol has no answer (acks=0)."""
+"""A framed response in pieces; None if the protocol has no response (acks=0)."""
 
 
 class Owner(Protocol):
-    """The listener that a connection came in through."""
+    """The listener of a connection."""
 
     name: str
 
     def forget(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
         ...
 
 
 class CloseConnectionError(Exception):
-    """Raised by the service to have the connection closed: the peer does not speak the protocol, or is not let in.
+    """Raised by the service to close the connection: the peer violates the protocol or is not authenticated.
 
-    `pending_tls_error` are an answer that is sent before, as far as the socket takes it at once.
+    `response` is sent before, as far as the socket accepts it at once.
     """
 
-    def __init__(self, reason: str, pending_tls_error: Reply = None) -> None:
+    def __init__(self, reason: str, response: Reply = None) -> None:
         super().__init__(reason)
-        self.pending_tls_error = pending_tls_error
+        self.response = response
 
 
 class Service(Protocol):
-    """What stands behind a listener."""
+    """The service behind a listener."""
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        """Answer one request, at once where that is possible. `frame` is valid until the answer is there."""
+        """Answer one request, at once if possible. `frame` is valid until the response is complete."""
         ...
 
 
 class Connection:
-    """One client: its unfinished request, the request being worked on, and the part of an answer still to be sent."""
+    """One client: its incomplete request, the request in progress, and the unsent part of a response."""
 
     __slots__ = (
         "_buffer",
@@ -141,14 +137,14 @@ class Connection:
         self._service = service
         self._memory = memory
         self.max_frame = max_frame
-        """The most bytes of a request; above them the peer is cut off."""
+        """Maximum size in bytes of a request; a larger one closes the connection."""
         self._buffer: bytearray | None = None
         self._start = 0  # where the first unhandled frame begins
-        self._filled = 0  # where received bytes end
+        self._filled = 0  # where the received bytes end
         self._stash = b""  # the beginning of a frame, while no buffer is held
-        self._frame_began = 0.0  # when a frame began that does not fit the standard buffer
-        self._frame_free = False  # whether the request being worked on needs its frame no more
-        self._proven = False  # has sent a large frame to its end, so the next one gets its room at once
+        self._frame_began = 0.0  # when a frame began that exceeds the standard buffer
+        self._frame_free = False  # whether the request in progress has released its frame
+        self._proven = False  # has sent a complete large frame, so the next one gets its buffer at once
         self._out: list[Chunk] = []
         self._reading = self._writing = False
         self._task: asyncio.Future[Reply] | None = None
@@ -157,17 +153,17 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.state: dict[str, object] = {}
-        """What is kept per connection: its user, once it has said who it is, and the client's software."""
+        """State of the connection: the authenticated user, the client's software and more."""
         self.on_close: list[Callable[[], None]] = []
-        """Called once, when the peer has gone: nobody waits for a response any more."""
+        """Called once, when the peer has disconnected and no response can be sent any more."""
         self.last_active = time.monotonic()
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._read_on()
 
     def close(self) -> None:
-        """Drop the peer; a request being worked on is cancelled."""
+        """Close the connection; cancel the request in progress."""
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
@@ -180,7 +176,7 @@ class Connection:
         if self._task is not None:
             if cancel:
                 self._task.cancel()
-            self._buffer = None  # it goes with the task: views into it may be alive
+            self._buffer = None  # the task releases it: views into it may be alive
         self._let_go()
         release(self._out)
         self._out = []
@@ -188,33 +184,33 @@ class Connection:
         self._forgotten()
 
     def _forgotten(self) -> None:
-        """The socket is closed: tell those who count on it."""
+        """Notify the listener and the memory pool."""
         self.listener.forget(self)
         self._tell_gone()
 
     def throttle(self, seconds: float) -> None:
-        """Read nothing more for this long after the answer to the present request (KIP-219)."""
+        """Read nothing more for this time after the current response (KIP-219)."""
         self._throttle_seconds = max(self._throttle_seconds, seconds)
 
     def release_frame(self) -> None:
-        """The request being worked on has been read out of its frame; the buffer can serve others while it waits."""
+        """Release the frame of the request in progress: nothing refers to it any more."""
         self._frame_free = True
         if self._task is not None:
             self._make_room()
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being worked on or its answer is being sent."""
+        """Whether a request is in progress or its response is being sent."""
         return self._task is not None or bool(self._out)
 
     @property
     def working(self) -> bool:
-        """Whether the peer waits for us; one that does not take its answer is idle."""
+        """Whether the client waits for the broker; a client that does not read its response is idle."""
         return self._task is not None or self._pause is not None
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of buffers that this connection holds."""
+        """Bytes of the buffers that this connection holds."""
         return len(self._buffer or b"") + len(self._stash)
 
     def _on_readable(self) -> None:
@@ -237,11 +233,11 @@ class Connection:
         self._handle_frames()
 
     def _look_for_end(self) -> None:
-        """While a request is worked on, see whether its peer has gone.
+        """While a request is in progress, check whether the peer has disconnected.
 
-        Nobody waits for the response any more then. What the request changes is carried out all the same, but who waits
-        on the peer's behalf ends that (`on_close`), and the descriptor is free at once. If the peer has sent more
-        requests before it went, they are worked on first: of acks=0 there may be no other copy.
+        The response cannot be sent then. Changes are completed all the same, but waits on behalf of the peer end
+        (`on_close`), and the descriptor is released at once. If the peer has sent more requests before, they are
+        processed first: there may be no other copy of a request with acks=0.
         """
         if self._task is None or self._sock.fileno() < 0:
             return
@@ -259,11 +255,11 @@ class Connection:
 
     @property
     def _has_unhandled(self) -> bool:
-        """Whether there are bytes behind the request that is worked on."""
+        """Return whether there are bytes after the request in progress."""
         return bool(self._stash) or (self._buffer is not None and self._filled > self._start)
 
     def _peeked(self) -> tuple[bool, bool]:
-        """Whether there is more to read, and whether nothing comes after that."""
+        """Return whether there is more to read, and whether the peer has closed its side after that."""
         try:
             if not self._sock.recv(1, socket.MSG_PEEK):
                 return False, True
@@ -288,7 +284,7 @@ class Connection:
             callback()
 
     def _handle_frames(self) -> None:
-        """Work on the frames that are complete until one has to wait or none is left."""
+        """Process complete frames until one has to wait or none is left."""
         while not self.busy and self._pause is None and self._sock.fileno() >= 0:
             size = self._frame_size()
             if size is None or self._filled - self._start < size + 4:
@@ -307,7 +303,7 @@ class Connection:
             self._read_on()
 
     def _frame_size(self) -> int | None:
-        """The length that the unfinished frame claims; None while it is not known, or when it is refused."""
+        """Return the size of the incomplete frame; None if it is unknown or was rejected."""
         if self._filled - self._start < 4:
             return None
         assert self._buffer is not None
@@ -316,12 +312,12 @@ class Connection:
             return size
         if size >> 16 == TLS_HELLO:
             log.warning(
-                "%s: it speaks TLS, listener %s does not; the connection is closed", self.peer, self.listener.name
+                "Closing the connection of %s: it uses TLS, but listener %s does not", self.peer, self.listener.name
             )
         else:
             log.warning(
-                "%s: a request of %d bytes is refused; the most is %d (socket.request.max.bytes, and"
-                " sasl.server.max.receive.size before it is known who it is)",
+                "Closing the connection of %s: a request of %d bytes exceeds %d (socket.request.max.bytes; before"
+                " authentication sasl.server.max.receive.size)",
                 self.peer,
                 size,
                 self.max_frame,
@@ -334,11 +330,11 @@ class Connection:
         try:
             answer = self._service(frame, self)
         except CloseConnectionError as reason:
-            log.warning("%s: %s; the connection is closed", self.peer, reason)
+            log.warning("Closing the connection of %s: %s", self.peer, reason)
             self._hang_up(reason)
             return
         except Exception:
-            # a bug of ours: this client must not wait for ever, the others must not notice
+            # a bug of ours: this client must not wait forever, and others must not notice
             log.exception("%s: a request failed", self.peer)
             self.close()
             return
@@ -372,8 +368,8 @@ class Connection:
         self.resume()
 
     def _hang_up(self, reason: CloseConnectionError) -> None:
-        if reason.pending_tls_error:
-            self._send(reason.pending_tls_error)
+        if reason.response:
+            self._send(reason.response)
         self.close()
 
     def _begin_pause(self) -> None:
@@ -386,10 +382,10 @@ class Connection:
         self._pause = None
         self.resume()
 
-    # Memory
+    # memory
 
     def _take_buffer(self) -> bytearray:
-        """A buffer with what came before in it."""
+        """Take a buffer that starts with the bytes received before."""
         buffer = self._buffer = self._memory.allocate(STANDARD_BYTES)
         self._filled = len(self._stash)
         buffer[: self._filled] = self._stash
@@ -397,7 +393,7 @@ class Connection:
         return buffer
 
     def _make_room(self) -> bool:
-        """Move an unfinished frame to where the next bytes can follow it; False when it has to wait for memory."""
+        """Make room for the rest of an incomplete frame; return False if it has to wait for memory."""
         buffer, start, have = self._buffer, self._start, self._filled - self._start
         if buffer is None:
             return True
@@ -405,7 +401,7 @@ class Connection:
         if self._sock.fileno() < 0:
             return False
         if size + 4 <= STANDARD_BYTES >= have:
-            # the rest of a small frame: exact bytes, so that a slow peer holds no more than it sent
+            # exactly the rest of a small frame, so that a slow peer holds no more memory than it has sent
             self._stash = bytes(memoryview(buffer)[start : self._filled])
             self._let_go()
             return True
@@ -433,7 +429,7 @@ class Connection:
         return have
 
     def _let_go(self) -> None:
-        """Hold no buffer."""
+        """Release all buffers."""
         if self._buffer is not None:
             self._memory.release(self._buffer)
             self._buffer = None
@@ -443,14 +439,14 @@ class Connection:
             self._memory.drop(self)
 
     def resume(self) -> None:
-        """Go on after a pause, or when memory is there again."""
+        """Continue after a pause, or when memory is available again."""
         if self._sock.fileno() >= 0:
             if self._stash:
                 self._take_buffer()
             self._handle_frames()
 
     def overdue(self) -> bool:
-        """Whether the peer has had its time to send the rest of a large request."""
+        """Return whether the peer had enough time to send the rest of a large request."""
         return not self.busy and 0 < self._frame_began < time.monotonic() - SLOW_REQUEST_SECONDS
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
@@ -458,7 +454,7 @@ class Connection:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the socket takes; the rest waits for it to be writable."""
+        """Send what the socket accepts; continue when it is writable again."""
         try:
             while self._out:
                 head = self._out[0]
@@ -499,7 +495,7 @@ class Connection:
         if piece.nbytes > 0:
             sent = os.sendfile(self._sock.fileno(), piece.fileno(), piece.position, piece.nbytes)
             if sent == 0:
-                raise OSError("a log file ended before the bytes that were promised")
+                raise OSError("a log file ended early")
             if sent < piece.nbytes:
                 self._out[0] = UnsentBytes(piece, sent)
                 return
@@ -529,32 +525,30 @@ class Connection:
 
 
 def _rounded(nbytes: int) -> int:
-    """The size of the buffer for a large frame: one that is kept for the next, where that is enough."""
+    """Return the buffer size for a large frame: a pooled size if that is enough."""
     return LARGE_BYTES if STANDARD_BYTES < nbytes <= LARGE_BYTES else nbytes
 
 
 class UnsentBytes:
-    """The unsent end of a file range."""
+    """The unsent rest of a file range."""
 
     __slots__ = ("_whole", "nbytes", "position")
 
     def __init__(self, whole: FileRange, sent: int) -> None:
-        # of the range itself, not of its last rest: a slow peer takes a large one in thousands of pieces
+        # of the original range: a slow peer reads a large one in thousands of pieces
         self._whole: FileRange = whole._whole if isinstance(whole, UnsentBytes) else whole
         self.position = whole.position + sent
         self.nbytes = whole.nbytes - sent
 
     def fileno(self) -> int:
-        """The open file's descriptor."""
         return self._whole.fileno()
 
     def release(self) -> None:
-        """The last bytes are sent, or never will be."""
         self._whole.release()
 
 
 def release(chunks: Sequence[Chunk]) -> None:
-    """Let go of the files in an answer that will not be sent."""
+    """Release the files of a response that will not be sent."""
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
             chunk.release()

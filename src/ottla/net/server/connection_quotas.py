@@ -1,9 +1,9 @@
-"""Who may connect: how many at a time, from one address, and how many in a second (KIP-402, KIP-612).
+"""Limits of connections: open ones, open ones per address, and new ones per second (KIP-402, KIP-612).
 
-Counts are shared by all listeners of a broker. Where the broker is full or connections come too fast, the rest waits in
-the kernel's backlog; one address that has too many open is sent away at once, as in Kafka. The inter-broker listener is
-protected from the others: `max.connections` and the broker's rate do not keep a broker out, a client goes for it.
-A quarter of the descriptors is left to logs. Loop thread.
+All listeners of a broker share the counts. If the broker is full or connections arrive too fast, the rest waits in the
+kernel's backlog; an address with too many connections is rejected at once, as in Kafka. The inter-broker listener is
+protected: `max.connections` and the broker's rate do not keep a broker out, a client is disconnected for it. A quarter
+of the file descriptors is reserved for logs. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import NamedTuple
 from ottla.net.sampled_rate import SampledRate
 
 CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
-"""The parts of all descriptors that clients, and brokers, leave to logs: a quarter and an eighth."""
+"""Fractions of the file descriptors reserved for logs from clients (a quarter) and from brokers (an eighth)."""
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
-"""Addresses whose rate is remembered before the silent ones are forgotten."""
+"""Maximum number of addresses with a measured rate before idle ones are dropped."""
 WINDOWS = 11
-"""Kafka's quota.window.num: rates are held on average over this many seconds."""
+"""Kafka's quota.window.num: rates are averages over this many seconds."""
 
 
 class ConnectionLimits(NamedTuple):
-    """What is allowed. Rates are connections per second."""
+    """The limits. Rates are connections per second."""
 
     connections: int = MAX_INT
     per_listener: Mapping[str, int] = {}
@@ -35,7 +35,7 @@ class ConnectionLimits(NamedTuple):
     rate: float = MAX_INT
     rate_per_listener: Mapping[str, float] = {}
     rate_per_ip: Mapping[str | None, float] = {}
-    """By address; None for those without an own limit."""
+    """By address; None for addresses without their own limit."""
 
 
 UNLIMITED = ConnectionLimits()
@@ -58,7 +58,6 @@ class ConnectionQuotas:
 
     @property
     def limits(self) -> ConnectionLimits:
-        """What is allowed now."""
         return self._limits
 
     @limits.setter
@@ -68,25 +67,27 @@ class ConnectionQuotas:
 
     @property
     def count(self) -> int:
-        """Connections that are open."""
+        """The number of open connections."""
         return self._by_listener.total()
 
     def protect(self, listener: str, make_room: Callable[[], None]) -> None:
-        """Let connections of this listener in when the broker is full; `make_room` closes one of another listener."""
+        """Accept connections of this listener even if the broker is full; `make_room` closes one of another
+        listener.
+        """
         self._protected, self._make_room = listener, make_room
 
     def is_protected(self, listener: str) -> bool:
-        """Whether this is the listener of the brokers, and clients have another one."""
+        """Return whether this is the inter-broker listener and clients have another one."""
         return listener == self._protected
 
     def has_descriptors(self, listener: str, descriptor: int) -> bool:
-        """Whether a connection may keep a descriptor of this number; the kernel gives the lowest that is free."""
+        """Return whether a connection may keep this file descriptor; the kernel assigns the lowest free number."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         left = most // (PROTECTED_RESERVE if self.is_protected(listener) else CLIENT_RESERVE)
         return most == resource.RLIM_INFINITY or descriptor < most - left
 
     def wait_seconds(self, listener: str, waiter: Callable[[], None]) -> float | None:
-        """How long a listener is to wait before it accepts the next one; None: until `waiter` is called."""
+        """Return the time before the listener may accept the next connection; None: until `waiter` is called."""
         limits = self._limits
         of_listener = limits.per_listener.get(listener, MAX_INT)
         is_full = self.count >= limits.connections and not self.is_protected(listener)
@@ -101,11 +102,11 @@ class ConnectionQuotas:
         return wait
 
     def forget(self, waiter: Callable[[], None]) -> None:
-        """It does not wait any more."""
+        """Remove a waiter."""
         self._waiting.pop(waiter, None)
 
     def enter(self, listener: str, ip: str) -> str | None:
-        """Count a connection in; or the name of the option that keeps it out."""
+        """Count a new connection; return None, or the name of the config that rejects it."""
         limits, now = self._limits, self._clock()
         if not self.is_protected(listener):
             self._rate.add(1, now)
@@ -122,7 +123,7 @@ class ConnectionQuotas:
         return None
 
     def left(self, listener: str, ip: str) -> None:
-        """A connection is closed."""
+        """Count a closed connection."""
         self._by_listener[listener] -= 1
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:

@@ -1,6 +1,6 @@
-"""The broker's listening sockets: who is let in, and who is sent away for having been silent too long.
+"""The broker's listening sockets: accept connections, close idle ones. Not thread-safe: event loop only.
 
-Loop thread. What comes in over an accepted socket is the business of `connection`.
+`connection` handles everything after accept().
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ log = logging.getLogger("ottla.net")
 
 IDLE_CHECK_SECONDS = 10.0
 ACCEPT_BACKOFF_SECONDS = 0.2
-"""Pause after accept() failed for want of descriptors or memory."""
+"""Pause after accept() failed for lack of file descriptors or memory."""
 ACCEPTS_PER_WAKEUP = 64
-"""Connections taken from the backlog at a time; in a storm of them, requests get their turn in between."""
+"""Connections accepted at a time; in a connection storm, requests have their turn in between."""
 
 Connects = Callable[[socket.socket, str, Owner, Service, MemoryPool, int], Connection]
-"""Makes a connection of an accepted socket; the arguments are those of `Connection`."""
+"""Builds the connection of an accepted socket; the arguments are those of `Connection`."""
 
 
 class Listener:
-    """One listening address and the connections that came in through it."""
+    """One listening address and its connections."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class Listener:
         receive_buffer_bytes: int = -1,
         connection: Connects = Connection,
     ) -> None:
-        """`connection` makes what speaks with a peer: in plain text, if nothing else is said."""
+        """`connection` builds the connections: plaintext by default."""
         self.name = name
         self.connections: set[Connection] = set()
         self._service = service
         self.connects = connection
-        """What makes the next connection; may be replaced, as certificates are renewed."""
+        """Builds the next connection; replaced when certificates are reloaded."""
         self._admission = admission
         self._memory = memory
         self._max_frame_bytes = max_frame_bytes
@@ -61,13 +61,13 @@ class Listener:
         self._later: asyncio.TimerHandle | None = None
 
     def bind(self, host: str, port: int) -> int:
-        """Take the address; returns the port (a free one for 0). StartupError if it is in use.
+        """Bind the address; return the port (a free one for 0). Raises StartupError if it is in use.
 
-        Connections are refused until `listen`, so that an open port says that the broker is a member of its cluster.
+        Connections are refused until `listen`, so that an open port means that the broker has joined its cluster.
         """
         try:
             results = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            # of a name with several addresses the IPv4 one, where clients look first
+            # the IPv4 address of a name with several addresses, as clients try it first
             family, kind, proto, _, address = min(results, key=lambda f: f[0] != socket.AF_INET)
             sock = socket.socket(family, kind, proto)
             try:
@@ -83,8 +83,8 @@ class Listener:
         return int(sock.getsockname()[1])
 
     def listen(self, backlog: int) -> None:
-        """Let clients connect; they wait until `start`. StartupError if another process was faster."""
-        assert self._sock is not None, "bind() comes first"
+        """Let clients connect; they wait until `start`. Raises StartupError if another process has taken the port."""
+        assert self._sock is not None, "bind() must be called first"
         try:
             self._sock.listen(backlog)
         except OSError as error:
@@ -92,17 +92,17 @@ class Listener:
             raise self._startup_error(host, port, error) from None
 
     def _startup_error(self, host: str, port: int, error: OSError) -> StartupError:
-        return StartupError(f"listeners: {self.name}://{host}:{port} cannot be bound: {error.strerror}; is it in use?")
+        return StartupError(f"listeners: cannot bind {self.name}://{host}:{port}: {error.strerror}; is it in use?")
 
     def start(self) -> None:
-        """Begin to accept."""
-        assert self._sock is not None, "bind() and listen() come first"
+        """Start accepting."""
+        assert self._sock is not None, "bind() and listen() must be called first"
         asyncio.get_running_loop().add_reader(self._sock.fileno(), self._accept)
         if self._idle_seconds >= 0:
             self._timer = asyncio.get_running_loop().call_later(IDLE_CHECK_SECONDS, self._close_idle)
 
     def stop_accepting(self) -> None:
-        """Take no new connections; those that are there go on."""
+        """Accept no new connections; existing ones continue."""
         for timer in (self._timer, self._later):
             if timer is not None:
                 timer.cancel()
@@ -112,13 +112,12 @@ class Listener:
             self._sock.close()
 
     def close(self) -> None:
-        """Stop accepting and drop every connection."""
+        """Stop accepting and close every connection."""
         self.stop_accepting()
         for connection in list(self.connections):
             connection.close()
 
     def forget(self, connection: Connection) -> None:
-        """A connection tells that it is closed."""
         if connection in self.connections:
             self.connections.discard(connection)
             self._admission.left(self.name, connection.peer.rpartition(":")[0])
@@ -133,25 +132,25 @@ class Listener:
                 return
 
     def _accept_one(self) -> bool:
-        """Take one connection from the backlog; False when there is none."""
+        """Accept one connection; return False if there is none."""
         assert self._sock is not None
         try:
             sock, address = self._sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # EMFILE and its like: the peer stays in the backlog; without a pause the loop would spin
-            log.error("cannot accept a connection: %s", error.strerror)
+            # for example EMFILE: the peer stays in the backlog; without a pause the event loop would spin
+            log.error("Cannot accept a connection: %s", error.strerror)
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
         ip = addresses.of_peer(address)
         if not self._admission.has_descriptors(self.name, sock.fileno()):
-            log.warning("%s: refused, logs need the descriptors that are left; raise the limit (ulimit -n)", ip)
+            log.warning("Rejected %s: the remaining descriptors are reserved for logs; raise the limit (ulimit -n)", ip)
             sock.close()
             return True
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
-            log.warning("%s: refused, %s is reached", ip, refusal)
+            log.warning("Rejected %s: %s is reached", ip, refusal)
             sock.close()
             return True
         sock.setblocking(False)
@@ -166,7 +165,7 @@ class Listener:
         return True
 
     def _accept_later(self, seconds: float | None) -> None:
-        """Leave the others in the backlog for a while; None: until `_accept_on` is called."""
+        """Leave connections in the backlog for a while; None: until `_accept_on` is called."""
         assert self._sock is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._sock.fileno())

@@ -1,4 +1,4 @@
-"""TLS on one listener of a broker, by its options: for those who connect to it, and for brokers that meet there."""
+"""TLS of one listener, from its configs: for accepted connections, and for connections to other brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def accepting(config: BrokerConfig, listener: str) -> Connects:
-    """What makes the connections of a listener. ConfigurationError where its key or trust store cannot be used."""
+    """Return the factory of a listener's connections. Raises ConfigurationError for an unusable key or trust store."""
     with _named(listener):
         context = server_context(config.tls_of(listener), config.client_auth(listener))
         rules = principal_rules(config.on_listener(listener, "ssl.principal.mapping.rules"))
@@ -27,7 +27,9 @@ def accepting(config: BrokerConfig, listener: str) -> Connects:
 
 
 def client_options(config: BrokerConfig, listener: str) -> SocketOptions:
-    """How to connect to that listener of another broker, with the same stores. ConfigurationError as above."""
+    """Return the options for connecting to that listener of another broker, with the same stores. Raises
+    ConfigurationError.
+    """
     with _named(listener):
         tls = config.tls_of(listener)
         return SocketOptions(ssl_context=client_context(tls), ssl_check_hostname=tls.checks_hostname)

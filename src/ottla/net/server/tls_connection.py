@@ -1,9 +1,10 @@
-"""A client's socket that speaks TLS: the same frames and answers as `connection`, with a handshake before them.
+"""A client's connection with TLS: frames and responses as in `connection`, after a handshake.
 
-What differs is how bytes come and go. OpenSSL takes a record from the socket at a time and may keep a part of it, of
-which the socket tells nothing (`pending`); a write that the socket did not take is repeated with the same bytes; and
-each way may have to wait for the other one. Files are read, as the kernel cannot encrypt for us: one record at a time,
-so that a slow peer holds no more. A peer that does not come to the end of its handshake is cut off. Loop thread.
+The difference is how bytes are read and written. OpenSSL reads one TLS record at a time and may keep a part of it that
+the socket does not report (`pending`); a write that the socket rejected must be repeated with the same bytes; and each
+direction may have to wait for the other. Files are read, as the kernel cannot encrypt them: one record at a time, so
+that a slow peer holds little memory. A peer that does not complete the handshake in time is disconnected. Not
+thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from ottla.security.tls.distinguished_name import subject_of
 log = logging.getLogger("ottla.net")
 
 HANDSHAKE_SECONDS = 30.0
-"""How long a peer may take to agree on keys: no client of Kafka's waits for longer itself."""
+"""Time for the handshake; no client of Kafka waits longer itself."""
 HELLO: Final = b"\x16"
-"""What TLS begins with."""
+"""The first byte of TLS."""
 RECORD_BYTES: Final = 16384
-"""The most that one record of TLS carries."""
+"""Maximum size of a TLS record."""
 IN_A_ROW: Final = 64
-"""Records that are read or written before the loop looks at other connections."""
+"""Records that are read or written before other connections have their turn."""
 DISCARD_BYTES: Final = 65536
 
 
 class TlsSettings(NamedTuple):
-    """How a listener speaks TLS, and what it calls clients by their certificates."""
+    """The TLS context of a listener, and the mapping of certificates to user names."""
 
     context: ssl.SSLContext
     rules: tuple[Rule, ...] = (Rule(),)
 
 
 class TlsConnection(Connection):
-    """One client behind TLS. Its name, where it has shown a certificate, is the `user` of the connection's state."""
+    """One client with TLS. If it has a certificate, its name is the `user` in the connection's state."""
 
     __slots__ = ("_deadline", "_sealed", "_security")
 
@@ -62,15 +63,15 @@ class TlsConnection(Connection):
         super().__init__(sock, peer, listener, service, memory, max_frame)
         self._security = security
         self._deadline: asyncio.TimerHandle | None = None
-        self._sealed = False  # the head of what is to be sent is a record, which may be known to OpenSSL already
+        self._sealed = False  # whether OpenSSL may know the head of what is to be sent as a record already
 
     def start(self) -> None:
-        """Wait for the handshake. Until its first byte comes, TLS costs no memory."""
+        """Wait for the handshake. Until its first byte arrives, TLS uses no memory."""
         self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._too_late)
         self._wait(self._on_hello)
 
     def _close(self, *, cancel: bool) -> None:
-        """Say good-bye, as far as the socket takes it at once, and drop the peer."""
+        """Send TLS's close notification, as far as the socket accepts it at once, and close."""
         if self._deadline is not None:
             self._deadline.cancel()
         if isinstance(self._sock, ssl.SSLSocket):
@@ -78,7 +79,7 @@ class TlsConnection(Connection):
                 self._sock.unwrap()
         super()._close(cancel=cancel)
 
-    # The handshake
+    # handshake
 
     def _on_hello(self) -> None:
         try:
@@ -88,7 +89,7 @@ class TlsConnection(Connection):
         if first != HELLO:
             if first:
                 log.warning(
-                    "%s: it does not speak TLS, listener %s does; the connection is closed",
+                    "Closing the connection of %s: it does not use TLS, but listener %s does",
                     self.peer,
                     self.listener.name,
                 )
@@ -97,7 +98,7 @@ class TlsConnection(Connection):
         try:
             self._sock = self._security.context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
         except (OSError, ValueError):
-            # the peer has gone just now, and the socket with it
+            # the peer has just disconnected
             self._sock.close()
             self._forgotten()
             return
@@ -117,7 +118,7 @@ class TlsConnection(Connection):
             self._begin()
 
     def _begin(self) -> None:
-        """The peer is who it says, or has not been asked: let its requests in."""
+        """The handshake is complete: accept requests."""
         assert isinstance(self._sock, ssl.SSLSocket)
         assert self._deadline is not None
         self._deadline.cancel()
@@ -130,7 +131,7 @@ class TlsConnection(Connection):
                 return
             user = mapped(self._security.rules, subject)
             if user is None:
-                self._refuse(ValueError(f"no rule of ssl.principal.mapping.rules is for {subject}"))
+                self._refuse(ValueError(f"no rule of ssl.principal.mapping.rules matches {subject}"))
                 return
             self.state[USER] = user
         self._read_on()
@@ -139,29 +140,29 @@ class TlsConnection(Connection):
         is_disconnected = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError))
         log.log(
             logging.INFO if is_disconnected else logging.WARNING,
-            "%s: no handshake on listener %s: %s; the connection is closed",
+            "Closing the connection of %s: TLS handshake on listener %s failed: %s",
             self.peer,
             self.listener.name,
             _reason(error),
         )
-        # What is still to be read would have the kernel reset the connection, and the peer not hear why.
+        # with unread bytes the kernel would reset the connection, and the peer would not receive the alert
         with contextlib.suppress(OSError):
             socket.socket.recv(self._sock, DISCARD_BYTES)
         self.close()
 
     def _too_late(self) -> None:
         log.warning(
-            "%s: no handshake on listener %s within %g s; the connection is closed",
+            "Closing the connection of %s: no TLS handshake on listener %s within %g s",
             self.peer,
             self.listener.name,
             HANDSHAKE_SECONDS,
         )
         self.close()
 
-    # Waiting the other way round
+    # waiting for the other direction
 
     def _wait(self, then: Callable[[], None], *, writable: bool = False) -> None:
-        """Go on with `then` when the socket is ready, whichever way OpenSSL wants it next."""
+        """Continue with `then` when the socket is ready, in the direction that OpenSSL needs."""
         self._stop_reading()
         self._stop_writing()
         if writable:
@@ -176,10 +177,10 @@ class TlsConnection(Connection):
         self._stop_writing()
         then()
 
-    # Reading
+    # reading
 
     def _peeked(self) -> tuple[bool, bool]:
-        # what is in the socket may be the end of TLS as well as more requests; the kernel knows of the connection's end
+        # what is in the socket may be the end of TLS or more requests; the kernel only knows the end of the connection
         has_gone = self._is_half_closed()
         return not has_gone, has_gone
 
@@ -195,14 +196,14 @@ class TlsConnection(Connection):
         self._loop.call_soon(self._on_readable)
 
     def _read_records(self) -> bool:
-        """Work on what has come; whether there may be more without the socket telling."""
+        """Process what has arrived; return whether there may be more that the socket does not report."""
         assert isinstance(self._sock, ssl.SSLSocket)
         before = len(self._stash) if self._buffer is None else self._filled
         error = self._fill(self._buffer or self._take_buffer())
         if self._filled > before:
             self.last_active = time.monotonic()
             self._handle_frames()
-            # whatever else was wrong is wrong the next time, too
+            # other errors will occur again with the next read
             return not isinstance(error, ssl.SSLWantReadError) and (error is not None or self._sock.pending() > 0)
         if isinstance(error, ssl.SSLWantReadError):
             self._make_room()
@@ -214,7 +215,7 @@ class TlsConnection(Connection):
         return False
 
     def _fill(self, buffer: bytearray) -> OSError | None:
-        """Read until there is a whole request, or no room: some clients make a record of every few bytes."""
+        """Read until a request is complete or the buffer is full: some clients send a record for every few bytes."""
         room = memoryview(buffer)
         try:
             while self._filled < len(buffer):
@@ -240,7 +241,7 @@ class TlsConnection(Connection):
             if self._sock.pending():
                 self._loop.call_soon(self._on_readable)
 
-    # Writing
+    # writing
 
     def _flush(self) -> None:
         try:
@@ -277,7 +278,7 @@ class TlsConnection(Connection):
             self._sealed = False
 
     def _seal(self) -> None:
-        """Make one record of what is to be sent next: small pieces together, of a file as much as there is room for."""
+        """Make one record of what is sent next: small pieces together, of a file as much as fits."""
         pieces, room = [], RECORD_BYTES
         while self._out and room:
             piece = self._cut(room)
@@ -289,7 +290,7 @@ class TlsConnection(Connection):
             self._sealed = True
 
     def _cut(self, most: int) -> bytes | memoryview:
-        """The next bytes, at most so many; they are not to be sent any more."""
+        """Take the next bytes, at most `most`, out of what is to be sent."""
         head = self._out[0]
         if isinstance(head, (bytes, bytearray, memoryview)):
             view = memoryview(head)
@@ -300,7 +301,7 @@ class TlsConnection(Connection):
             return view[:most]
         read = os.pread(head.fileno(), min(most, head.nbytes), head.position)
         if not read and head.nbytes:
-            raise OSError("a log file ended before the bytes that were promised")
+            raise OSError("a log file ended early")
         if len(read) < head.nbytes:
             self._out[0] = UnsentBytes(head, len(read))
         else:
@@ -311,7 +312,7 @@ class TlsConnection(Connection):
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused ({error.verify_message})"
+        return f"its certificate was rejected ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
     return str(error)

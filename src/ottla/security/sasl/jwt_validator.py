@@ -1,9 +1,9 @@
-"""Which tokens of OAUTHBEARER a listener takes: those signed with a known key (KIP-768), or, for tests, any at all.
+"""Validation of OAUTHBEARER tokens by a listener: signed with a known key (KIP-768) or, for tests, unsigned.
 
-Without `sasl.oauthbearer.jwks.endpoint.url` a token needs no signature, as in Kafka, and anybody can make one. With it
-the signature counts, and who made the token for whom where that is set. Keys are read when the broker starts, again
-after some time, and at once when a token names one that is not known, but not more often than every few seconds.
-PyJWT checks signatures and claims.
+Without `sasl.oauthbearer.jwks.endpoint.url` a token needs no signature, as in Kafka, and anyone can make one. With it
+the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker starts,
+refreshed periodically, and at once for a token with an unknown key, but only every few seconds. PyJWT verifies
+signatures and claims.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ottla.security.sasl.token_provider import b64url_decode
 log = logging.getLogger("ottla.net")
 
 UNSECURED: Final = "unsecuredValidator"
-"""How the options of a line of JAAS begin that are about tokens without a signature."""
+"""The prefix of JAAS options for unsigned tokens."""
 RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 ALGORITHMS: Final = (*RSA_ALGORITHMS, "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures that are taken: by a pair of keys, as a secret that brokers share could be used to make tokens."""
+"""Accepted signatures: only asymmetric ones, as a secret shared by brokers could be used to make tokens."""
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
-"""Tokens that name unknown keys have the keys read again no more often than this."""
+"""Minimum time between refreshes of the keys because of tokens with unknown keys."""
 
 
 class _Key(NamedTuple):
-    """A public key, what the set calls it, and the algorithms of signatures that it is good for."""
+    """A public key, its id in the set, and its algorithms."""
 
     name: str | None
     key: Any
@@ -44,38 +44,38 @@ class _Key(NamedTuple):
 
 
 class UnsecuredJwtValidator:
-    """Takes tokens without a signature, which claim whatever they like. Kafka's OAuthBearerUnsecuredValidator."""
+    """Accepts unsigned tokens, whatever they claim. Kafka's OAuthBearerUnsecuredValidator."""
 
     def __init__(self, jaas: Mapping[str, str], now: Callable[[], float] = time.time) -> None:
-        """ConfigurationError for options that cannot be used."""
+        """Raises ConfigurationError for invalid options."""
         self._principal = jaas.get(f"{UNSECURED}PrincipalClaimName", "sub")
         self._scope = jaas.get(f"{UNSECURED}ScopeClaimName", "scope")
         self._required = frozenset(jaas.get(f"{UNSECURED}RequiredScope", "").split())
         skew = jaas.get(f"{UNSECURED}AllowableClockSkewMs", "0")
         if not skew.isdigit():
             raise ConfigurationError(
-                f"{UNSECURED}AllowableClockSkewMs: {skew!r} is not allowed: milliseconds are wanted"
+                f"{UNSECURED}AllowableClockSkewMs: {skew!r} is not allowed, it must be a number of milliseconds"
             )
         self._skew = int(skew) / 1000
         self._now = now
 
     def check(self, token: str) -> AuthenticatedUser:
-        """Whose the token claims to be. InvalidTokenError where it cannot be read or is out of date."""
+        """Return the user that the token claims. Raises InvalidTokenError for a malformed or expired one."""
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:
-            raise InvalidTokenError("the token is signed, and sasl.oauthbearer.jwks.endpoint.url is not set")
+            raise InvalidTokenError("the token is signed, but sasl.oauthbearer.jwks.endpoint.url is not set")
         user, expires = claims.get(self._principal), _time(claims, "exp")
         if not isinstance(user, str) or not user:
-            raise InvalidTokenError(f"the claim {self._principal} says nothing of whose the token is")
+            raise InvalidTokenError(f"the token has no user in the claim {self._principal}")
         if expires is None or expires + self._skew <= self._now():
-            raise InvalidTokenError("the token has expired, or does not say when it will")
+            raise InvalidTokenError("the token has expired, or has no expiry time")
         begun = _time(claims, "iat")
         if begun is not None and (begun - self._skew > self._now() or begun >= expires):
-            raise InvalidTokenError("the token was made in the future")
+            raise InvalidTokenError("the token was issued in the future")
         missing = self._required - scopes(claims, self._scope)
         if missing:
             raise InvalidTokenError(
-                f"the token is not for {', '.join(sorted(missing))}",
+                f"the token lacks the scope {', '.join(sorted(missing))}",
                 "insufficient_scope",
                 " ".join(sorted(self._required)),
             )
@@ -83,15 +83,15 @@ class UnsecuredJwtValidator:
 
 
 class JwtValidator:
-    """Takes tokens that are signed with one of the keys. Asked from the loop; keys are read again in a thread."""
+    """Accepts tokens signed with one of the keys. Validates on the event loop; a thread refreshes the keys."""
 
     def __init__(self, config: OAuthCheckConfig) -> None:
-        """Read the keys. StartupError where there are none, or no library that checks signatures."""
+        """Load the keys. Raises StartupError if there are none, or without a library that verifies signatures."""
         try:
             import jwt
         except ImportError:
             raise StartupError(
-                "sasl.oauthbearer.jwks.endpoint.url: checking signatures needs PyJWT: pip install 'ottla[oauth]'"
+                "sasl.oauthbearer.jwks.endpoint.url: verifying signatures requires PyJWT: pip install 'ottla[oauth]'"
             ) from None
         self._jwt = jwt
         assert config.sasl_oauthbearer_jwks_endpoint_url is not None
@@ -106,7 +106,9 @@ class JwtValidator:
         self._read_at = time.monotonic()
 
     def check(self, token: str) -> AuthenticatedUser:
-        """Whose the token is. InvalidTokenError where it is not signed, not for us, or out of date."""
+        """Return the token's user. Raises InvalidTokenError for a token that is unsigned, expired, or for another
+        audience.
+        """
         jwt, config = self._jwt, self._config
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
         sub = config.sasl_oauthbearer_sub_claim_name
@@ -125,11 +127,11 @@ class JwtValidator:
             raise InvalidTokenError(str(error)) from None
         user = claims.get(sub)
         if not isinstance(user, str) or not user:
-            raise InvalidTokenError(f"the claim {sub} says nothing of whose the token is")
+            raise InvalidTokenError(f"the token has no user in the claim {sub}")
         return AuthenticatedUser(user, float(claims["exp"]))
 
     def _key(self, token: str) -> _Key:
-        """The key that a token names, or the only one."""
+        """Return the key that a token names, or the only one."""
         age = time.monotonic() - self._read_at
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
             self._read_again()
@@ -138,11 +140,11 @@ class JwtValidator:
         if len(keys) != 1:
             if age > UNKNOWN_KEY_PAUSE_SECONDS:
                 self._read_again()
-            raise InvalidTokenError(f"the token is signed with a key that is not known ({name})")
+            raise InvalidTokenError(f"the token is signed with an unknown key ({name})")
         return keys[0]
 
     def _read_again(self) -> None:
-        """In a thread: the loop does not wait for it, and tokens are checked with the keys of before meanwhile."""
+        """Refresh the keys in a thread; meanwhile tokens are validated with the previous ones."""
         if self._reading is None or not self._reading.is_alive():
             self._reading = threading.Thread(target=self._renew, name="ottla-jwks", daemon=True)
             self._reading.start()
@@ -152,7 +154,7 @@ class JwtValidator:
         try:
             self._keys = self._read()
         except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning("the keys at %s cannot be read again: %s", self._url, error)
+            log.warning("Cannot refresh the keys at %s: %s. The previous keys stay in use.", self._url, error)
 
     def _read(self) -> list[_Key]:
         path = file_of(self._url)
@@ -163,7 +165,7 @@ class JwtValidator:
                 content = answer.read(MAX_KEYS_BYTES)
         keys = list(filter(None, map(self._usable, json.loads(content)["keys"])))
         if not keys:
-            raise ValueError("there is none that signatures can be checked with")
+            raise ValueError("there is no key for verifying signatures")
         return keys
 
     def _usable(self, described: dict[str, Any]) -> _Key | None:
@@ -174,13 +176,13 @@ class JwtValidator:
             return None
         if described.get("use") not in ("sig", None) or key.algorithm_name not in ALGORITHMS:
             return None
-        # Without "alg" an RSA key is good for every algorithm of RSA (RFC 7517, 4.4); others have it from their curve.
+        # without "alg" an RSA key is valid for every RSA algorithm (RFC 7517, 4.4); other keys have it from their curve
         any_of_rsa = described.get("kty") == "RSA" and not described.get("alg")
         return _Key(described.get("kid"), key.key, RSA_ALGORITHMS if any_of_rsa else (key.algorithm_name,))
 
 
 def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
-    """What a token is good for: a text with blanks, or a list."""
+    """Return the scopes of a token: text separated by blanks, or a list."""
     value = claims.get(name, [])
     return frozenset(value.split() if isinstance(value, str) else map(str, value if isinstance(value, list) else ()))
 
@@ -189,17 +191,17 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         header, claims = (json.loads(b64url_decode(part)) for part in token.split(".")[:2])
     except (ValueError, RecursionError):
-        raise InvalidTokenError("the token cannot be read") from None
+        raise InvalidTokenError("the token is malformed") from None
     if not isinstance(header, dict) or not isinstance(claims, dict):
-        raise InvalidTokenError("the token cannot be read")
+        raise InvalidTokenError("the token is malformed")
     return header, claims
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """A time in seconds since 1970; None where there is none."""
+    """Return a time in seconds since 1970; None if the claim is missing."""
     value = claims.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidTokenError(f"the claim {name} is no time")
+        raise InvalidTokenError(f"the claim {name} is not a time")
     return float(value)

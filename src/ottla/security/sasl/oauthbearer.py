@@ -1,7 +1,7 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255) without I/O: a client shows a token by somebody whom the broker trusts.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255) without I/O: a client authenticates by a token of a trusted issuer.
 
-The client's one message has the token and perhaps extensions (KIP-342). A broker that does not take it answers with
-JSON that says why, hears one more byte, and ends the exchange.
+The client's only message contains the token and extensions (KIP-342). A broker that rejects it answers with the reason
+as JSON, receives one more byte, and ends the exchange.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
 
 
 class AuthenticatedUser(NamedTuple):
-    """What a token says: whose it is, and until when it holds, in seconds since 1970."""
+    """The user of a token, and its expiry time in seconds since 1970."""
 
     user: str
     expires: float
 
 
 class InvalidTokenError(SaslAuthenticationFailedError):
-    """A token that is not taken; `status` is what RFC 6750 calls the reason."""
+    """A rejected token; `status` is the error code of RFC 6750."""
 
     def __init__(self, message: str, status: str = "invalid_token", scope: str | None = None) -> None:
         super().__init__(message)
@@ -38,31 +38,31 @@ class InvalidTokenError(SaslAuthenticationFailedError):
 
 
 def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
-    """What a client says. ConfigurationError for extensions that cannot be said."""
+    """Return the client's message. Raises ConfigurationError for invalid extensions."""
     for name, value in extensions.items():
         if name == "auth" or not _KEY.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ConfigurationError(
-                f"sasl.jaas.config: extension {name!r} is not allowed: its name has letters only and is not auth,"
-                " its value has printable ASCII"
+                f"sasl.jaas.config: extension {name!r} is not allowed: a name must have only letters and not be auth,"
+                " a value only printable ASCII"
             )
     fields = [f"auth=Bearer {token}", *(f"{name}={value}" for name, value in extensions.items())]
     return "".join(["n,,", *(SEPARATOR + part for part in fields), SEPARATOR * 2]).encode()
 
 
 class OAuthBearerServer:
-    """The broker's side of one exchange. `user` and `expires` are set when all is well."""
+    """The broker's side of one exchange. `user` and `expires` are set after success."""
 
     def __init__(self, check: Callable[[str], AuthenticatedUser]) -> None:
-        """`check` says whose a token is; InvalidTokenError where it is not taken."""
+        """`check` returns the user of a token; it raises InvalidTokenError to reject it."""
         self.user: str | None = None
         self.expires: float | None = None
         self._check = check
         self._refusal: InvalidTokenError | None = None
 
     def step(self, message: bytes) -> bytes:
-        """The answer: nothing for a good token, the reason for another; who has heard that is refused."""
+        """Return the answer: empty for a valid token, otherwise the reason, after which the next step fails."""
         if self._refusal is not None:
-            # why is for the broker's log; who shows a token that is not taken is told what RFC 6750 has words for
+            # the reason is for the broker's log; the client only gets RFC 6750's error code
             raise SaslAuthenticationFailedError(_reason(self._refusal)) from self._refusal
         match = _FIRST.fullmatch(message.decode("utf-8", "replace"))
         if match is None:
@@ -70,7 +70,7 @@ class OAuthBearerServer:
         parts = dict(part.split("=", 1) for part in match[2].split(SEPARATOR) if part)
         bearer = _BEARER.fullmatch(parts.get("auth", ""))
         if bearer is None:
-            raise SaslAuthenticationFailedError("Invalid OAUTHBEARER client first message: 'auth' is no bearer token")
+            raise SaslAuthenticationFailedError("Invalid OAUTHBEARER client first message: 'auth' has no bearer token")
         try:
             proven = self._check(bearer[1])
         except InvalidTokenError as error:

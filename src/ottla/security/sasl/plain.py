@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616), the broker's side: user and password as they are. To be used with TLS."""
+"""SASL PLAIN (RFC 4616), the broker's side: user and password in plain text. Use it with TLS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.errors import SaslAuthenticationFailedError
 
 
 class PlainServer:
-    """One message, no answer; `user` is set when all is well."""
+    """One message without an answer; `user` is set after success."""
 
     expires: float | None = None
 
@@ -18,13 +18,13 @@ class PlainServer:
         self._passwords = passwords
 
     def step(self, message: bytes) -> bytes:
-        """Check user and password; SaslAuthenticationFailedError tells the client nothing that it could use."""
+        """Check user and password. The error does not reveal which of them is wrong."""
         parts = message.decode("utf-8", "replace").split("\0")
         if len(parts) != 3 or not parts[1] or not parts[2]:
-            raise SaslAuthenticationFailedError("Invalid SASL/PLAIN response: user and password are wanted")
+            raise SaslAuthenticationFailedError("Invalid SASL/PLAIN response: user and password are required")
         authorization, user, password = parts
         expected = self._passwords.get(user)
-        # compared also for users who are not known, as the time that it takes would tell them
+        # compared for unknown users as well: timing must not reveal which users exist
         same = hmac.compare_digest((expected or password + "!").encode(), password.encode())
         if expected is None or not same:
             raise SaslAuthenticationFailedError("Authentication failed: Invalid username or password")

@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, RFC 7677) without I/O: messages in, messages out, for both sides.
 
-Nobody sends a password: the client proves that it knows it, by a key that is hashed from it many times, and the server
-proves that it knows what was kept of it. Passwords are UTF-8 as they are, as in Kafka, without SASLprep.
+No password is sent: the client proves that it has a key that is hashed from it many times, and the server proves that
+it has the stored credential. Passwords are UTF-8 without SASLprep, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ottla.errors import SaslAuthenticationFailedError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
-"""As clients of ours and Java's make salts."""
+"""As in salts of Ottla's and Java's clients."""
 MAX_ITERATIONS: Final = 1_000_000
-"""More than that, from a server, would only keep the client busy."""
+"""A server that requests more would only keep the client busy."""
 OWN_SECRET: Final = secrets.token_bytes(32)
 _FIRST: Final = re.compile(r"n,(?:a=([^,]*))?,(n=([^,]+),r=([!-+\--~]+)((?:,.*)?))")
 _CHALLENGE: Final = re.compile(r"r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(?:,.*)?")
@@ -30,7 +30,7 @@ _FINAL: Final = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)(?:,[^p].*)?),p=
 
 
 class Credential(NamedTuple):
-    """What a server keeps of a password: enough to check it, not to log in with it."""
+    """A stored credential: enough to verify a password, not to log in with it."""
 
     salt: bytes
     stored_key: bytes
@@ -39,24 +39,26 @@ class Credential(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Credential:
-        """From Kafka's text: `salt=…,stored_key=…,server_key=…,iterations=…`. ValueError for another one."""
+        """Parse Kafka's text: `salt=…,stored_key=…,server_key=…,iterations=…`. Raises ValueError."""
         parts = dict(part.split("=", 1) for part in text.split(","))
         try:
             salt, stored, server = (b64decode(parts[n], validate=True) for n in ("salt", "stored_key", "server_key"))
             return cls(salt, stored, server, int(parts["iterations"]))
         except KeyError as error:
-            raise ValueError(f"a credential of SCRAM without {error}") from None
+            raise ValueError(f"a SCRAM credential without {error}") from None
 
 
 def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """The key that a password is made into."""
+    """Return the salted password."""
     return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
 
 
 def invented(mechanism: str, user: str, secret: bytes, like: Credential | None = None) -> Credential:
-    """Return a credential that no password fits, for a user who has none, so that answers do not tell who exists.
+    """Return a credential that no password matches, for an unknown user, so that answers do not reveal which users
+    exist.
 
-    It is the same each time and on every broker that has the `secret`; `like` is one of a real user, for its looks.
+    It is the same each time and on every broker with the `secret`; `like` is a real user's, for the same salt size
+    and iterations.
     """
 
     def derived(what: bytes) -> bytes:
@@ -78,19 +80,19 @@ class ScramClient:
         self._proves = b""
 
     def first(self) -> bytes:
-        """Who wants to come in."""
+        """Return the first message, with the user's name."""
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof. SaslAuthenticationFailedError for a challenge that a server of Kafka's does not send."""
+        """Return the proof. Raises SaslAuthenticationFailedError for an invalid challenge."""
         text = challenge.decode("utf-8", "replace")
         match = _CHALLENGE.fullmatch(text)
         if match is None or not match[1].startswith(self._nonce) or match[1] == self._nonce:
-            raise SaslAuthenticationFailedError("the broker's SCRAM challenge cannot be read")
+            raise SaslAuthenticationFailedError("the broker's SCRAM challenge is malformed")
         iterations = int(match[3])
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise SaslAuthenticationFailedError(
-                f"the broker asks for {iterations} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are done"
+                f"the broker requests {iterations} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are allowed"
             )
         key = salted(self._hash, self._password, _unbased(match[2]), iterations)
         client_key = hmac.digest(key, b"Client Key", self._hash)
@@ -101,17 +103,17 @@ class ScramClient:
         return f"{without_proof},p={b64encode(_xor(client_key, signature)).decode()}".encode()
 
     def verify(self, last: bytes) -> None:
-        """That the server knows us, too; SaslAuthenticationFailedError where it does not."""
+        """Verify that the server has the credential; raise SaslAuthenticationFailedError if it has not."""
         text = last.decode("utf-8", "replace")
         if text.startswith("e="):
-            raise SaslAuthenticationFailedError(f"the broker refuses: {text[2:]}")
+            raise SaslAuthenticationFailedError(f"the broker rejects the login: {text[2:]}")
         proof = text[2:].partition(",")[0]
         if not text.startswith("v=") or not hmac.compare_digest(_unbased(proof), self._proves):
-            raise SaslAuthenticationFailedError("the broker does not know this user's password, either")
+            raise SaslAuthenticationFailedError("the broker has not proved that it knows this user's password")
 
 
 class ScramServer:
-    """The server's side of one exchange: `step` takes each message of the client's; `user` is set when all is well."""
+    """The server's side of one exchange: `step` processes each message of the client; `user` is set after success."""
 
     expires: float | None = None
 
@@ -121,7 +123,7 @@ class ScramServer:
         credential_of: Callable[[str], Credential | None],
         invent: Callable[[str], Credential] | None = None,
     ) -> None:
-        """`invent` makes the credential of an unknown user (see `invented`), by default with a secret of this run."""
+        """`invent` makes the credential of an unknown user (see `invented`), by default with a random secret."""
         self.user: str | None = None
         self._invent = invent or partial(invented, mechanism, secret=OWN_SECRET)
         self._is_known = False
@@ -133,17 +135,17 @@ class ScramServer:
         self._first_messages = ""
 
     def step(self, message: bytes) -> bytes:
-        """The answer. SaslAuthenticationFailedError says no more than that it failed."""
+        """Return the answer. The message of SaslAuthenticationFailedError is not for the client."""
         text = message.decode("utf-8", "replace")
         return self._challenge(text) if self._credential is None else self._check(text, self._credential)
 
     def _challenge(self, text: str) -> bytes:
         match = _FIRST.fullmatch(text)
         if match is None:
-            raise SaslAuthenticationFailedError("a message of SCRAM cannot be read")
+            raise SaslAuthenticationFailedError("a SCRAM message is malformed")
         user = match[3].replace("=2C", ",").replace("=3D", "=")
         if match[1] not in (None, "", match[3]):
-            raise SaslAuthenticationFailedError("the authorization id is not the user's name")
+            raise SaslAuthenticationFailedError("the authorization id differs from the user's name")
         credential = self._credential_of(user)
         self._is_known = credential is not None
         if credential is None:
@@ -156,15 +158,15 @@ class ScramServer:
 
     def _check(self, text: str, credential: Credential) -> bytes:
         match = _FINAL.fullmatch(text)
-        # librdkafka before 2.6.1 puts its own nonce before this one; Kafka looks at the end only, too
+        # librdkafka before 2.6.1 prepends its own nonce; Kafka only compares the end, too
         if match is None or not match[3].endswith(self._nonce) or not _unbased(match[2]).startswith(b"n,"):
-            raise SaslAuthenticationFailedError("a message of SCRAM cannot be read")
+            raise SaslAuthenticationFailedError("a SCRAM message is malformed")
         auth_message = f"{self._first_messages},{match[1]}".encode()
         signature = hmac.digest(credential.stored_key, auth_message, self._hash)
         proof = _unbased(match[4])
         stored = hashlib.new(self._hash, _xor(proof, signature)).digest()
         if len(proof) != len(signature) or not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
-            raise SaslAuthenticationFailedError("the password is wrong" if self._is_known else "the user is not known")
+            raise SaslAuthenticationFailedError("the password is wrong" if self._is_known else "the user is unknown")
         self.user = self._claimed
         return f"v={b64encode(hmac.digest(credential.server_key, auth_message, self._hash)).decode()}".encode()
 
@@ -177,4 +179,4 @@ def _unbased(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise SaslAuthenticationFailedError("a message of SCRAM cannot be read") from None
+        raise SaslAuthenticationFailedError("a SCRAM message is malformed") from None

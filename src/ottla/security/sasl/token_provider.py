@@ -1,8 +1,8 @@
-"""Where a client's tokens for OAUTHBEARER come from, and how long one is used.
+"""Where a client gets its OAUTHBEARER tokens, and how long it uses them.
 
-By what is set: a provider of the program's own, an endpoint that gives tokens for a client's id and secret (KIP-768,
-KIP-1139), a file, or, for tests as in Kafka, a token that nobody has signed. A token is used for new connections until
-four fifths of its life are over; then another one is asked for.
+Depending on the configs: a provider of the program, a token endpoint with the client credentials grant (KIP-768,
+KIP-1139), a file, or, for tests as in Kafka, an unsigned token. A token is used for new connections for four fifths of
+its lifetime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.oauthbearer import first_message
 
 REFRESHED: Final = 0.8
-"""After which part of its life a token is replaced. Kafka's default of sasl.login.refresh.window.factor."""
+"""The part of its lifetime after which a token is replaced. Kafka's default of sasl.login.refresh.window.factor."""
 UNSECURED: Final = "unsecuredLogin"
 EXTENSION: Final = "extension_"
 CLAIM_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
@@ -33,16 +33,16 @@ CLAIM_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "NumberClaim_": float,
     "ListClaim_": lambda value: [part for part in value[1:].split(value[:1]) if part] if value else [],
 }
-"""Claims of unsecured tokens by the beginnings of their options in a line of JAAS, as Kafka names them."""
+"""Claims of unsigned tokens, by the prefixes of their options in a JAAS line, as in Kafka."""
 DEFAULT_TIMEOUT_MS: Final = 10_000
-"""How long an endpoint may take. Kafka's tools wait for ever."""
+"""Timeout of requests to the token endpoint in milliseconds. Kafka's tools have none."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 RETRIED: Final = (408, 429, 500, 502, 503, 504)
-"""Answers of an endpoint after which it is asked again."""
+"""Status codes of a token endpoint after which the request is retried."""
 
 
 class Token(NamedTuple):
-    """A token, when it was got and until when it holds (seconds since 1970; None: not known), and its extensions."""
+    """A token, when it was issued and when it expires (seconds since 1970; None: unknown), and its extensions."""
 
     value: str
     begun: float
@@ -50,28 +50,28 @@ class Token(NamedTuple):
     extensions: Mapping[str, str]
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it is still used for new connections. One that does not say how long it holds is used once."""
+        """Return whether it may be used for new connections. A token without an expiry time is used once."""
         return self.expires is not None and now < self.begun + (self.expires - self.begun) * REFRESHED
 
 
 class TokenEndpoint(NamedTuple):
-    """Who gives tokens for a client's id and secret, and how long it is waited for."""
+    """A token endpoint with client id and secret, and its timeouts."""
 
     url: str
     client_id: str
     client_secret: str
     scope: str | None
     urlencode: bool
-    """Whether id and secret are encoded in the header as RFC 6749 has it (`sasl.oauthbearer.header.urlencode`)."""
+    """Whether id and secret are URL-encoded in the header (RFC 6749; `sasl.oauthbearer.header.urlencode`)."""
     timeout: float
     patience: float
-    """For how many seconds it is tried again."""
+    """For how many seconds failed requests are retried."""
     first_pause: float
     context: ssl.SSLContext | None
 
 
 class TokenProvider:
-    """The tokens of one client. On one loop; what blocks is done in a thread."""
+    """The tokens of one client. Not thread-safe: event loop only; blocking work is done in a thread."""
 
     def __init__(self, get: Callable[[], Awaitable[str]], extensions: Mapping[str, str]) -> None:
         self._get = get
@@ -80,7 +80,7 @@ class TokenProvider:
         self._asking = asyncio.Lock()
 
     async def token(self) -> Token:
-        """A token to show now. SaslAuthenticationFailedError where none is to be had."""
+        """Return a token for a new connection. Raises SaslAuthenticationFailedError if there is none."""
         async with self._asking:
             now = time.time()
             if self._current is None or not self._current.is_fresh(now):
@@ -90,7 +90,7 @@ class TokenProvider:
 
 
 def expiry(token: str) -> float | None:
-    """Until when a token says that it holds; None for one that only its maker can read."""
+    """Return when a token expires; None for an opaque token."""
     try:
         exp = json.loads(b64url_decode(token.split(".")[1])).get("exp")
     except (ValueError, IndexError, AttributeError):
@@ -99,29 +99,29 @@ def expiry(token: str) -> float | None:
 
 
 def b64url_decode(part: str) -> bytes:
-    """A part of a JWT. ValueError for what is none."""
+    """Decode a part of a JWT. Raises ValueError."""
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
 def b64url_encode(data: bytes) -> str:
-    """The reverse."""
+    """Encode a part of a JWT."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def extensions_of(jaas: Mapping[str, str]) -> dict[str, str]:
-    """The extensions that a line of JAAS names: `extension_<name>="<value>"`."""
+    """Return the extensions in a JAAS line: `extension_<name>="<value>"`."""
     return {name[len(EXTENSION) :]: value for name, value in jaas.items() if name.startswith(EXTENSION)}
 
 
 def token_provider(
     config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SSLContext | None = None
 ) -> TokenProvider:
-    """By the options, over what a line of JAAS says besides. ConfigurationError where they are not enough.
+    """Build the provider from configs, which override the JAAS line. Raises ConfigurationError for insufficient ones.
 
-    `context`: of TLS with the endpoint; None: the system's.
+    `context`: TLS context for the token endpoint; None: the system's.
     """
     address, extensions = config.sasl_oauthbearer_token_endpoint_url, extensions_of(jaas)
-    first_message("", extensions)  # here, so that what cannot be said is told at once
+    first_message("", extensions)  # checks the extensions early
     if address is None:
         unsecured_token(jaas)
         return unsecured(jaas)
@@ -132,7 +132,7 @@ def token_provider(
     secret = config.sasl_oauthbearer_client_credentials_client_secret or jaas.get("clientSecret")
     if not client_id or secret is None:
         raise ConfigurationError(
-            "sasl.oauthbearer.token.endpoint.url: it gives tokens for an id and a secret; set"
+            "sasl.oauthbearer.token.endpoint.url requires a client id and secret; set"
             " sasl.oauthbearer.client.credentials.client.id and .client.secret, or clientId and clientSecret in"
             " sasl.jaas.config"
         )
@@ -151,15 +151,17 @@ def token_provider(
     return from_endpoint(endpoint, extensions)
 
 
-# Sources
+# sources
 
 
 def from_callable(provider: Any) -> TokenProvider:
-    """From a program's own: a function, or an object as kafka-python's and aiokafka's with `token()`; may be async."""
+    """Build the provider from a function, or an object with `token()` as for kafka-python and aiokafka; may be
+    async.
+    """
     get_token = provider if callable(provider) else getattr(provider, "token", None)
     if get_token is None:
         raise ConfigurationError(
-            f"sasl.oauth.token.provider: {provider!r} is not allowed: a function, or an object with token(), is wanted"
+            f"sasl.oauth.token.provider: {provider!r} is not allowed, it must be a function or an object with token()"
         )
 
     async def get() -> str:
@@ -167,14 +169,15 @@ def from_callable(provider: Any) -> TokenProvider:
             token = await get_token() if inspect.iscoroutinefunction(get_token) else await asyncio.to_thread(get_token)
             if inspect.isawaitable(token):
                 token = await token
-        except Exception as error:  # a program's own code: it may raise anything, and whoever waits has to hear of it
+        except Exception as error:
+            # the program's own code may raise anything, which the waiting connection must receive
             what = f"{type(error).__name__}: {error}"
             raise SaslAuthenticationFailedError(f"sasl.oauth.token.provider: {what}") from error
         if token == "":
-            raise SaslAuthenticationFailedError("sasl.oauth.token.provider: the token is empty")
+            raise SaslAuthenticationFailedError("sasl.oauth.token.provider returned an empty token")
         if not isinstance(token, str):
             raise SaslAuthenticationFailedError(
-                f"sasl.oauth.token.provider: a token as text is wanted, not {type(token).__name__}"
+                f"sasl.oauth.token.provider returned {type(token).__name__} instead of text"
             )
         return token
 
@@ -183,12 +186,12 @@ def from_callable(provider: Any) -> TokenProvider:
 
 
 def from_endpoint(endpoint: TokenEndpoint, extensions: Mapping[str, str]) -> TokenProvider:
-    """From who gives tokens (OAuth's client credentials grant)."""
+    """Get tokens from an endpoint (OAuth's client credentials grant)."""
     return TokenProvider(lambda: asyncio.to_thread(_granted, endpoint), extensions)
 
 
 def from_file(path: Path, extensions: Mapping[str, str]) -> TokenProvider:
-    """From a file that something else keeps up to date."""
+    """Get tokens from a file that another program keeps up to date."""
 
     def read() -> str:
         try:
@@ -200,7 +203,7 @@ def from_file(path: Path, extensions: Mapping[str, str]) -> TokenProvider:
 
 
 def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
-    """Tokens without a signature, of what a line of JAAS claims: `unsecuredLoginStringClaim_sub="alice"`."""
+    """Make unsigned tokens from the claims in a JAAS line: `unsecuredLoginStringClaim_sub="alice"`."""
 
     async def get() -> str:
         return unsecured_token(jaas)
@@ -209,12 +212,12 @@ def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
 
 
 def unsecured_token(jaas: Mapping[str, str]) -> str:
-    """One such token. ConfigurationError where the line of JAAS does not say whose it is."""
+    """Make one unsigned token. Raises ConfigurationError if the JAAS line has no user."""
     options = {name[len(UNSECURED) :]: value for name, value in jaas.items() if name.startswith(UNSECURED)}
     now, life = time.time(), options.get("LifetimeSeconds", "3600")
     if not life.isdigit():
         raise ConfigurationError(
-            f"sasl.jaas.config: {UNSECURED}LifetimeSeconds: {life!r} is not allowed: seconds are wanted"
+            f"sasl.jaas.config: {UNSECURED}LifetimeSeconds: {life!r} is not allowed, it must be a number of seconds"
         )
     claims = {"iat": now, "exp": now + int(life)}
     for name, value in options.items():
@@ -224,7 +227,7 @@ def unsecured_token(jaas: Mapping[str, str]) -> str:
     principal = options.get("PrincipalClaimName", "sub")
     if principal not in claims:
         raise ConfigurationError(
-            f'sasl.jaas.config: for OAUTHBEARER {UNSECURED}StringClaim_{principal}="…" is wanted, or'
+            f'sasl.jaas.config: OAUTHBEARER requires {UNSECURED}StringClaim_{principal}="…", or'
             " sasl.oauthbearer.token.endpoint.url or sasl_oauth_token_provider"
         )
     return ".".join((b64url_encode(b'{"alg":"none"}'), b64url_encode(json.dumps(claims).encode()), ""))
@@ -241,7 +244,7 @@ def _granted(endpoint: TokenEndpoint) -> str:
             why, final = str(error), isinstance(error, ValueError)
         if final or time.monotonic() + pause > deadline:
             raise SaslAuthenticationFailedError(
-                f"sasl.oauthbearer.token.endpoint.url: {endpoint.url} gives no token: {why}"
+                f"sasl.oauthbearer.token.endpoint.url: cannot get a token from {endpoint.url}: {why}"
             )
         time.sleep(pause)
         pause *= 2
@@ -265,5 +268,5 @@ def _fetch_token(endpoint: TokenEndpoint) -> str:
         body = json.loads(answer.read(MAX_ANSWER_BYTES))
     token = body.get("access_token") if isinstance(body, dict) else None
     if not isinstance(token, str) or not token:
-        raise ValueError("there is no access_token in its answer")
+        raise ValueError("the response has no access_token")
     return token

@@ -1,7 +1,7 @@
-"""An SSLContext of Kafka's ssl options: stores as Java makes them (JKS, PKCS12) or PEM, as files or as text.
+"""SSLContexts from Kafka's ssl configs: JKS, PKCS12 or PEM stores, as files or text.
 
-Whatever is wrong with a store is a ConfigurationError that names the option. PKCS12 needs the package `cryptography`
-(`pip install ottla[tls]`); JKS and PEM need nothing.
+An unusable store is a ConfigurationError that names the config. PKCS12 requires the package `cryptography` (`pip
+install ottla[tls]`); JKS and PEM need nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TLS_1_3_SUITES: Final = "TLS_AES_", "TLS_CHACHA20_"
 
 
 class Identity(NamedTuple):
-    """A key and its certificates as PEM; the password is None for a key that is not encrypted."""
+    """A key and its certificates as PEM; the password is None for an unencrypted key."""
 
     key: str
     certificates: str
@@ -34,7 +34,7 @@ class Identity(NamedTuple):
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """The context for a client's connections. ConfigurationError names the option that is wrong."""
+    """Return the context of a client's connections. Raises ConfigurationError with the config's name."""
     if config.ssl_context is not None:
         made: ssl.SSLContext = config.ssl_context
         return made
@@ -48,19 +48,19 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLContext:
-    """The context for connections that are accepted. ConfigurationError names the option that is wrong.
+    """Return the context of accepted connections. Raises ConfigurationError with the config's name.
 
-    `client_auth` is `ssl.client.auth`: whether clients have to show a certificate (required), may (requested), or are
-    not asked for one (none).
+    `client_auth` is `ssl.client.auth`: whether a client certificate is required, requested (optional), or not requested
+    (none).
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Kafka lets no peer ask for new keys in the midst of TLS 1.2, either: each would cost a handshake.
+    # as in Kafka, no renegotiation in TLS 1.2: each one would cost a handshake
     context.options |= ssl.OP_NO_RENEGOTIATION
     _set_versions(context, config)
     _set_ciphers(context, config)
     if not _identify(context, config):
         raise ConfigurationError(
-            "ssl.keystore.location: who accepts connections needs a key and its certificates; set it, or"
+            "ssl.keystore.location: accepting connections requires a key and certificates; set it, or"
             " ssl.keystore.key and ssl.keystore.certificate.chain"
         )
     if client_auth != "none":
@@ -69,7 +69,7 @@ def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLConte
     return context
 
 
-# Versions and ciphers
+# versions and cipher suites
 
 
 def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
@@ -77,7 +77,7 @@ def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
     newest = VERSIONS.get(config.ssl_protocol, ssl.TLSVersion.TLSv1_3)
     spoken = [version for version in enabled if version <= newest]
     if not spoken:
-        raise ConfigurationError("ssl.enabled.protocols: none of them is as old as ssl.protocol wants")
+        raise ConfigurationError("ssl.enabled.protocols: all of them are newer than ssl.protocol")
     context.minimum_version, context.maximum_version = spoken[0], spoken[-1]
 
 
@@ -88,7 +88,7 @@ def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
     if not suites:
         return
     older = [openssl_name(suite) for suite in suites if not suite.startswith(TLS_1_3_SUITES)]
-    # Python cannot choose among the suites of TLS 1.3: they are all on, or the version is off.
+    # Python cannot select among the suites of TLS 1.3: they are all enabled, or the version is disabled
     if not older:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
@@ -101,11 +101,11 @@ def _take_ciphers(context: ssl.SSLContext, names: str, option: str) -> None:
     try:
         context.set_ciphers(names)
     except ssl.SSLError:
-        raise ConfigurationError(f"{option}: OpenSSL knows none of {names}") from None
+        raise ConfigurationError(f"{option}: OpenSSL supports none of {names}") from None
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a suite of TLS 1.2 that has Java's: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    """Return OpenSSL's name of a TLS 1.2 suite with Java's name: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
     if not suite.startswith(("TLS_", "SSL_")):
         return suite
     exchange, _, cipher = suite[4:].partition("_WITH_")
@@ -115,7 +115,7 @@ def openssl_name(suite: str) -> str:
     return "-".join(parts).replace("_", "-")
 
 
-# Whom we trust
+# trusted certificates
 
 
 def _trust(context: ssl.SSLContext, config: TlsConfig, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
@@ -152,26 +152,26 @@ def _trusted_of_file(config: TlsConfig, location: str) -> str:
 def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
     certificates = CERTIFICATE_BLOCK.findall(pem)
     if not certificates:
-        raise ConfigurationError(f"{option}: there is no certificate in it")
-    # As in Java, what is in a trust store is trusted, also where it is not at the end of its chain.
+        raise ConfigurationError(f"{option} has no certificate")
+    # as in Java, every certificate in a trust store is trusted, even if it is not a root
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata="\n".join(certificates))
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigurationError(f"{option}: a certificate cannot be read: {error}") from None
+        raise ConfigurationError(f"{option} has a malformed certificate: {error}") from None
 
 
-# Who we are
+# the own key
 
 
 def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
-    """Take over the key that the options name; False where they name none."""
+    """Load the configured key; return False if there is none."""
     option, identity = _identity(config)
     if identity is None:
         return False
     if not identity.key or not identity.certificates:
-        raise ConfigurationError(f"{option}: a private key and its certificates are wanted")
-    # OpenSSL asks at the terminal for a password that it is not given.
+        raise ConfigurationError(f"{option}: a private key and its certificates are required")
+    # without a password, OpenSSL would ask for one at the terminal
     password = identity.password or ""
     with _private_file(f"{identity.key}\n{identity.certificates}\n") as path:
         try:
@@ -179,12 +179,12 @@ def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
         except (ssl.SSLError, OSError, ValueError) as error:
             why = "the password is wrong" if "ENCRYPTED" in identity.key else str(error)
             at = ("ssl.password" if option == "ssl.certfile" else "ssl.key.password") if why != str(error) else option
-            raise ConfigurationError(f"{at}: the key cannot be used: {why}") from None
+            raise ConfigurationError(f"{at}: unusable key: {why}") from None
     return True
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:
-    """The option that says who we are, and what is there."""
+    """Return the key, with the name of its config."""
     if config.ssl_keystore_key is not None or config.ssl_keystore_certificate_chain is not None:
         _need_pem(config.ssl_keystore_type, "ssl.keystore.key", "ssl.keystore.type")
         pem = f"{config.ssl_keystore_key or ''}\n{config.ssl_keystore_certificate_chain or ''}"
@@ -210,7 +210,7 @@ def _identity_of_file(config: TlsConfig, location: str) -> Identity:
     data = _bytes_of("ssl.keystore.location", location)
     password = config.ssl_keystore_password
     if password is None:
-        raise ConfigurationError(f"ssl.keystore.password: {location} needs one")
+        raise ConfigurationError(f"ssl.keystore.password is required for {location}")
     if not data.startswith(MAGIC):
         key, certificates = _open_pkcs12(data, password, "ssl.keystore", location)
         return Identity(key, certificates, None)
@@ -225,12 +225,12 @@ def _identity_of_file(config: TlsConfig, location: str) -> Identity:
 
 
 def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -> tuple[str, str]:
-    """The key (empty where there is none) and the certificates of a PKCS12 store as PEM."""
+    """Return the key (or an empty text) and the certificates of a PKCS12 store as PEM."""
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
         raise ConfigurationError(
-            f"{store}.location: {location} is PKCS12, and that needs the package cryptography: pip install ottla[tls]"
+            f"{store}.location: {location} is PKCS12, which requires the package cryptography: pip install ottla[tls]"
         ) from None
     try:
         contents: Any = pkcs12.load_pkcs12(data, None if password is None else password.encode())
@@ -247,12 +247,12 @@ def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -
     return contents.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), certificates
 
 
-# Files and PEM
+# files and PEM
 
 
 def _need_pem(kind: str, option: str, type_option: str) -> None:
     if kind != "PEM":
-        raise ConfigurationError(f"{option}: this is PEM, and {type_option} is {kind}")
+        raise ConfigurationError(f"{option} is PEM, but {type_option} is {kind}")
 
 
 def _bytes_of(option: str, location: str) -> bytes:
@@ -263,7 +263,7 @@ def _bytes_of(option: str, location: str) -> bytes:
 
 
 def _text_of(option: str, location: str) -> str:
-    # What is not PEM (DER, a store) has no block to be found, and is told as that.
+    # anything else (DER, a store) has no PEM block, which is reported
     return _bytes_of(option, location).decode("utf-8", "replace")
 
 
@@ -278,7 +278,7 @@ def _pem_block(kind: str, der: bytes) -> str:
 
 @contextmanager
 def _named(store: str, location: str, password: str | None = None) -> Iterator[None]:
-    """Turn what is wrong with a store into an error that names the option: its password's or its location's."""
+    """Turn errors of a store into a ConfigurationError with the name of its password or location."""
     try:
         yield
     except ValueError as error:
@@ -289,7 +289,7 @@ def _named(store: str, location: str, password: str | None = None) -> Iterator[N
 
 @contextmanager
 def _private_file(content: str) -> Iterator[str]:
-    """A file that only this user can read, for as long as OpenSSL needs one; in memory where the system can."""
+    """Yield a file that only this user can read, while OpenSSL needs one; in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla-key")
         try:

@@ -1,7 +1,7 @@
-"""Whose certificate it is, as Java tells it: the subject in the form of RFC 2253, Kafka's name for the user.
+"""The subject of a certificate in the form of RFC 2253, as in Java: Kafka's name of the user.
 
-Only as much of DER is read here as lies before the subject. The order is the reverse of the certificate's; attributes
-that RFC 2253 has no name for stand as their number and their value in hexadecimal digits.
+Reads only the part of the DER structure before the subject. The order is the reverse of the certificate's; attributes
+without a name in RFC 2253 are written as OID and hexadecimal value.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ ENCODINGS: Final = {
     28: "utf-32-be",  # UniversalString
     30: "utf-16-be",  # BMPString
 }
-"""By the tag of a text in DER."""
+"""By the tag of a string in DER."""
 _CONSTRUCTED_0: Final = 0xA0
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate (DER) in the form of RFC 2253. ValueError where it cannot be read."""
+    """Return the subject of a certificate (DER) in the form of RFC 2253. Raises ValueError."""
     try:
         ((_, whole),) = _parts(certificate)
         (_, signed), *_ = _parts(whole)
         fields = _parts(signed)
-        if fields[0][0] == _CONSTRUCTED_0:  # the version, where it is told
+        if fields[0][0] == _CONSTRUCTED_0:  # the optional version
             del fields[0]
         _serial, _algorithm, _issuer, _validity, (_, subject), *_ = fields
         relative = [_relative(content) for _, content in _parts(subject)]
     except (IndexError, ValueError) as error:
-        raise ValueError(f"the certificate cannot be read: {error}") from None
+        raise ValueError(f"malformed certificate: {error}") from None
     return ",".join(reversed(relative))
 
 
 def _relative(content: bytes) -> str:
-    """One relative name: mostly one attribute, else several joined with +."""
+    """Return one relative name: usually one attribute, otherwise several joined with +."""
     return "+".join(_attribute(attribute) for _, attribute in _parts(content))
 
 
@@ -61,7 +61,7 @@ def _attribute(content: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As Java does it, which escapes more than RFC 2253 asks for: = and # anywhere, and every space at either end."""
+    """Escape like Java, which is more than RFC 2253 requires: = and # anywhere, and every space at either end."""
     return re.sub(r'([,=+<>#;"\\])|^ +| +$', lambda match: "".join("\\" + c for c in match[0]), text)
 
 
@@ -77,7 +77,7 @@ def _dotted(number: bytes) -> str:
 
 
 def _parts(content: bytes) -> list[tuple[int, bytes]]:
-    """What DER has side by side: tags and contents."""
+    """Return the elements of a DER sequence: tags and contents."""
     parts, at = [], 0
     while at < len(content):
         tag, size, at = content[at], content[at + 1], at + 2
@@ -92,7 +92,7 @@ def _parts(content: bytes) -> list[tuple[int, bytes]]:
 
 
 def _whole(tag: int, value: bytes) -> bytes:
-    """A part of DER with its head."""
+    """Return a DER element with its header."""
     size = len(value)
     if size < 0x80:
         return bytes([tag, size]) + value

@@ -1,8 +1,7 @@
-"""Key stores as Java wrote them until 9 (JKS): read here, so that they need no library. PKCS12 ones are
-`security/tls/contexts`'s.
+"""Key stores of Java before version 9 (JKS), read without a library. For PKCS12 see `contexts`.
 
 A store is a list of entries (a key with its certificates, or one trusted certificate) and a digest of everything with
-the store's password. Keys are hidden by the stream of digests that JDK's `KeyProtector` makes of their password.
+the store's password. Keys are encrypted by the digest stream of the JDK's `KeyProtector`.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ _KEY: Final = 1
 _CERTIFICATE: Final = 2
 _DIGEST_BYTES: Final = 20
 MAX_ENTRIES: Final = 10_000
-"""More than any store has that is not damaged."""
+"""More than any undamaged store has."""
 
 
 class JavaKeyStore(NamedTuple):
-    """What is in a store, as DER: keys (still hidden) with their chains, and trusted certificates."""
+    """The content of a store, as DER: keys (encrypted) with their chains, and trusted certificates."""
 
     keys: list[tuple[bytes, list[bytes]]]
     trusted: list[bytes]
 
 
 def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
-    """The content of a store. ValueError where it is damaged or the password is not this one's (None: not checked)."""
+    """Read a store. Raises ValueError if it is damaged or the password is wrong (None: not checked)."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None and hashlib.sha1(_utf16(password) + _WHITENER + body).digest() != digest:
         raise ValueError("the password is wrong, or the file is damaged")
@@ -46,7 +45,7 @@ def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
 
 
 def reveal_key(hidden: bytes, password: str) -> bytes:
-    """A key as PKCS#8 in DER. ValueError when the password is not the key's, or the key is damaged."""
+    """Decrypt a key to PKCS#8 in DER. Raises ValueError if the password is wrong or the key is damaged."""
     try:
         length, start = _der_length(hidden, _algorithm_end(hidden) + 1)
     except IndexError:
@@ -69,14 +68,14 @@ def _utf16(password: str) -> bytes:
 
 
 def _algorithm_end(hidden: bytes) -> int:
-    """Where the AlgorithmIdentifier of an EncryptedPrivateKeyInfo ends."""
+    """Return where the AlgorithmIdentifier of an EncryptedPrivateKeyInfo ends."""
     _, inner = _der_length(hidden, 1)
     length, start = _der_length(hidden, inner + 1)
     return start + length
 
 
 def _der_length(data: bytes, at: int) -> tuple[int, int]:
-    """A length in DER, and where what it measures begins."""
+    """Return a DER length, and where its content begins."""
     first = data[at]
     if first < 0x80:
         return first, at + 1
@@ -87,12 +86,12 @@ def _der_length(data: bytes, at: int) -> tuple[int, int]:
 def _entries(body: memoryview) -> Iterator[tuple[int, bytes, list[bytes]]]:
     version, count = struct.unpack_from(">II", body, 4)
     if version not in (1, 2) or count > MAX_ENTRIES:
-        raise ValueError("this is not a key store")
+        raise ValueError("this is not a JKS key store")
     at = 12
     for _ in range(count):
         (kind,) = struct.unpack_from(">I", body, at)
         _, at = _counted(body, at + 4, ">H")  # the alias
-        at += 8  # the time of its making
+        at += 8  # the creation time
         key = b""
         chain = 1
         if kind == _KEY:
@@ -100,7 +99,7 @@ def _entries(body: memoryview) -> Iterator[tuple[int, bytes, list[bytes]]]:
             (chain,) = struct.unpack_from(">I", body, at)
             at += 4
         elif kind != _CERTIFICATE:
-            raise ValueError(f"entries of kind {kind} are not known")
+            raise ValueError(f"unknown entry type {kind}")
         certificates = []
         for _ in range(min(chain, MAX_ENTRIES)):
             if version == 2:
@@ -111,7 +110,7 @@ def _entries(body: memoryview) -> Iterator[tuple[int, bytes, list[bytes]]]:
 
 
 def _counted(body: memoryview, at: int, layout: str) -> tuple[bytes, int]:
-    """Bytes that follow their number, and where they end."""
+    """Return length-prefixed bytes, and where they end."""
     (size,) = struct.unpack_from(layout, body, at)
     start = at + struct.calcsize(layout)
     if start + size > len(body):

@@ -127,7 +127,7 @@ def test_an_endpoint_in_trouble_is_asked_again() -> None:
 
 @pytest.mark.parametrize("answer", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
 def test_who_is_refused_hears_why_and_does_not_ask_again(answer: tuple[int, Any]) -> None:
-    with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="gives no token") as error:
+    with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="cannot get a token") as error:
         get(token_provider(config(endpoint.url, **SECRET), {}))
     assert len(endpoint.asked) == 1
     assert "s ü" not in str(error.value)
@@ -215,7 +215,7 @@ def test_what_a_provider_raises_is_told() -> None:
         ) as told:
             get(from_callable(provider))
         assert isinstance(told.value.__cause__, RuntimeError)
-    with pytest.raises(SaslAuthenticationFailedError, match="the token is empty"):
+    with pytest.raises(SaslAuthenticationFailedError, match="an empty token"):
         get(from_callable(lambda: ""))
 
 
