@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from ottla.client.kafka_python import DefaultSerializer as DefaultSerializer
     from ottla.client.kafka_python import PartitionProducerState as PartitionProducerState
     from ottla.client.kafka_python import UpdateFeatureType as UpdateFeatureType
-    from ottla.client.producer.core import ProducerRecord as ProducerRecord
     from ottla.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.producer.producer import KafkaProducer as KafkaProducer
+    from ottla.client.producer.record import ProducerRecord as ProducerRecord
     from ottla.client.serializers import Deserializer as Deserializer
     from ottla.client.serializers import Serializer as Serializer
     from ottla.errors import KafkaError as KafkaError
@@ -188,7 +188,7 @@ _HOMES = {
     "PartitionProducerState": "ottla.client.kafka_python",
     "PartitionReassignment": "ottla.client.admin.partitions",
     "ProducerInterceptor": "ottla.client.producer.interceptors",
-    "ProducerRecord": "ottla.client.producer.core",
+    "ProducerRecord": "ottla.client.producer.record",
     "ProducerState": "ottla.client.admin.transactions",
     "RaftVoterEndpoint": "ottla.client.admin.quorum",
     "RecordMetadata": "ottla.model",

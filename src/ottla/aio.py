@@ -19,7 +19,7 @@ from ottla.client.consumer.async_consumer import KafkaConsumer
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.producer.async_producer import KafkaProducer
-from ottla.client.producer.core import ProducerRecord
+from ottla.client.producer.record import ProducerRecord
 from ottla.model import TopicPartition
 
 __all__ = [

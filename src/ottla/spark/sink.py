@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ottla.client.producer.core import ProducerRecord
 from ottla.client.producer.producer import KafkaProducer
+from ottla.client.producer.record import ProducerRecord
 from ottla.errors import (
     ConfigurationError,
     IllegalStateError,

@@ -14,7 +14,8 @@ from ottla.client.core import telemetry
 from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
 from ottla.client.producer.columnar import BatchFuture
-from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, ProducerRecord, wait_for_pending
+from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, wait_for_pending
+from ottla.client.producer.record import ProducerRecord
 from ottla.client.producer.transactions import as_group_metadata
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig

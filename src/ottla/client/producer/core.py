@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from ottla.backoff import ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
@@ -22,10 +22,11 @@ from ottla.client.core.telemetry import telemetry_of
 from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.batch import Headers, Ready, TopicQueues
+from ottla.client.producer.batch import Ready, TopicQueues
 from ottla.client.producer.interceptors import ProducerInterceptors, unsent_metadata
 from ottla.client.producer.metrics import ProducerMetrics
 from ottla.client.producer.partitioner import PartitionRequest, RoundRobin, UserPartitioner
+from ottla.client.producer.record import ProducerRecord
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_manager import TransactionManager
 from ottla.client.producer.transactions import Transactions
@@ -43,19 +44,6 @@ from ottla.records.compression import CODEC_IDS
 log = logging.getLogger("ottla.client")
 
 _numbers = itertools.count(1)
-
-
-class ProducerRecord(NamedTuple):
-    """A record to send. The timestamp is in milliseconds since 1970, None for now; partition None: the partitioner
-    decides.
-    """
-
-    topic: str
-    value: Any = None
-    key: Any = None
-    headers: Headers | None = None
-    partition: int | None = None
-    timestamp_ms: int | None = None
 
 
 class ProducerCore:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.client.core.interceptors import Interceptors
+from ottla.client.producer.record import ProducerRecord
 from ottla.model import NO_TIMESTAMP, RecordMetadata
-
-if TYPE_CHECKING:
-    from ottla.client.producer.core import ProducerRecord
 
 
 class ProducerInterceptor:

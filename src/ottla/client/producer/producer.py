@@ -22,9 +22,9 @@ from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import (
     HURRIED_SECONDS,
     ProducerCore,
-    ProducerRecord,
     wait_for_pending,
 )
+from ottla.client.producer.record import ProducerRecord
 from ottla.client.producer.transactions import as_group_metadata
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig

@@ -1,0 +1,20 @@
+"""The record that a producer sends. Kafka's `ProducerRecord`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.client.producer.batch import Headers
+
+
+class ProducerRecord(NamedTuple):
+    """A record to send. The timestamp is in milliseconds since 1970, None for now; partition None: the partitioner
+    decides.
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Headers | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
