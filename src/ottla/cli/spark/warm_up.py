@@ -13,8 +13,8 @@ from ottla.cli.framework.command import Command
 
 def run(args: argparse.Namespace) -> int:
     """Create the cache and print its path."""
-    from ottla.spark.aot import warm_up
     from ottla.spark.optional_dependencies import optional_dependency
+    from ottla.spark.warm_up import warm_up
 
     started = time.monotonic()
     with optional_dependency("spark-warm-up", extra="spark"):
