@@ -291,9 +291,9 @@ class Partitions:
                 self._throttle(partition, topic.configs)
                 self._apply_state(partition, image)
 
-    def _throttle(self, partition: Partition, options: Mapping[str, str]) -> None:
+    def _throttle(self, partition: Partition, configs: Mapping[str, str]) -> None:
         number = partition.topic_partition.partition
-        leaders, followers = (options.get(f"{kind}.replication.throttled.replicas", "") for kind in KINDS)
+        leaders, followers = (configs.get(f"{kind}.replication.throttled.replicas", "") for kind in KINDS)
         partition.throttled_leader = is_throttled(leaders, number, self.broker_id)
         partition.throttled_follower = is_throttled(followers, number, self.broker_id)
 

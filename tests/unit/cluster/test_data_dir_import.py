@@ -86,8 +86,8 @@ def test_metadata_log_is_read_to_its_end(tmp_path):
     assert {topic.name for topic in result.topics.values()} == {"a"}
     partitions = result.topics[A].partitions
     assert (partitions[0].leader_epoch, partitions[1].leader_epoch, partitions[1].isr) == (4, 6, [0])
-    assert result.topic_options["a"] == {"retention.ms": "7000"}
-    assert result.options == {
+    assert result.topic_configs["a"] == {"retention.ms": "7000"}
+    assert result.configs == {
         "brokers/<default>": {"log.retention.ms": "5"},
         "users/u/clients/<default>": {"producer_byte_rate": "1024"},
     }

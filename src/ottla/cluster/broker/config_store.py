@@ -76,43 +76,43 @@ class DynamicConfigStore:
         except (TimeoutError, MetadataStoreError) as error:
             log.warning("Dynamic configs cannot be read; using the last that were read: %s", error)
 
-    async def set_topic(self, name: str, options: Mapping[str, str]) -> None:
+    async def set_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the configs of a topic with validated ones."""
         if name not in self._cache.image.topics:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         await self._store.multi(
             [
-                await put(self._store, znodes.config_topic(name), znodes.config_value(options)),
+                await put(self._store, znodes.config_topic(name), znodes.config_value(configs)),
                 _notification(f"{znodes.TOPIC_CONFIGS}/{name}"),
             ]
         )
-        await self._apply_topic(name, dict(options))
+        await self._apply_topic(name, dict(configs))
 
-    async def set(self, entity: str, options: Mapping[str, str]) -> None:
+    async def set(self, entity: str, configs: Mapping[str, str]) -> None:
         """Replace the configs of an entity that is not a topic (see `config_entities`) with validated ones."""
         writes: list[Operation] = []
         head, nested, _ = entity.partition(config_entities.NESTED + "/")
-        if nested and options:
+        if nested and configs:
             for parent in (head, head + config_entities.NESTED):
                 if await self._store.get(znodes.config_entity(parent)) is None:
                     writes.append(Create(znodes.config_entity(parent), znodes.config_value({})))
-        write = await put(self._store, znodes.config_entity(entity), znodes.config_value(options))
-        if options or isinstance(write, Set):
+        write = await put(self._store, znodes.config_entity(entity), znodes.config_value(configs))
+        if configs or isinstance(write, Set):
             # keep the znode of an entity without configs: it may have children, e.g. the clients of a user
             await self._store.multi([*writes, write, _notification(entity)])
-        await self._apply_entity(entity, dict(options))
+        await self._apply_entity(entity, dict(configs))
 
-    async def _apply_entity(self, entity: str, options: Mapping[str, str]) -> None:
-        if self._cache.image.configs.get(entity, {}) != options:
-            changed = {**self._cache.image.configs, entity: options}
+    async def _apply_entity(self, entity: str, configs: Mapping[str, str]) -> None:
+        if self._cache.image.configs.get(entity, {}) != configs:
+            changed = {**self._cache.image.configs, entity: configs}
             await self._cache.update(lambda image: replace(image, configs={e: o for e, o in changed.items() if o}))
 
-    async def _apply_topic(self, name: str, options: Mapping[str, str]) -> None:
+    async def _apply_topic(self, name: str, configs: Mapping[str, str]) -> None:
         def changed(topics: Mapping[str, TopicImage]) -> Mapping[str, TopicImage]:
-            return {**topics, name: replace(topics[name], configs=options)}
+            return {**topics, name: replace(topics[name], configs=configs)}
 
         topic = self._cache.image.topics.get(name)
-        if topic is not None and topic.configs != options:
+        if topic is not None and topic.configs != configs:
             await self._cache.update(
                 lambda image: image.with_topics(changed(image.topics)) if name in image.topics else image
             )
@@ -131,12 +131,12 @@ class DynamicConfigStore:
     async def _read_entities(self, paths: Sequence[str]) -> None:
         nodes = await store_reader.get_all(self._store, [znodes.config_entity(path) for path in paths])
         for path, node in zip(paths, nodes, strict=True):
-            options = dict(store_reader.configs_of(node, znodes.config_entity(path)))
+            configs = dict(store_reader.configs_of(node, znodes.config_entity(path)))
             kind, _, name = path.partition("/")
             if kind == znodes.TOPIC_CONFIGS:
-                await self._apply_topic(name, options)
+                await self._apply_topic(name, configs)
             else:
-                await self._apply_entity(path, options)
+                await self._apply_entity(path, configs)
 
 
 async def _skip(_notifications: list[str]) -> None:

@@ -110,9 +110,9 @@ class ControllerRequestHandler:
         new = [name for name, _, _ in _topics(request) if name not in topics]
         paths = [znodes.config_topic(name) for name in new]
         nodes = await store_reader.get_all(self._store, paths)
-        options = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+        configs = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
         ids = await self._ids(request)
-        await self._apply(request, lambda image: with_metadata(image, request, options, ids, self._broker_id))
+        await self._apply(request, lambda image: with_metadata(image, request, configs, ids, self._broker_id))
 
     async def _apply(
         self, request: LeaderAndIsrRequest | UpdateMetadataRequest, change: Callable[[ClusterImage], ClusterImage]
@@ -178,11 +178,11 @@ def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> Cl
 def with_metadata(
     image: ClusterImage,
     request: UpdateMetadataRequest,
-    options: Mapping[str, Mapping[str, str]],
+    configs: Mapping[str, Mapping[str, str]],
     ids: Mapping[str, UUID],
     broker_id: int,
 ) -> ClusterImage:
-    """Return the image after UpdateMetadata. `options` and `ids`: of topics that may be new; `broker_id`: this
+    """Return the image after UpdateMetadata. `configs` and `ids`: of topics that may be new; `broker_id`: this
     broker.
     """
     topics: dict[str, TopicImage] = {} if request.type == FULL else dict(image.topics)
@@ -194,7 +194,7 @@ def with_metadata(
                 topics.pop(name, None)
             continue
         if old is None or old.id != topic_id:
-            old = TopicImage(name, topic_id, (), options.get(name, {}))
+            old = TopicImage(name, topic_id, (), configs.get(name, {}))
         topics[name] = _merge(old, {s.partition_index: _state(s, old) for s in states})
     brokers = {b.id: _broker(b) for b in request.live_brokers}
     if broker_id in image.brokers:

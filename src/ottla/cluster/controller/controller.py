@@ -106,7 +106,7 @@ class Controller:
         store = self._context.store
         brokers = await store_reader.read_brokers(store)
         stored_topics = await store_reader.read_topics(store)
-        options = await store_reader.read_topic_configs(store)
+        configs = await store_reader.read_topic_configs(store)
         marked = set(await store.children(znodes.DELETE_TOPICS))
         feature = await store.get(znodes.FEATURE)
         image = replace(
@@ -120,7 +120,7 @@ class Controller:
             levels = znodes.feature_levels(feature.value)
             image = replace(image, features=levels, features_epoch=feature.version + 1)
         topics = {
-            name: await self.topics.complete_stored_topic(topic, options.get(name, {}), brokers)
+            name: await self.topics.complete_stored_topic(topic, configs.get(name, {}), brokers)
             for name, topic in stored_topics.items()
         }
         deleting = {name: topic for name, topic in topics.items() if name in marked}

@@ -33,7 +33,7 @@ class TopicLifecycle:
         self,
         name: str,
         assignment: Sequence[Sequence[int]],
-        options: Mapping[str, str],
+        configs: Mapping[str, str],
         topic_id: uuid.UUID | None = None,
     ) -> TopicImage:
         """Create a topic with validated name, replicas and configs."""
@@ -43,9 +43,9 @@ class TopicLifecycle:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
             alive = image.brokers.keys()
             partitions = tuple(leader_election.new_partition(tuple(replicas), alive) for replicas in assignment)
-            topic = TopicImage(name, topic_id or uuid.uuid4(), partitions, dict(options))
+            topic = TopicImage(name, topic_id or uuid.uuid4(), partitions, dict(configs))
             # older tools leave the configs of a topic that they delete
-            config = await put(self._context.store, znodes.config_topic(name), znodes.config_value(options))
+            config = await put(self._context.store, znodes.config_topic(name), znodes.config_value(configs))
             writes: list[Operation] = [
                 Create(znodes.topic(name), znodes.topic_value(topic.id, assignment)),
                 Create(znodes.partitions(name)),
@@ -88,8 +88,8 @@ class TopicLifecycle:
                 return
             if existing is not None and len(existing.partitions) >= len(stored.partitions) and stored.id == existing.id:
                 return
-            options = await store_reader.read_entity_configs(self._context.store, znodes.config_topic(name))
-            topic = await self.complete_stored_topic(stored, options, self._context.image.brokers.keys())
+            configs = await store_reader.read_entity_configs(self._context.store, znodes.config_topic(name))
+            topic = await self.complete_stored_topic(stored, configs, self._context.image.brokers.keys())
             if existing is not None:
                 # existing partitions stay as they are: this controller has written their states
                 topic = replace(topic, partitions=existing.partitions + topic.partitions[len(existing.partitions) :])
@@ -133,7 +133,7 @@ class TopicLifecycle:
         await self._context.publish(lambda current: replace(current, deleting=MappingProxyType(left)))
 
     async def complete_stored_topic(
-        self, stored: store_reader.StoredTopic, options: Mapping[str, str], alive: Collection[int]
+        self, stored: store_reader.StoredTopic, configs: Mapping[str, str], alive: Collection[int]
     ) -> TopicImage:
         """Return a stored topic. Its id and states are created if they are missing, as older tools leave them out."""
         name, term, topic_id = stored.name, self._context.term, stored.id
@@ -154,7 +154,7 @@ class TopicLifecycle:
             partitions.append(p)
         if writes:
             await partition_states.write_fenced_in_batches(self._context.store, term, writes)
-        return TopicImage(name, topic_id, tuple(partitions), options)
+        return TopicImage(name, topic_id, tuple(partitions), configs)
 
 
 def _replica_brokers(topic: TopicImage) -> set[int]:

@@ -151,9 +151,9 @@ async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
             nested = f"{kind}/{name}{config_entities.NESTED}"
             below = await store.children(znodes.config_entity(nested))
             for path in (f"{kind}/{name}", *(f"{nested}/{client}" for client in below)):
-                options = await read_entity_configs(store, znodes.config_entity(path))
-                if options:
-                    configs_by_path[path] = options
+                configs = await read_entity_configs(store, znodes.config_entity(path))
+                if configs:
+                    configs_by_path[path] = configs
     return configs_by_path
 
 

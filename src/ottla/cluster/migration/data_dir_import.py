@@ -45,7 +45,7 @@ class _Partition(NamedTuple):
 class _Topic(NamedTuple):
     id: uuid.UUID
     partitions: Sequence[_Partition]
-    options: Mapping[str, str]
+    configs: Mapping[str, str]
 
 
 async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
@@ -63,8 +63,8 @@ async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], brok
     if metadata is not None:
         metadata_records = kraft.read(metadata)
         topics = _of_controller(metadata_records)
-        for path, options in _with_parents(metadata_records.options):
-            operations.append(Create(znodes.config_entity(path), znodes.config_value(options)))
+        for path, configs in _with_parents(metadata_records.configs):
+            operations.append(Create(znodes.config_entity(path), znodes.config_value(configs)))
         if metadata_records.next_producer_id:
             block = znodes.producer_ids_value(broker_id, metadata_records.next_producer_id)
             operations.append(Set(znodes.PRODUCER_ID_BLOCK, block))
@@ -87,7 +87,7 @@ def _of_controller(metadata: kraft.Metadata) -> dict[str, _Topic]:
                 _Partition(p.leader, p.leader_epoch, tuple(p.replicas), _in_sync(p))
                 for _, p in sorted(topic.partitions.items())
             ],
-            metadata.topic_options.get(topic.name, {}),
+            metadata.topic_configs.get(topic.name, {}),
         )
         for topic in metadata.topics.values()
     }
@@ -128,8 +128,8 @@ def _operations(name: str, topic: _Topic) -> list[Operation]:
         Create(znodes.topic(name), znodes.topic_value(topic.id, [p.replicas for p in topic.partitions])),
         Create(znodes.partitions(name)),
     ]
-    if topic.options:
-        operations.append(Create(znodes.config_topic(name), znodes.config_value(topic.options)))
+    if topic.configs:
+        operations.append(Create(znodes.config_topic(name), znodes.config_value(topic.configs)))
     for index, p in enumerate(topic.partitions):
         state = znodes.state_value(0, p.leader, p.leader_epoch, p.isr)
         operations += [Create(znodes.partition(name, index)), Create(znodes.partition_state(name, index), state)]
@@ -155,9 +155,9 @@ def _acl_operations(acls: Iterable[ACL]) -> list[Operation]:
     return [Create(path, value) for path, value in nodes.items()]
 
 
-def _with_parents(options: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+def _with_parents(configs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
     """Return entities in the order of their creation, with the parents of a user's clients."""
-    configured = {path: set_ for path, set_ in options.items() if set_}
+    configured = {path: set_ for path, set_ in configs.items() if set_}
     for path in list(configured):
         user, nested, _ = path.partition(config_entities.NESTED + "/")
         if nested:

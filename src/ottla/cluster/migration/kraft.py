@@ -39,8 +39,8 @@ class Metadata:
     """The state at the end of the metadata log."""
 
     topics: dict[UUID, Topic] = field(default_factory=dict)
-    topic_options: dict[str, dict[str, str]] = field(default_factory=dict)
-    options: dict[str, dict[str, str]] = field(default_factory=dict)
+    topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """By path (see `config_entities`)."""
     next_producer_id: int = 0
     acls: dict[UUID, ACL] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Metadata:
     def _(self, record: m.RemoveTopicRecord) -> None:
         removed = self.topics.pop(record.topic_id, None)
         if removed is not None:
-            self.topic_options.pop(removed.name, None)
+            self.topic_configs.pop(removed.name, None)
 
     @replay.register
     def _(self, record: m.PartitionRecord) -> None:
@@ -87,10 +87,10 @@ class Metadata:
             GROUP: config_entities.GROUPS,
         }
         if record.resource_type == TOPIC:
-            _set(self.topic_options, name, record.name, record.value)
+            _set(self.topic_configs, name, record.name, record.value)
         elif record.resource_type in kinds:
             path = config_entities.entity(kinds[record.resource_type], name or None)
-            _set(self.options, path, record.name, record.value)
+            _set(self.configs, path, record.name, record.value)
 
     @replay.register
     def _(self, record: m.ClientQuotaRecord) -> None:
@@ -98,13 +98,13 @@ class Metadata:
         value = f"{record.value:.0f}" if record.value.is_integer() else str(record.value)
         path = config_entities.quota_path(parts)
         if path is not None:
-            _set(self.options, path, record.key, None if record.remove else value)
+            _set(self.configs, path, record.key, None if record.remove else value)
 
     @replay.register
     def _(self, record: m.UserScramCredentialRecord) -> None:
         credential = config_entities.scram_value(record.salt, record.stored_key, record.server_key, record.iterations)
         _set(
-            self.options,
+            self.configs,
             config_entities.entity(config_entities.USERS, record.name),
             SCRAM[record.mechanism],
             credential,
@@ -112,7 +112,7 @@ class Metadata:
 
     @replay.register
     def _(self, record: m.RemoveUserScramCredentialRecord) -> None:
-        _set(self.options, config_entities.entity(config_entities.USERS, record.name), SCRAM[record.mechanism], None)
+        _set(self.configs, config_entities.entity(config_entities.USERS, record.name), SCRAM[record.mechanism], None)
 
     @replay.register
     def _(self, record: m.AccessControlEntryRecord) -> None:
@@ -185,8 +185,8 @@ def _decoded(value: bytes) -> Data | None:
 
 
 def _set(by_owner: dict[str, dict[str, str]], owner: str, name: str, value: str | None) -> None:
-    options = by_owner.setdefault(owner, {})
+    configs = by_owner.setdefault(owner, {})
     if value is None:
-        options.pop(name, None)
+        configs.pop(name, None)
     else:
-        options[name] = value
+        configs[name] = value

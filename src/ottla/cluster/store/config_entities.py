@@ -63,10 +63,14 @@ def name_of(path: str) -> str | None:
     return decoded(path.rpartition("/")[2])
 
 
-def of_type(options: Mapping[str, Mapping[str, str]], kind: str) -> dict[str | None, Mapping[str, str]]:
+def of_type(configs: Mapping[str, Mapping[str, str]], kind: str) -> dict[str | None, Mapping[str, str]]:
     """Return the configs of all entities of a type by name, without those of a user's clients."""
     prefix = f"{kind}/"
-    return {name_of(p): configs for p, configs in options.items() if p.startswith(prefix) and NESTED + "/" not in p}
+    return {
+        name_of(p): entity_configs
+        for p, entity_configs in configs.items()
+        if p.startswith(prefix) and NESTED + "/" not in p
+    }
 
 
 def quota_path(parts: Mapping[str, str | None]) -> str | None:

@@ -255,9 +255,9 @@ def request_value(partitions: Iterable[Mapping[str, Any]]) -> bytes:
     return dump({"version": 1, "partitions": list(partitions)})
 
 
-def config_value(options: Mapping[str, str]) -> bytes:
+def config_value(configs: Mapping[str, str]) -> bytes:
     """Return the value of `/config/topics/T` and its siblings."""
-    return dump({"version": 1, "config": dict(options)})
+    return dump({"version": 1, "config": dict(configs)})
 
 
 def parse_configs(path: str, raw: bytes) -> dict[str, str]:
@@ -266,8 +266,8 @@ def parse_configs(path: str, raw: bytes) -> dict[str, str]:
     Raises UnreadableNodeError, without the value, which may be a secret.
     """
     try:
-        options = load(raw).get("config", {})
-        return {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in options.items()}
+        configs = load(raw).get("config", {})
+        return {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in configs.items()}
     except (ValueError, AttributeError) as error:
         raise UnreadableNodeError(f"{path} is malformed: {type(error).__name__}") from None
 
