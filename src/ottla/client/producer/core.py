@@ -292,12 +292,12 @@ class ProducerCore:
     def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
         """Notify interceptors and the user's callback of the result."""
         if self.interceptors:
-            self._tell_interceptors(future)
+            self._notify_interceptors(future)
         if callback is not None:
             future.report_to(callback)
         return future
 
-    def _tell_interceptors(self, future: RecordFuture) -> None:
+    def _notify_interceptors(self, future: RecordFuture) -> None:
         tp = future[0].tp
 
         def acknowledged(metadata: RecordMetadata | None, error: BaseException | None) -> None:
