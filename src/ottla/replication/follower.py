@@ -8,15 +8,8 @@ from __future__ import annotations
 import logging
 from enum import Enum
 
+from ottla import errors
 from ottla.backoff import ExponentialBackoff
-from ottla.errors import (
-    NONE,
-    FencedLeaderEpochError,
-    InvalidRecordError,
-    KafkaError,
-    OffsetOutOfRangeError,
-    for_code,
-)
 from ottla.model import TopicPartition
 from ottla.protocol.fetch_session import FetchPosition
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
@@ -78,12 +71,12 @@ class Follower:
 
     def apply(self, data: PartitionData) -> NextStep:
         """Apply the leader's response to a fetch at `fetch_position`. Raises KafkaError for errors that may pass."""
-        if data.error_code == OffsetOutOfRangeError.code:
+        if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
-        if data.error_code == FencedLeaderEpochError.code:
+        if data.error_code == errors.FencedLeaderEpochError.code:
             return NextStep.AWAIT_IMAGE
-        if data.error_code != NONE:
-            raise for_code(data.error_code)
+        if data.error_code != errors.NONE:
+            raise errors.for_code(data.error_code)
         if data.diverging_epoch is not None:
             self._truncate(data.diverging_epoch)
         else:
@@ -121,7 +114,9 @@ class Follower:
         before = (log.log_end_offset, log.leader_epochs.latest)
         self._truncate_to(truncation_offset(log, diverging))
         if (log.log_end_offset, log.leader_epochs.latest) == before:
-            raise InvalidRecordError(f"{self.tp} diverges from its leader at {diverging}, but has nothing to truncate")
+            raise errors.InvalidRecordError(
+                f"{self.tp} diverges from its leader at {diverging}, but has nothing to truncate"
+            )
 
     def apply_range(self, leader_start: int, leader_end: int) -> None:
         """Continue at the leader's end offset, or, if all records here are older, at its log start."""
@@ -133,7 +128,7 @@ class Follower:
             self.partition.log.truncate_fully_and_start_at(leader_start)
             self.partition.log.high_watermark = leader_start
         else:
-            raise OffsetOutOfRangeError(
+            raise errors.OffsetOutOfRangeError(
                 f"{self.tp} ends at offset {end}, although its leader has {leader_start} to {leader_end}"
             )
 
@@ -163,6 +158,6 @@ def truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
     return min(end, diverging.end_offset, log.log_end_offset)
 
 
-def describe(error: KafkaError) -> str:
+def describe(error: errors.KafkaError) -> str:
     """Return an error as one line."""
     return f"{error.name or type(error).__name__} {error.message}".strip()

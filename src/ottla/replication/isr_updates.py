@@ -7,18 +7,8 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from ottla import errors
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.errors import (
-    FencedLeaderEpochError,
-    IneligibleReplicaError,
-    InvalidRequestError,
-    InvalidUpdateVersionError,
-    KafkaError,
-    NewLeaderElectedError,
-    OperationNotAttemptedError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import TopicPartition
 from ottla.replication.isr_state import LeaderState
 
@@ -26,15 +16,15 @@ log = logging.getLogger("ottla.replication")
 
 RETRY_SECONDS = 0.05
 """Before an update is sent again that failed at the controller, e.g. since it cannot write to the metadata store."""
-REJECTED = (IneligibleReplicaError, OperationNotAttemptedError)
+REJECTED = (errors.IneligibleReplicaError, errors.OperationNotAttemptedError)
 """The update was not written, and the leader's state is current."""
 SUPERSEDED = (
-    FencedLeaderEpochError,
-    InvalidRequestError,
-    InvalidUpdateVersionError,
-    NewLeaderElectedError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
+    errors.FencedLeaderEpochError,
+    errors.InvalidRequestError,
+    errors.InvalidUpdateVersionError,
+    errors.NewLeaderElectedError,
+    errors.UnknownTopicIdError,
+    errors.UnknownTopicOrPartitionError,
 )
 """The controller has a newer state, which is on its way here. Until it arrives the update may have been written."""
 
@@ -72,7 +62,7 @@ async def submit_until_settled(
         except SUPERSEDED as error:
             log.info("Update of %s to isr=%s is superseded: %s", tp, isr, error.name)
             return None
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.warning("Cannot update %s to isr=%s; retrying: %s", tp, isr, error)
             await asyncio.sleep(RETRY_SECONDS)
     return None

@@ -16,17 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from uuid import UUID
 
+from ottla import errors
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.errors import (
-    FencedLeaderEpochError,
-    KafkaError,
-    KafkaStorageError,
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    OffsetOutOfRangeError,
-    UnknownLeaderEpochError,
-)
 from ottla.logs import RateLimitFilter
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
@@ -137,7 +128,7 @@ class Partition:
     def _resign(self) -> None:
         self.leads = False
         self.leader_replica.resign()
-        self._fail_waiters(NotLeaderOrFollowerError())
+        self._fail_waiters(errors.NotLeaderOrFollowerError())
 
     @property
     def closed(self) -> bool:
@@ -162,7 +153,7 @@ class Partition:
         self._closed = True
         self._resign()
 
-    def _fail_waiters(self, error: KafkaError) -> None:
+    def _fail_waiters(self, error: errors.KafkaError) -> None:
         self._replicated.fail_all(error)
         self._flushed.fail_all(error)
         self.leader_replica.fail_waiters(error)
@@ -173,24 +164,24 @@ class Partition:
         """Compare a client's leader epoch with the current one; -1 is not checked (KIP-320)."""
         self.check_open()
         if 0 <= expected < self.image.leader_epoch:
-            raise FencedLeaderEpochError
+            raise errors.FencedLeaderEpochError
         if expected > self.image.leader_epoch:
-            raise UnknownLeaderEpochError
+            raise errors.UnknownLeaderEpochError
 
     def check_open(self) -> None:
         """Raise KafkaStorageError or NotLeaderOrFollowerError if the partition is out of service."""
         if self._failed:
-            raise KafkaStorageError(f"the disk of {self.topic_partition} has failed")
+            raise errors.KafkaStorageError(f"the disk of {self.topic_partition} has failed")
         if self._closed:
-            raise NotLeaderOrFollowerError
+            raise errors.NotLeaderOrFollowerError
 
     def append(self, data: memoryview, acks: int = ALL_REPLICAS, *, from_client: bool = True) -> Appended:
         """Append batches as the leader; see `when_committed`."""
         self.check_open()
         if not self.leads:
-            raise NotLeaderOrFollowerError
+            raise errors.NotLeaderOrFollowerError
         if acks == ALL_REPLICAS and len(self.image.isr) < self._required:
-            raise NotEnoughReplicasError(
+            raise errors.NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
             )
@@ -252,7 +243,7 @@ class Partition:
 
     def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> FileSlice:
         if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
-            raise OffsetOutOfRangeError(
+            raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition}: offset {offset} is outside "
                 f"{self.log.log_start_offset} to {self.log.log_end_offset}"
             )
@@ -261,7 +252,7 @@ class Partition:
         except OSError as error:
             if error.errno not in SCARCE:
                 self.fail(error)
-            raise KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
+            raise errors.KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
         """Call `waiter` when consumers can read more, or after appends, until `unwatch`."""
@@ -278,7 +269,7 @@ class Partition:
     def _on_new_state(self) -> None:
         if len(self.image.isr) < self._required and self.leader_replica.state is not None:
             self._replicated.fail_all(
-                NotEnoughReplicasAfterAppendError(f"{self.topic_partition} has only isr={self.image.isr}")
+                errors.NotEnoughReplicasAfterAppendError(f"{self.topic_partition} has only isr={self.image.isr}")
             )
         self.maybe_advance_high_watermark(0)
         self.leader_replica.on_new_state()
@@ -297,7 +288,7 @@ class Partition:
         end = self.log.log_end_offset
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
-        except KafkaStorageError as error:
+        except errors.KafkaStorageError as error:
             self.fail(error)
         else:
             self.maybe_advance_high_watermark(0)
@@ -327,7 +318,7 @@ class Partition:
             return
         logger.error("Taking %s out of service until a restart: %s", self.topic_partition, error)
         self.log.failed = self._failed = self._closed = True
-        self._fail_waiters(KafkaStorageError(f"{self.topic_partition} is out of service: {error}"))
+        self._fail_waiters(errors.KafkaStorageError(f"{self.topic_partition} is out of service: {error}"))
         if self._on_disk_failure is not None and not (isinstance(error, OSError) and error.errno in SCARCE):
             self._on_disk_failure(self, error)
 

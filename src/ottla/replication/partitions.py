@@ -8,17 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
+from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.store.znodes import uuid_text
 from ottla.config.topic import LogConfig
-from ottla.errors import (
-    KafkaStorageError,
-    LogDirNotFoundError,
-    NotLeaderOrFollowerError,
-    ReplicaNotAvailableError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import TopicPartition
 from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.listeners import FetcherManager, LeadershipListener
@@ -129,14 +123,14 @@ class Partitions:
         partition = self._partitions.get(tp)
         if partition is not None:
             if not partition.leads and not partition.failed:
-                raise NotLeaderOrFollowerError
+                raise errors.NotLeaderOrFollowerError
             return partition
         partition_image = image.partition(tp)
         if partition_image is None:
-            raise UnknownTopicOrPartitionError
+            raise errors.UnknownTopicOrPartitionError
         if self.broker_id in partition_image.replicas:
-            raise KafkaStorageError(f"{tp} has no log on this broker")
-        raise NotLeaderOrFollowerError
+            raise errors.KafkaStorageError(f"{tp} has no log on this broker")
+        raise errors.NotLeaderOrFollowerError
 
     def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
         """Return the partition for reading, as leader or follower, or raise the error that a client gets."""
@@ -207,13 +201,13 @@ class Partitions:
         """
         target = next((d for d in self._log_dirs if str(d.path) == path), None)
         if target is None:
-            raise LogDirNotFoundError(f"{path} is not one of this broker's log.dirs")
+            raise errors.LogDirNotFoundError(f"{path} is not one of this broker's log.dirs")
         if target.offline:
-            raise KafkaStorageError(f"{path} is out of service: {target.offline}")
+            raise errors.KafkaStorageError(f"{path} is out of service: {target.offline}")
         partition = self._partitions.get(tp)
         if partition is None:
             self._set_preferred_dir(tp, target)
-            raise ReplicaNotAvailableError(f"{tp} has no replica on this broker")
+            raise errors.ReplicaNotAvailableError(f"{tp} has no replica on this broker")
         running = self._moves.get(tp)
         if running is not None and running.target is target:
             return
@@ -302,7 +296,7 @@ class Partitions:
     ) -> Partition | None:
         try:
             partition_log = self._open(tp, image, config, topic)
-        except (KafkaStorageError, OSError) as error:
+        except (errors.KafkaStorageError, OSError) as error:
             log.error("%s: no log: %s", tp, error)
             self._failed_creations.append(tp)
             return None
@@ -384,7 +378,7 @@ class Partitions:
         for directory in self._log_dirs:
             try:
                 directory.delete(tp)
-            except KafkaStorageError as error:
+            except errors.KafkaStorageError as error:
                 log.error("%s", error)  # its directory is out of service
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
@@ -405,7 +399,7 @@ class Partitions:
         online = [directory for directory in self._log_dirs if not directory.offline]
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
         if (was_there and not self._all_dirs) or not online:
-            raise KafkaStorageError("the log may be in a log directory that is out of service")
+            raise errors.KafkaStorageError("the log may be in a log directory that is out of service")
         preferred = self._preferred_dirs.pop(tp, None)
         chosen = preferred if preferred in online else min(online, key=lambda d: len(d.logs))
         return chosen.create(tp, config, uuid_text(topic.id))

@@ -7,20 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.cluster.controller import reassignment_rules
 from ottla.cluster.controller.context import ControllerContext, with_states
 from ottla.cluster.controller.reassignment import PartitionReassignments
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.errors import (
-    FencedLeaderEpochError,
-    IneligibleReplicaError,
-    InvalidRequestError,
-    InvalidUpdateVersionError,
-    KafkaError,
-    NotControllerError,
-    StaleBrokerEpochError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import TopicPartition
 
 
@@ -53,24 +44,24 @@ class IsrUpdates:
         """Write the ISR that a leader requests. Return the new state of the partition."""
         item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
         (result,) = await self.alter_partitions(broker_id, -1, [item])
-        if isinstance(result, KafkaError):
+        if isinstance(result, errors.KafkaError):
             raise result
         return result
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
-    ) -> list[PartitionImage | KafkaError]:
+    ) -> list[PartitionImage | errors.KafkaError]:
         """Write the ISRs that a leader requests. Return the new state or the error of each item (KIP-497)."""
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None or -1 < broker_epoch < broker.epoch:
-                raise StaleBrokerEpochError
-            results: dict[TopicPartition, PartitionImage | KafkaError] = {}
+                raise errors.StaleBrokerEpochError
+            results: dict[TopicPartition, PartitionImage | errors.KafkaError] = {}
             updates: dict[TopicPartition, PartitionImage] = {}
             for item in items:
                 try:
                     after = self._decide(broker_id, item)
-                except KafkaError as error:
+                except errors.KafkaError as error:
                     results[item.tp] = error
                 else:
                     if after == self._context.image.partition(item.tp):
@@ -78,7 +69,7 @@ class IsrUpdates:
                     else:
                         updates[item.tp] = after
             done = await self._context.write(updates)
-            results.update({tp: InvalidUpdateVersionError() for tp in updates})
+            results.update({tp: errors.InvalidUpdateVersionError() for tp in updates})
             results.update(done)
             await self._context.publish(lambda current: with_states(current, done))
             if self._context.uncertain:
@@ -91,23 +82,23 @@ class IsrUpdates:
         image, offline, leaving = self._context.image, self._context.offline_replicas, self._context.shutting_down
         p = image.partition(item.tp)
         if p is None:
-            raise UnknownTopicOrPartitionError
+            raise errors.UnknownTopicOrPartitionError
         if item.leader_epoch < p.leader_epoch:
-            raise FencedLeaderEpochError
+            raise errors.FencedLeaderEpochError
         if item.leader_epoch > p.leader_epoch or item.state_version > p.state_version:
-            raise NotControllerError("the leader has a newer state than this controller")
+            raise errors.NotControllerError("the leader has a newer state than this controller")
         if broker_id != p.leader or broker_id not in item.isr:
-            raise InvalidRequestError(f"broker {broker_id} is not the leader, or not in the requested ISR")
+            raise errors.InvalidRequestError(f"broker {broker_id} is not the leader, or not in the requested ISR")
         if item.isr == p.isr:
             return p
         if item.state_version < p.state_version:
-            raise InvalidUpdateVersionError
+            raise errors.InvalidUpdateVersionError
         for member in item.isr:
             broker = image.brokers.get(member)
             stale = broker is not None and -1 < item.broker_epochs.get(member, -1) < broker.epoch
             absent = broker is None or stale or member in leaving or item.tp in offline.get(member, ())
             if (absent or member not in p.replicas) and member not in p.isr:
-                raise IneligibleReplicaError(
+                raise errors.IneligibleReplicaError(
                     f"broker {member} cannot be in sync now: it is not alive, shutting down, or its replica is offline"
                 )
         return replace(p, isr=item.isr)

@@ -6,13 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from ottla.errors import (
-    InvalidPartitionsError,
-    InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
-    InvalidTopicError,
-    TopicAlreadyExistsError,
-)
+from ottla import errors
 
 MAX_PARTITIONS = 10_000
 """Per topic: each partition has files and memory, so a mistyped number must not take the broker down."""
@@ -23,11 +17,11 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
     folded = name.replace(".", "_")
     for other in existing:
         if other != name and other.replace(".", "_") == folded:
-            raise InvalidTopicError(
+            raise errors.InvalidTopicError(
                 f"Topic '{name}' collides with existing topic '{other}': metrics do not distinguish '.' and '_'"
             )
     if name in set(existing):
-        raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+        raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
 
 
 def assign_replicas(
@@ -38,9 +32,9 @@ def assign_replicas(
     No rack gets two replicas of a partition while another has none (KIP-36); brokers without a rack count as one rack.
     """
     if not 1 <= partitions <= MAX_PARTITIONS:
-        raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
+        raise errors.InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if not 1 <= replication_factor <= len(racks):
-        raise InvalidReplicationFactorError(
+        raise errors.InvalidReplicationFactorError(
             f"replication factor {replication_factor} is larger than the number of available brokers, {len(racks)}"
         )
     ordered = _alternate_racks(racks)
@@ -89,15 +83,17 @@ def validate_assignment(
     """Validate an assignment of a client: consecutive partitions from `first` on, with known and distinct brokers."""
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:
-        raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
+        raise errors.InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if sorted(assignment) != list(range(first, first + len(assignment))):
-        raise InvalidReplicaAssignmentError("the partitions of an assignment must be numbered consecutively")
+        raise errors.InvalidReplicaAssignmentError("the partitions of an assignment must be numbered consecutively")
     widths = {len(replicas) for replicas in assignment.values()}
     if len(widths) != 1 or 0 in widths:
-        raise InvalidReplicaAssignmentError("every partition must have the same number of replicas, at least one")
+        raise errors.InvalidReplicaAssignmentError(
+            "every partition must have the same number of replicas, at least one"
+        )
     for p, replicas in assignment.items():
         if len(set(replicas)) < len(replicas):
-            raise InvalidReplicaAssignmentError(f"the assignment of partition {p} has duplicate brokers")
+            raise errors.InvalidReplicaAssignmentError(f"the assignment of partition {p} has duplicate brokers")
         if not set(replicas) <= broker_ids:
-            raise InvalidReplicaAssignmentError(f"the assignment of partition {p} has an unknown broker")
+            raise errors.InvalidReplicaAssignmentError(f"the assignment of partition {p} has an unknown broker")
     return [tuple(assignment[p]) for p in sorted(assignment)]

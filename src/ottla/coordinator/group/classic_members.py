@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator.group.classic.classic_groups import MEMBER_ID_REQUIRED_SINCE, PendingJoin
@@ -21,16 +22,6 @@ from ottla.coordinator.group.consumer.consumer_groups import ConsumerGroups
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
-from ottla.errors import (
-    IllegalGenerationError,
-    InconsistentGroupProtocolError,
-    KafkaError,
-    MalformedMessageError,
-    MemberIdRequiredError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-    code_of,
-)
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -57,7 +48,7 @@ class ClassicMembers:
         self._groups.check_capacity(group, member_id)
         _check_protocols(group, join)
         if not request.member_id and request.group_instance_id is None and join.version >= MEMBER_ID_REQUIRED_SINCE:
-            raise MemberIdRequiredError(member_id)
+            raise errors.MemberIdRequiredError(member_id)
         subscription = _subscription(join)
         update = self._groups.begin_update(group)
         before = self._member(update, join, member_id)
@@ -76,10 +67,10 @@ class ClassicMembers:
         name, metadata = member.classic.protocols[0]
         for requested, expected in ((request.protocol_type, CONSUMER), (request.protocol_name, name)):
             if requested is not None and requested != expected:
-                raise InconsistentGroupProtocolError
+                raise errors.InconsistentGroupProtocolError
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             self._require_join(group, member)
-            raise RebalanceInProgressError
+            raise errors.RebalanceInProgressError
         self._touch(group, member).sync = NEVER
         return SyncGroupResponse(
             protocol_type=request.protocol_type,
@@ -95,7 +86,7 @@ class ClassicMembers:
         comes_free = member.state is MemberState.UNRELEASED and not waits
         if member.epoch < group.epoch or member.state is MemberState.UNREVOKED or comes_free:
             self._require_join(group, member)
-            raise RebalanceInProgressError
+            raise errors.RebalanceInProgressError
 
     def leave(
         self, group: ConsumerGroup, leaving: list[MemberIdentity], result: CoordinatorResult
@@ -106,8 +97,8 @@ class ClassicMembers:
             response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
             try:
                 member_ids.add(_leaving_member(group, identity).id)
-            except KafkaError as error:
-                response.error_code = code_of(error)
+            except errors.KafkaError as error:
+                response.error_code = errors.code_of(error)
             responses.append(response)
         self._groups.remove(group, member_ids, result)
         return responses
@@ -153,14 +144,14 @@ def _check_protocols(group: ConsumerGroup, join: PendingJoin) -> None:
     offers = [{name for name, _ in m.classic.protocols} for m in group.members.values() if m.classic is not None]
     common = set(join.offered).intersection(*offers)
     if join.request.protocol_type != CONSUMER or not common:
-        raise InconsistentGroupProtocolError(f"Member {join.request.member_id}'s protocols are not supported.")
+        raise errors.InconsistentGroupProtocolError(f"Member {join.request.member_id}'s protocols are not supported.")
 
 
 def _subscription(join: PendingJoin) -> ConsumerProtocolSubscription:
     try:
         return decode_versioned(ConsumerProtocolSubscription, next(iter(join.offered.values())))
-    except MalformedMessageError as error:
-        raise InconsistentGroupProtocolError(f"the embedded consumer protocol is malformed: {error}") from None
+    except errors.MalformedMessageError as error:
+        raise errors.InconsistentGroupProtocolError(f"the embedded consumer protocol is malformed: {error}") from None
 
 
 def _described(member: ConsumerMember, join: PendingJoin, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
@@ -182,9 +173,9 @@ def _described(member: ConsumerMember, join: PendingJoin, subscription: Consumer
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
     member = group.member_of(member_id, instance_id)
     if member.classic is None:
-        raise UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
+        raise errors.UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
     if generation != member.epoch:
-        raise IllegalGenerationError
+        raise errors.IllegalGenerationError
     return member
 
 
@@ -195,5 +186,5 @@ def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerM
         member_id = group.static.get(identity.group_instance_id, "")
     member = group.member_of(member_id, identity.group_instance_id)
     if member.classic is None:
-        raise UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
+        raise errors.UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
     return member

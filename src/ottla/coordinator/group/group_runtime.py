@@ -10,6 +10,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
@@ -24,14 +25,6 @@ from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import CoordinatorResult, Record
-from ottla.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidCommitOffsetSizeError,
-    KafkaError,
-    MessageTooLargeError,
-    code_of,
-)
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.message import Response
 from ottla.records.batch import BatchHeader
@@ -78,7 +71,7 @@ class GroupRuntime(CoordinatorRuntime):
         """Append the records, replay them, and respond; if the append fails, with its error."""
         try:
             committed = self._append(group_id, result.records)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.warning("Cannot append the records of group %s: %s", group_id, error)
             self._respond(result, to_client_error(error))
         else:
@@ -94,9 +87,9 @@ class GroupRuntime(CoordinatorRuntime):
         """Append and replay records; return when they are committed."""
         try:
             committed = self._append(group_id, records)
-        except InvalidCommitOffsetSizeError:
+        except errors.InvalidCommitOffsetSizeError:
             raise
-        except KafkaError as error:
+        except errors.KafkaError as error:
             raise to_client_error(error) from error
         if committed is not None:
             await wait_committed(committed, self._append_seconds)
@@ -105,9 +98,9 @@ class GroupRuntime(CoordinatorRuntime):
         """Append offsets of the producer's open transaction; return when they are replicated."""
         try:
             committed = self._log.append(group_id, new, producer)
-        except MessageTooLargeError:
-            raise InvalidCommitOffsetSizeError from None
-        except KafkaError as error:
+        except errors.MessageTooLargeError:
+            raise errors.InvalidCommitOffsetSizeError from None
+        except errors.KafkaError as error:
             raise to_client_error(error) from error
         transaction = OpenTransaction(self._log.index(group_id), producer.id)
         for record in new:
@@ -132,9 +125,9 @@ class GroupRuntime(CoordinatorRuntime):
         for group_id, tombstones in list(self.offsets.topic_tombstones(topics)):
             try:
                 self._append(group_id, tombstones)
-            except CoordinatorLoadInProgressError:
+            except errors.CoordinatorLoadInProgressError:
                 continue  # they expire
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 log.error("Cannot remove the offsets of group %s for deleted topics: %s", group_id, error)
 
     def _append(self, group_id: str, new: Sequence[Record]) -> asyncio.Future[None] | None:
@@ -142,15 +135,15 @@ class GroupRuntime(CoordinatorRuntime):
             return None
         try:
             committed = self._log.append(group_id, new)
-        except MessageTooLargeError:
-            raise InvalidCommitOffsetSizeError from None
+        except errors.MessageTooLargeError:
+            raise errors.InvalidCommitOffsetSizeError from None
         for record in new:
             self.replay(record.key, record.value, live=True)
         return committed
 
     def _respond_when(self, committed: asyncio.Future[None], result: CoordinatorResult) -> None:
         timeout = asyncio.get_running_loop().call_later(
-            self._append_seconds, self._respond, result, CoordinatorNotAvailableError()
+            self._append_seconds, self._respond, result, errors.CoordinatorNotAvailableError()
         )
 
         def respond(done: asyncio.Future[None]) -> None:
@@ -159,12 +152,12 @@ class GroupRuntime(CoordinatorRuntime):
 
         committed.add_done_callback(respond)
 
-    def _respond(self, result: CoordinatorResult, error: KafkaError | None) -> None:
+    def _respond(self, result: CoordinatorResult, error: errors.KafkaError | None) -> None:
         for future, response in result.responses:
             assert isinstance(future, asyncio.Future)
             if future.done():
                 continue  # the client has disconnected
-            future.set_result(response if error is None else type(response)(error_code=code_of(error)))  # type: ignore[call-arg]
+            future.set_result(response if error is None else type(response)(error_code=errors.code_of(error)))  # type: ignore[call-arg]
 
     # Loading and replay
 
@@ -248,8 +241,8 @@ def _is_commit(control: memoryview) -> bool:
     return any(marker is not None and marker.type == COMMIT for marker in markers)
 
 
-def _append_error(done: asyncio.Future[None]) -> KafkaError | None:
-    error = CoordinatorNotAvailableError() if done.cancelled() else done.exception()
+def _append_error(done: asyncio.Future[None]) -> errors.KafkaError | None:
+    error = errors.CoordinatorNotAvailableError() if done.cancelled() else done.exception()
     if error is None:
         return None
-    return to_client_error(error) if isinstance(error, KafkaError) else CoordinatorNotAvailableError()
+    return to_client_error(error) if isinstance(error, errors.KafkaError) else errors.CoordinatorNotAvailableError()

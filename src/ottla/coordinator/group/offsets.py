@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
@@ -14,12 +15,6 @@ from ottla.coordinator.group.group_coordinator import GroupCoordinator, tombston
 from ottla.coordinator.group.pending_offsets import OffsetKey, PendingOffsets
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.runtime.result import CoordinatorResult, Record
-from ottla.errors import (
-    GroupIdNotFoundError,
-    IllegalGenerationError,
-    NonEmptyGroupError,
-    OffsetMetadataTooLargeError,
-)
 from ottla.model import TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9
@@ -49,8 +44,8 @@ class Offsets:
         if group is None:
             if committer.epoch >= 0:
                 if version >= GROUP_NOT_FOUND_SINCE:
-                    raise GroupIdNotFoundError(f"Group {group_id} not found.")
-                raise IllegalGenerationError
+                    raise errors.GroupIdNotFoundError(f"Group {group_id} not found.")
+                raise errors.IllegalGenerationError
             group = self._groups.by_id[group_id] = ClassicGroup(group_id)
         group.check_commit(committer, version, self._clock.monotonic())
 
@@ -63,7 +58,7 @@ class Offsets:
     def checked_metadata(self, metadata: str | None) -> str:
         """Return the metadata of a commit. Raises OffsetMetadataTooLargeError."""
         if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
-            raise OffsetMetadataTooLargeError
+            raise errors.OffsetMetadataTooLargeError
         return metadata or ""
 
     def delete(
@@ -82,7 +77,7 @@ class Offsets:
     def delete_group(self, group_id: str) -> CoordinatorResult:
         group = self._group(group_id)
         if not group.is_empty:
-            raise NonEmptyGroupError
+            raise errors.NonEmptyGroupError
         result = CoordinatorResult()
         for tp in {*self.by_group.get(group_id, ()), *self.pending.of_group(group_id)}:
             result.records.append(records.offset_record(group_id, tp, None))
@@ -114,7 +109,7 @@ class Offsets:
     def _group(self, group_id: str) -> Group:
         group = self._groups.by_id.get(group_id)
         if group is None:
-            raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
+            raise errors.GroupIdNotFoundError(f"The group id {group_id} was not found.")
         return group
 
     def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:

@@ -11,21 +11,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.coordinator.runtime.loader import CoordinatorShards, Shards
 from ottla.coordinator.runtime.result import Record
-from ottla.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    KafkaError,
-    KafkaStorageError,
-    MessageTooLargeError,
-    NotCoordinatorError,
-    NotLeaderOrFollowerError,
-    RecordListTooLargeError,
-    UnknownServerError,
-)
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.records.batch import records as records_of
@@ -67,7 +57,7 @@ class CoordinatorLog:
         """Return the number of a key's partition. NotCoordinatorError if the topic does not exist yet."""
         topic = self._image().topics.get(self._topic)
         if topic is None:
-            raise NotCoordinatorError
+            raise errors.NotCoordinatorError
         return partition_of(key, len(topic.partitions))
 
     def leader(self, key: str) -> int:
@@ -113,22 +103,22 @@ class CoordinatorLog:
                 try:
                     replay(record.key, record.value)
                     count += 1
-                except KafkaError as error:
+                except errors.KafkaError as error:
                     log.error("Skipping malformed record at offset %d of %s: %s", record.offset, self._topic, error)
         finally:
             self._loading = None
         return count
 
 
-def to_client_error(error: KafkaError) -> KafkaError:
+def to_client_error(error: errors.KafkaError) -> errors.KafkaError:
     """Return the error of a failed append as a client expects it: find the coordinator again, or retry."""
-    if isinstance(error, CoordinatorLoadInProgressError):
+    if isinstance(error, errors.CoordinatorLoadInProgressError):
         return error
-    if isinstance(error, NotLeaderOrFollowerError | KafkaStorageError | NotCoordinatorError):
-        return NotCoordinatorError()
-    if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
-        return UnknownServerError(error.message)
-    return CoordinatorNotAvailableError()
+    if isinstance(error, errors.NotLeaderOrFollowerError | errors.KafkaStorageError | errors.NotCoordinatorError):
+        return errors.NotCoordinatorError()
+    if isinstance(error, errors.MessageTooLargeError | errors.RecordListTooLargeError):
+        return errors.UnknownServerError(error.message)
+    return errors.CoordinatorNotAvailableError()
 
 
 async def wait_committed(committed: asyncio.Future[None], seconds: float | None = None) -> None:
@@ -137,8 +127,8 @@ async def wait_committed(committed: asyncio.Future[None], seconds: float | None 
         async with asyncio.timeout(seconds):
             await asyncio.shield(committed)  # other requests may wait for the same future
     except TimeoutError:
-        raise CoordinatorNotAvailableError("the append was not replicated in time") from None
-    except KafkaError as error:
+        raise errors.CoordinatorNotAvailableError("the append was not replicated in time") from None
+    except errors.KafkaError as error:
         raise to_client_error(error) from error
 
 

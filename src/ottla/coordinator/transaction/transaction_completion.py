@@ -13,18 +13,12 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 
+from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.coordinator.runtime.coordinator_log import Producer, wait_committed
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.coordinator.transaction.transaction_markers import Markers, TransactionEnd
-from ottla.errors import (
-    CoordinatorNotAvailableError,
-    InvalidProducerEpochError,
-    KafkaError,
-    NotCoordinatorError,
-    TransactionCoordinatorFencedError,
-)
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
@@ -91,9 +85,9 @@ class TransactionCompleter:
         if self.tasks.get(transactional_id) is task:
             del self.tasks[transactional_id]
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, TransactionCoordinatorFencedError):
+        if isinstance(error, errors.TransactionCoordinatorFencedError):
             log.info("Another broker coordinates transactional_id=%s: %s", transactional_id, error)
-        elif error is not None and not isinstance(error, NotCoordinatorError):
+        elif error is not None and not isinstance(error, errors.NotCoordinatorError):
             log.error(
                 "Cannot complete the transaction of transactional_id=%s until it is loaded again",
                 transactional_id,
@@ -138,18 +132,18 @@ class TransactionCompleter:
         for tp, error in (await self._markers.write(ending, partitions)).items():
             if error is None:
                 continue
-            if isinstance(error, TransactionCoordinatorFencedError):
+            if isinstance(error, errors.TransactionCoordinatorFencedError):
                 raise error  # another broker completes it
             log.warning("Cannot write the marker of transactional_id=%s to %s: %s", prepared.id, tp, error)
             # a partition with a later epoch has the marker already; a deleted one needs none
-            if not isinstance(error, InvalidProducerEpochError) and self._image().partition(tp) is not None:
+            if not isinstance(error, errors.InvalidProducerEpochError) and self._image().partition(tp) is not None:
                 unmarked.append(tp)
         return unmarked
 
     def _try_complete(self, prepared: Transaction) -> bool:
         try:
             self._complete(prepared)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.warning("Cannot complete the transaction of transactional_id=%s yet: %s", prepared.id, error)
             return False
         return True
@@ -161,8 +155,8 @@ async def _until_replicated(partition: Partition, end: int) -> None:
     """
     while (committed := partition.when_committed(end)) is not None:
         if not partition.leads:
-            raise NotCoordinatorError
+            raise errors.NotCoordinatorError
         try:
             await wait_committed(committed)
-        except CoordinatorNotAvailableError:
+        except errors.CoordinatorNotAvailableError:
             continue  # too few replicas were in sync; the record is committed when enough are again

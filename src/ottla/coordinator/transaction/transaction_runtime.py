@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.image.features import TRANSACTION_VERSION
@@ -29,14 +30,6 @@ from ottla.coordinator.transaction.transaction import (
 )
 from ottla.coordinator.transaction.transaction_completion import TransactionCompleter
 from ottla.coordinator.transaction.transaction_markers import Markers
-from ottla.errors import (
-    ConcurrentTransactionsError,
-    InvalidRequestError,
-    InvalidTransactionTimeoutError,
-    KafkaError,
-    TransactionalIdAuthorizationFailedError,
-    UnsupportedVersionError,
-)
 from ottla.model import TRANSACTION_STATE, TopicPartition
 
 log = logging.getLogger("ottla.coordinator")
@@ -125,18 +118,18 @@ class TransactionRuntime(CoordinatorRuntime):
             lambda current, new_id: transactions.init_producer(current, request, now, version, new_id),
         )
         if after.state is TransactionState.PREPARE_ABORT:
-            raise ConcurrentTransactionsError  # the producer retries until the open transaction is aborted
+            raise errors.ConcurrentTransactionsError  # the producer retries until the open transaction is aborted
         return Producer(after.producer_id, after.producer_epoch)
 
     def _timeout(self, timeout_ms: int, two_phase: bool, keep_prepared: bool) -> int:
         if two_phase and not self._config.transaction_two_phase_commit_enable:
-            raise TransactionalIdAuthorizationFailedError("transaction.two.phase.commit.enable is false")
+            raise errors.TransactionalIdAuthorizationFailedError("transaction.two.phase.commit.enable is false")
         if keep_prepared:
-            raise UnsupportedVersionError("keepPreparedTxn is not supported (KIP-939)")
+            raise errors.UnsupportedVersionError("keepPreparedTxn is not supported (KIP-939)")
         if two_phase:
             return MAX_TIMEOUT_MS
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            raise InvalidTransactionTimeoutError
+            raise errors.InvalidTransactionTimeoutError
         return timeout_ms
 
     async def add_partitions(
@@ -178,7 +171,7 @@ class TransactionRuntime(CoordinatorRuntime):
         for transaction in [t for t in self._loaded() if transactions.is_timed_out(t, now)]:
             try:
                 self._append(transactions.fence(transaction, now, self._version()))
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 log.warning("Cannot abort timed-out transaction of transactional_id=%s yet: %s", transaction.id, error)
             else:
                 log.info(
@@ -201,7 +194,7 @@ class TransactionRuntime(CoordinatorRuntime):
     def _remove(self, ids: list[str]) -> None:
         try:
             self._log.append(ids[0], [records.tombstone(transactional_id) for transactional_id in ids])
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.warning("Cannot remove %d expired transactional ids yet: %s", len(ids), error)
             return
         for transactional_id in ids:
@@ -228,7 +221,7 @@ class TransactionRuntime(CoordinatorRuntime):
         try:
             version = records.VALUE_VERSION if self._version() else records.OLD_VALUE_VERSION
             committed = self._log.append(after.id, [records.transaction_record(after, version)])
-        except KafkaError as error:
+        except errors.KafkaError as error:
             raise to_client_error(error) from error
         self.by_id[after.id] = after
         if after.state in PREPARED:
@@ -244,4 +237,4 @@ class TransactionRuntime(CoordinatorRuntime):
 
 def _check_id(transactional_id: str) -> None:
     if not transactional_id:
-        raise InvalidRequestError("the transactional id is empty")
+        raise errors.InvalidRequestError("the transactional id is empty")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import (
     CLASSIC,
@@ -21,12 +22,6 @@ from ottla.coordinator.transaction.transaction import (
     PREPARED,
     Transaction,
     TransactionState,
-)
-from ottla.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    ProducerFencedError,
 )
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -59,12 +54,12 @@ def init_producer(
     if current is None:
         current = Transaction(request.transactional_id, _require_id(new_id))
     if current.state in PREPARED:
-        raise ConcurrentTransactionsError
+        raise errors.ConcurrentTransactionsError
     if expected is not None and not _owns_producer_id(expected, current):
-        raise ProducerFencedError
+        raise errors.ProducerFencedError
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected.epoch != current.producer_epoch:
-            raise ProducerFencedError  # it must not roll back a transaction of its successor
+            raise errors.ProducerFencedError  # it must not roll back a transaction of its successor
         return fence(current, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, current)
     last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
@@ -91,7 +86,7 @@ def _is_repeated(expected: Producer, current: Transaction) -> bool:
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False
     if expected.epoch != current.last_producer_epoch:
-        raise ProducerFencedError
+        raise errors.ProducerFencedError
     return True
 
 
@@ -133,30 +128,30 @@ def missing(
 def _owned_transaction(current: Transaction | None, producer: Producer) -> Transaction:
     """Return the transaction, if the producer owns it and it is not being completed."""
     if current is None:
-        raise InvalidProducerIdMappingError
+        raise errors.InvalidProducerIdMappingError
     if current.state in PREPARED:
         # first: the producer may already have the id or epoch that it gets with the completion
-        raise ConcurrentTransactionsError
+        raise errors.ConcurrentTransactionsError
     if current.producer_id != producer.id:
-        raise InvalidProducerIdMappingError
+        raise errors.InvalidProducerIdMappingError
     if current.producer_epoch != producer.epoch:
-        raise ProducerFencedError
+        raise errors.ProducerFencedError
     return current
 
 
 def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: int) -> Transaction:
     """End a classic transaction, in which the epoch stays (EndTxn). A repeated request changes nothing."""
     if current is None or current.producer_id != producer.id:
-        raise InvalidProducerIdMappingError
+        raise errors.InvalidProducerIdMappingError
     if current.producer_epoch != producer.epoch:
-        raise ProducerFencedError
+        raise errors.ProducerFencedError
     if current.state in PREPARED:
-        raise ConcurrentTransactionsError
+        raise errors.ConcurrentTransactionsError
     if current.state is TransactionState.ONGOING:
         return current.transition_to(_prepared(commit), update_ms=now_ms, version=CLASSIC)
     if RESULTS.get(current.state) is commit:
         return current
-    raise InvalidTxnStateError
+    raise errors.InvalidTxnStateError
 
 
 def end_and_bump(
@@ -173,27 +168,27 @@ def end_and_bump(
         CompleteCommit   | invalid state   | next epoch   | as it was        | invalid state
     """
     if current is None:
-        raise InvalidProducerIdMappingError
+        raise errors.InvalidProducerIdMappingError
     rotated = (
         producer == (current.previous_producer_id, MAX_EPOCH)
         and current.producer_epoch == 0
         and current.state in RESULTS
     )
     if current.producer_id != producer.id and not rotated:
-        raise InvalidProducerIdMappingError
+        raise errors.InvalidProducerIdMappingError
     # in a classic transaction of a successor the next epoch is not one that this producer was given
     bumped = current.version >= EPOCH_PER_TRANSACTION and current.producer_epoch == producer.epoch + 1
     repeated = rotated or bumped
     if current.state in PREPARED:
-        raise ConcurrentTransactionsError if repeated else ProducerFencedError
+        raise errors.ConcurrentTransactionsError if repeated else errors.ProducerFencedError
     if repeated and current.state in RESULTS:
         if RESULTS[current.state] is commit:
             return current
-        raise InvalidTxnStateError
+        raise errors.InvalidTxnStateError
     if current.producer_epoch != producer.epoch:
-        raise ProducerFencedError
+        raise errors.ProducerFencedError
     if commit and current.state is not TransactionState.ONGOING:
-        raise InvalidTxnStateError
+        raise errors.InvalidTxnStateError
     return current.transition_to(
         _prepared(commit),
         producer_epoch=current.producer_epoch + 1,

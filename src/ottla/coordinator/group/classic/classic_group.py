@@ -16,18 +16,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from ottla import errors
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, topics_of
 from ottla.coordinator.group.common.group import Committer, Subscribed
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import ResponseFuture
-from ottla.errors import (
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    IllegalStateError,
-    NonEmptyGroupError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
 
 TYPE = "classic"
 
@@ -132,7 +125,7 @@ class ClassicGroup:
     def transition_to(self, state: ClassicGroupState) -> None:
         """Change the state. Raises IllegalStateError for a transition that is not in the table."""
         if state not in VALID_TRANSITIONS[self.state]:
-            raise IllegalStateError(f"group {self.id} cannot change from {self.state} to {state}")
+            raise errors.IllegalStateError(f"group {self.id} cannot change from {self.state} to {state}")
         self.state = state
 
     def add(self, member: ClassicMember) -> None:
@@ -240,18 +233,18 @@ class ClassicGroup:
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
-                raise UnknownMemberIdError
+                raise errors.UnknownMemberIdError
             if owner != member_id:
-                raise FencedInstanceIdError
+                raise errors.FencedInstanceIdError
         member = self.members.get(member_id)
         if member is None:
-            raise UnknownMemberIdError
+            raise errors.UnknownMemberIdError
         return member
 
     def check_generation(self, generation: int) -> None:
         """Raise IllegalGenerationError for another generation than the current one."""
         if generation != self.generation:
-            raise IllegalGenerationError
+            raise errors.IllegalGenerationError
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this member may not commit offsets now; any client may if the group is empty."""
@@ -260,13 +253,13 @@ class ClassicGroup:
         if committer.is_anonymous_producer:
             return
         if committer.epoch < 0 and not committer.member_id and committer.instance_id is None:
-            raise UnknownMemberIdError
+            raise errors.UnknownMemberIdError
         member = self.member_of(committer.member_id, committer.instance_id)
         self.check_generation(committer.epoch)
         if committer.transactional:
             return
         if self.state is ClassicGroupState.COMPLETING:
-            raise RebalanceInProgressError
+            raise errors.RebalanceInProgressError
         self.touch(member, now)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -275,7 +268,7 @@ class ClassicGroup:
     def check_offset_delete(self) -> None:
         """Raise NonEmptyGroupError if the broker cannot know which topics the members read."""
         if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
-            raise NonEmptyGroupError
+            raise errors.NonEmptyGroupError
 
     def subscribed(self) -> Subscribed:
         """Return whether the group reads a topic, as far as the broker can know (KIP-496)."""

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, MutableMapping
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
@@ -25,19 +26,6 @@ from ottla.coordinator.group.classic.rebalance import (
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
-from ottla.errors import (
-    FencedInstanceIdError,
-    GroupMaxSizeReachedError,
-    InconsistentGroupProtocolError,
-    InvalidGroupIdError,
-    InvalidSessionTimeoutError,
-    KafkaError,
-    MemberIdRequiredError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-    code_of,
-)
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import (
@@ -105,7 +93,7 @@ class ClassicGroups:
         try:
             self.check_join(request)
             self._join(self.pending_join(request, version, client, future), result)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             result.respond(future, join_error(error, request.member_id))
         return result
 
@@ -119,18 +107,18 @@ class ClassicGroups:
     def check_join(self, request: JoinGroupRequest) -> None:
         """Raise the errors of a request that do not depend on the group."""
         if not request.group_id:
-            raise InvalidGroupIdError
+            raise errors.InvalidGroupIdError
         bounds = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if not bounds[0] <= request.session_timeout_ms <= bounds[1]:
-            raise InvalidSessionTimeoutError
+            raise errors.InvalidSessionTimeoutError
 
     def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
         """Handle SyncGroup. The response is sent when the leader has sent the assignment."""
         result = CoordinatorResult()
         try:
             self._sync(request, future, result)
-        except KafkaError as error:
-            result.respond(future, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        except errors.KafkaError as error:
+            result.respond(future, SyncGroupResponse(error_code=errors.code_of(error), protocol_name=None))
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
@@ -138,16 +126,16 @@ class ClassicGroups:
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
         if group.state is ClassicGroupState.EMPTY:
-            raise UnknownMemberIdError
+            raise errors.UnknownMemberIdError
         group.check_generation(request.generation_id)
         group.touch(member, self._clock.monotonic())
         if group.state is ClassicGroupState.PREPARING:
-            raise RebalanceInProgressError
+            raise errors.RebalanceInProgressError
 
     def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
         result = CoordinatorResult()
         if not request.group_id:
-            result.respond(future, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
+            result.respond(future, LeaveGroupResponse(error_code=errors.code_of(errors.InvalidGroupIdError())))
             return result
         old = version < NAMED_MEMBERS_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
@@ -176,7 +164,7 @@ class ClassicGroups:
     def unload(self, group: ClassicGroup) -> CoordinatorResult:
         """Fail requests that wait, with NotCoordinatorError."""
         result = CoordinatorResult()
-        fail_waiting_members(group, NotCoordinatorError(), result)
+        fail_waiting_members(group, errors.NotCoordinatorError(), result)
         return result
 
     def rebalance(self, group: ClassicGroup, result: CoordinatorResult) -> None:
@@ -186,10 +174,10 @@ class ClassicGroups:
 
     def _group(self, group_id: str) -> ClassicGroup:
         if not group_id:
-            raise InvalidGroupIdError
+            raise errors.InvalidGroupIdError
         group = self._classic(group_id)
         if group is None or group.state is ClassicGroupState.DEAD:
-            raise UnknownMemberIdError
+            raise errors.UnknownMemberIdError
         return group
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
@@ -203,12 +191,12 @@ class ClassicGroups:
         group = self._classic(request.group_id)
         if group is None:
             if request.member_id:
-                raise UnknownMemberIdError
+                raise errors.UnknownMemberIdError
             group = self.by_id[request.group_id] = ClassicGroup(request.group_id)
             group.empty_since_ms = self._clock.now_ms()
         self._check_room(group, request.member_id)
         if not group.accepts(request.protocol_type, join.offered):
-            raise InconsistentGroupProtocolError
+            raise errors.InconsistentGroupProtocolError
         if request.member_id or (request.group_instance_id in group.static and request.group_instance_id is not None):
             self._join_known(group, join, result)
         else:
@@ -219,7 +207,7 @@ class ClassicGroups:
         member_id = join.new_id
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
             group.add_pending_member(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
-            raise MemberIdRequiredError(member_id)
+            raise errors.MemberIdRequiredError(member_id)
         self._add_member(group, member_id, join, result)
 
     def _join_known(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
@@ -257,12 +245,14 @@ class ClassicGroups:
         member = group.members[group.static[instance_id]]
         was_leader = group.leader == member.id
         old_leader = group.leader
-        fenced = FencedInstanceIdError()
+        fenced = errors.FencedInstanceIdError()
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(fenced, member.id))
             member.awaiting_join = None
         if member.awaiting_sync is not None:
-            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
+            result.respond(
+                member.awaiting_sync, SyncGroupResponse(error_code=errors.code_of(fenced), protocol_name=None)
+            )
             member.awaiting_sync = None
         group.replace_static_member(member, join.new_id)
         # the protocols of a restarted member differ at least in the generation; only another choice requires a
@@ -285,7 +275,7 @@ class ClassicGroups:
         self, group: ClassicGroup, member: ClassicMember, join: PendingJoin, result: CoordinatorResult
     ) -> None:
         if member.awaiting_join is not None:
-            result.respond(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
+            result.respond(member.awaiting_join, join_error(errors.RebalanceInProgressError(), member.id))
         self._refresh(group, member, join)
         member.awaiting_join = join.future
         if group.state is not ClassicGroupState.PREPARING:
@@ -315,7 +305,7 @@ class ClassicGroups:
         if member is not None:
             group.remove(member_id)
         group.pending.pop(member_id, None)
-        raise GroupMaxSizeReachedError
+        raise errors.GroupMaxSizeReachedError
 
     # Syncing
 
@@ -328,19 +318,19 @@ class ClassicGroups:
             (request.protocol_name, group.protocol),
         ):
             if requested is not None and requested != expected:
-                raise InconsistentGroupProtocolError
+                raise errors.InconsistentGroupProtocolError
         now = self._clock.monotonic()
         if group.state is ClassicGroupState.EMPTY:
-            raise UnknownMemberIdError
+            raise errors.UnknownMemberIdError
         if group.state is ClassicGroupState.PREPARING:
-            raise RebalanceInProgressError
+            raise errors.RebalanceInProgressError
         group.touch(member, now)
         member.synced = True
         if group.state is ClassicGroupState.STABLE:
             result.respond(future, sync_response(group, member))
             return
         if member.awaiting_sync is not None:
-            code = code_of(RebalanceInProgressError())
+            code = errors.code_of(errors.RebalanceInProgressError())
             result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
         member.awaiting_sync = future
         if group.leader == member.id:
@@ -354,7 +344,7 @@ class ClassicGroups:
         response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         try:
             if group is None or group.state is ClassicGroupState.DEAD:
-                raise UnknownMemberIdError
+                raise errors.UnknownMemberIdError
             if identity.member_id in group.pending:
                 del group.pending[identity.member_id]
                 if group.state is ClassicGroupState.PREPARING:
@@ -365,6 +355,6 @@ class ClassicGroups:
                 # an admin removes a static member by its instance id alone
                 member_id = group.static.get(identity.group_instance_id, "")
             self._rebalance.remove(group, group.member_of(member_id, identity.group_instance_id), result)
-        except KafkaError as error:
-            response.error_code = code_of(error)
+        except errors.KafkaError as error:
+            response.error_code = errors.code_of(error)
         return response

@@ -7,19 +7,13 @@ Without I/O: responses and records go into the result.
 
 from __future__ import annotations
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
-from ottla.errors import (
-    KafkaError,
-    MemberIdRequiredError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-    code_of,
-)
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
@@ -37,7 +31,7 @@ class ClassicRebalance:
         for member in group.members.values():
             member.synced = False
             if member.awaiting_sync is not None:
-                code = code_of(RebalanceInProgressError())
+                code = errors.code_of(errors.RebalanceInProgressError())
                 result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
                 member.awaiting_sync = None
                 group.touch(member, now)
@@ -121,11 +115,13 @@ class ClassicRebalance:
         """Remove a member, and start a rebalance of the others."""
         if group.members.get(member.id) is not member:
             return  # it was removed with a rebalance that another removal has completed
-        unknown = UnknownMemberIdError()
+        unknown = errors.UnknownMemberIdError()
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(unknown, member.id))
         if member.awaiting_sync is not None:
-            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
+            result.respond(
+                member.awaiting_sync, SyncGroupResponse(error_code=errors.code_of(unknown), protocol_name=None)
+            )
         group.remove(member.id)
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
             self.prepare(group, result)
@@ -135,21 +131,23 @@ class ClassicRebalance:
             self.try_complete(group, result)
 
 
-def fail_waiting_members(group: ClassicGroup, error: KafkaError, result: CoordinatorResult) -> None:
+def fail_waiting_members(group: ClassicGroup, error: errors.KafkaError, result: CoordinatorResult) -> None:
     """Send an error to all members that wait for a response."""
     for member in group.members.values():
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(error, member.id))
         if member.awaiting_sync is not None:
-            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+            result.respond(
+                member.awaiting_sync, SyncGroupResponse(error_code=errors.code_of(error), protocol_name=None)
+            )
         member.awaiting_join = member.awaiting_sync = None
 
 
-def join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
+def join_error(error: errors.KafkaError, member_id: str) -> JoinGroupResponse:
     """Return the response to a join that has failed."""
-    if isinstance(error, MemberIdRequiredError):
+    if isinstance(error, errors.MemberIdRequiredError):
         member_id = error.message  # the id to join with
-    return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
+    return JoinGroupResponse(error_code=errors.code_of(error), member_id=member_id, protocol_name="", leader="")
 
 
 def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:

@@ -14,17 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from ottla import errors
 from ottla.coordinator.group.common.consumer_member import ConsumerMember, TopicIdPartition
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.group.common.modern_group import ModernGroup
 from ottla.coordinator.runtime.deadline_queue import NEVER
-from ottla.errors import (
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    StaleMemberEpochError,
-    UnknownMemberIdError,
-    UnsupportedVersionError,
-)
 
 EPOCHS_SINCE = 9
 """OffsetCommit version that has the member epoch."""
@@ -133,9 +127,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
-                raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
+                raise errors.UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
             if owner != member_id:
-                raise FencedInstanceIdError(
+                raise errors.FencedInstanceIdError(
                     f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}."
                 )
         return self.member(member_id)
@@ -156,7 +150,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             return
         member = self.member_of(committer.member_id, None)
         if not committer.transactional and member.classic is None and version < EPOCHS_SINCE:
-            raise UnsupportedVersionError(
+            raise errors.UnsupportedVersionError(
                 f"members of this group must commit offsets with OffsetCommit {EPOCHS_SINCE} or later"
             )
         _check_epoch(member, committer.epoch, transactional=committer.transactional)
@@ -182,5 +176,5 @@ def _check_epoch(member: ConsumerMember, epoch: int, *, transactional: bool = Fa
     if epoch == member.epoch:
         return
     if member.classic is not None or transactional:
-        raise IllegalGenerationError  # the only error for it in the classic protocol, and in TxnOffsetCommit
-    raise StaleMemberEpochError(f"The received member epoch {epoch} is not the expected one, {member.epoch}.")
+        raise errors.IllegalGenerationError  # the only error for it in the classic protocol, and in TxnOffsetCommit
+    raise errors.StaleMemberEpochError(f"The received member epoch {epoch} is not the expected one, {member.epoch}.")

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
@@ -38,15 +39,6 @@ from ottla.coordinator.group.consumer.consumer_records import group_of, replay
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
-from ottla.errors import (
-    FencedMemberEpochError,
-    GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
-    IllegalStateError,
-    InvalidRequestError,
-    UnreleasedInstanceIdError,
-    UnsupportedAssignorError,
-)
 from ottla.protocol.messages import consumer_group_heartbeat as m
 
 OWN_IDS_SINCE = 1
@@ -101,7 +93,7 @@ class ConsumerGroups(ModernGroups):
                 self._timers.pop(group_id, None)
                 return
             if isinstance(group, ClassicGroup) and not group.is_simple:
-                raise IllegalStateError(f"group {group_id} is a classic group")
+                raise errors.IllegalStateError(f"group {group_id} is a classic group")
             group = self._by_id[group_id] = ConsumerGroup(group_id, timers=self.timers_of(group_id))
         done = replay(group, key, value)
         if done.is_end:
@@ -130,7 +122,9 @@ class ConsumerGroups(ModernGroups):
         """Raise GroupMaxSizeReachedError for a new member of a full group."""
         size = self._config.group_consumer_max_size
         if len(group.members) >= size and member_id not in group.members:
-            raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {size} members.")
+            raise errors.GroupMaxSizeReachedError(
+                f"The consumer group has reached its maximum capacity of {size} members."
+            )
 
     def static_member(
         self, update: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
@@ -141,7 +135,7 @@ class ConsumerGroups(ModernGroups):
             return update.group.members.get(member_id) or ConsumerMember(member_id)
         old = update.group.members[owner]
         if not classic and old.classic is None and old.epoch != LEFT_FOR_A_WHILE:
-            raise UnreleasedInstanceIdError(
+            raise errors.UnreleasedInstanceIdError(
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {owner} member."
             )
@@ -220,12 +214,12 @@ class ConsumerGroups(ModernGroups):
             _check_join(request)
         elif epoch == LEFT_FOR_A_WHILE:
             if request.instance_id is None:
-                raise InvalidRequestError("InstanceId can't be null.")
+                raise errors.InvalidRequestError("InstanceId can't be null.")
         elif epoch < LEFT_FOR_A_WHILE:
-            raise InvalidRequestError("MemberEpoch is invalid.")
+            raise errors.InvalidRequestError("MemberEpoch is invalid.")
         offered = self._config.group_consumer_assignors
         if request.server_assignor is not None and request.server_assignor not in offered:
-            raise UnsupportedAssignorError(
+            raise errors.UnsupportedAssignorError(
                 f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(offered)}."
             )
         if request.subscribed_topic_regex:
@@ -262,11 +256,11 @@ class ConsumerGroups(ModernGroups):
         if isinstance(group, ConsumerGroup):
             return self.begin_update(group)
         if request.member_epoch != JOINING:
-            raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
+            raise errors.GroupIdNotFoundError(f"Consumer group {group_id} not found.")
         if group is None:
             return self.begin_update(ConsumerGroup(group_id))
         if not isinstance(group, ClassicGroup):
-            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+            raise errors.GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         new, written = self._migration.upgrade(group)
         return ConsumerGroupUpdate(new, self._image(), self._clock.now_ms(), written)
 
@@ -290,7 +284,7 @@ class ConsumerGroups(ModernGroups):
     ) -> m.ConsumerGroupHeartbeatResponse:
         group = self._by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            raise GroupIdNotFoundError(f"Group {request.group_id} is not a consumer group.")
+            raise errors.GroupIdNotFoundError(f"Group {request.group_id} is not a consumer group.")
         member = group.member_of(request.member_id, request.instance_id)
         if request.member_epoch == LEFT_FOR_A_WHILE:
             update = self.begin_update(group)
@@ -317,11 +311,11 @@ def _sees_nothing(_: str) -> bool:
 
 def _check_join(request: m.ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise InvalidRequestError("RebalanceTimeoutMs must be provided in first request.")
+        raise errors.InvalidRequestError("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
+        raise errors.InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
         )
 
@@ -333,7 +327,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -
     answer_lost = epoch < member.epoch and epoch == member.previous_epoch
     if answer_lost and owned is not None and owned <= member.assigned:
         return
-    raise FencedMemberEpochError(
+    raise errors.FencedMemberEpochError(
         f"The consumer group member has epoch {epoch}, not the one known by the group coordinator ({member.epoch}). "
         "The member must abandon all its partitions and rejoin."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
@@ -19,12 +20,6 @@ from ottla.coordinator.group.share import share_group_records as records
 from ottla.coordinator.group.share.share_assignor import assign
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.coordinator.runtime.result import CoordinatorResult, Record, ResponseFuture
-from ottla.errors import (
-    GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
-    InvalidRequestError,
-    NonEmptyGroupError,
-)
 from ottla.protocol.messages import share_group_heartbeat as m
 
 
@@ -59,7 +54,7 @@ class ShareGroups(ModernGroups):
         """
         group = self._group(group_id, joins=True)
         if group.members:
-            raise NonEmptyGroupError(f"Group {group_id} has members.")
+            raise errors.NonEmptyGroupError(f"Group {group_id} has members.")
         return [records.epoch_record(group_id, group.epoch + 1, metadata_hash(frozenset(), self._image()))]
 
     def expire(self, group: ShareGroup) -> CoordinatorResult:
@@ -142,7 +137,7 @@ class ShareGroups(ModernGroups):
             return group
         if joins and (group is None or (isinstance(group, ClassicGroup) and group.is_simple)):
             return ShareGroup(group_id)
-        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+        raise errors.GroupIdNotFoundError(f"Group {group_id} is not a share group.")
 
     def _member(self, group: ShareGroup, request: m.ShareGroupHeartbeatRequest) -> ShareMember:
         if request.member_epoch != JOINING:
@@ -151,7 +146,9 @@ class ShareGroups(ModernGroups):
             return member
         size = self._config.group_share_max_size
         if request.member_id not in group.members and len(group.members) >= size:
-            raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {size} members.")
+            raise errors.GroupMaxSizeReachedError(
+                f"The share group has reached its maximum capacity of {size} members."
+            )
         return group.members.get(request.member_id) or ShareMember(request.member_id)
 
     def _leave(self, request: m.ShareGroupHeartbeatRequest, result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
@@ -174,6 +171,6 @@ class ShareGroups(ModernGroups):
 def _check(request: m.ShareGroupHeartbeatRequest) -> None:
     check_not_blank(GroupId=request.group_id, MemberId=request.member_id, RackId=request.rack_id)
     if request.member_epoch == JOINING and not request.subscribed_topic_names:
-        raise InvalidRequestError("SubscribedTopicNames must be set in first request.")
+        raise errors.InvalidRequestError("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEFT:
-        raise InvalidRequestError("MemberEpoch is invalid.")
+        raise errors.InvalidRequestError("MemberEpoch is invalid.")
