@@ -170,12 +170,14 @@ class Dispatch:
         self, entry: ApiEntry, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | Awaitable[Response | None] | None:
         if not (self._following.is_initialized or request.API_KEY in SERVED_BEFORE_METADATA):
-            return self._when_told(handler, request, context)
+            return self._when_initialized(handler, request, context)
         if entry.by_controller and self._is_electing:
             return self._when_elected(handler, request, context)
         return handler(request, context)
 
-    async def _when_told(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
+    async def _when_initialized(
+        self, handler: Handler, request: Request[Any], context: RequestContext
+    ) -> Response | None:
         """Wait for the cluster's metadata: a broker that has just started would report all topics as unknown."""
         await self._following.wait_initialized()
         answer = handler(request, context)

@@ -127,7 +127,7 @@ class BrokerNode:
         await self._exit.aclose()
 
     def _fail(self, reason: str) -> None:
-        """This broker cannot go on: whoever runs it has to stop it."""
+        """This broker cannot continue: the program that runs it has to stop it."""
         self.failure = reason
         self.failed.set()
 

@@ -26,7 +26,7 @@ class CommitTopic(Protocol):
         """The offsets to commit."""
 
 
-class Told(Protocol):
+class ResponseTopic(Protocol):
     """A topic of the response."""
 
     @property
@@ -64,7 +64,7 @@ def check_partition(tp: TopicPartition, context: RequestContext) -> None:
         raise UnknownTopicOrPartitionError
 
 
-def fail(topics: Iterable[Told], error: KafkaError) -> None:
+def fail(topics: Iterable[ResponseTopic], error: KafkaError) -> None:
     """Set the error of every partition without one."""
     code = code_of(error)
     for topic in topics:

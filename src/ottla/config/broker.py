@@ -40,7 +40,7 @@ def zookeeper_address(value: Any) -> str:
     servers, slash, chroot = text(value).partition("/")
     addresses = [server.strip() for server in servers.split(",") if server.strip()]
     if not addresses or not all(ZOOKEEPER_SERVER.fullmatch(server) for server in addresses):
-        raise ValueError("host:port is wanted, several with commas, and after them perhaps a path such as /kafka")
+        raise ValueError("expected host:port, several separated by commas, and an optional path such as /kafka")
     return ",".join(addresses) + slash + chroot
 
 
@@ -51,7 +51,7 @@ def endpoints(value: Any) -> tuple[Endpoint, ...]:
         name, separator, address = item.partition("://")
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not port.lstrip("-").isdigit() or not 0 <= int(port) <= 65535:
-            raise ValueError("NAME://host:port is wanted, several with commas; ports go from 0 to 65535")
+            raise ValueError("expected NAME://host:port, several separated by commas; ports are from 0 to 65535")
         parsed.append(Endpoint(name.upper(), host.strip("[]"), int(port)))
     if len({e.name for e in parsed}) < len(parsed):
         raise ValueError("each listener needs a name of its own")
@@ -69,7 +69,7 @@ def protocol_map(value: Any) -> dict[str, str]:
         return {str(name): str(protocol) for name, protocol in value.items()}
     pairs = [item.partition(":") for item in words()(value)]
     if any(not separator for _, separator, _ in pairs):
-        raise ValueError("NAME:PROTOCOL is wanted, several with commas")
+        raise ValueError("expected NAME:PROTOCOL, several separated by commas")
     protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
     unknown = sorted(set(protocols.values()).difference(NETWORK_PROTOCOLS))
     if unknown:
@@ -116,7 +116,7 @@ def principals(value: Any) -> tuple[str, ...]:
     for principal in names:
         kind, _, name = principal.partition(":")
         if not kind or not name or ",User:" in name.replace(" ", ""):
-            raise ValueError("Type:name is wanted, such as User:admin, several with semicolons")
+            raise ValueError("expected Type:name, such as User:admin, several separated by semicolons")
         if kind.lower() == "user" and kind != "User":
             raise ValueError(f"the type of a user is User, with a capital, not {kind}")
     return names
@@ -747,7 +747,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         return TlsConfig({**common, **{key: value for key, value in own.items() if value is not None}})
 
     def client_auth(self, listener: str) -> str:
-        """Whether clients of a listener show certificates; where SASL tells who they are, only if it says so itself."""
+        """Return ssl.client.auth of a listener; SASL listeners need it set for the listener itself."""
         option = "ssl.client.auth"
         if self.security_protocol(listener) == "SASL_SSL" and self.of_listener(listener, option) is None:
             return "none"  # KIP-684
@@ -773,9 +773,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         """Who is known by PLAIN on a listener, from its line of JAAS: `user_<name>="<password>"`."""
         login = self._jaas(listener, "PLAIN")
         if login.module != PLAIN_MODULE:
-            raise ConfigurationError(
-                f"{_jaas_option(listener, 'PLAIN')}: …{PLAIN_MODULE} is wanted, not {login.module}"
-            )
+            raise ConfigurationError(f"{_jaas_option(listener, 'PLAIN')}: expected …{PLAIN_MODULE}, not {login.module}")
         return {name[5:]: password for name, password in login.options.items() if name.startswith("user_")}
 
     def oauth_of(self, listener: str) -> OAuthCheckConfig:
@@ -789,7 +787,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         login = self._jaas(listener, "OAUTHBEARER")
         if login.module != OAUTH_MODULE:
             raise ConfigurationError(
-                f"{_jaas_option(listener, 'OAUTHBEARER')}: …{OAUTH_MODULE} is wanted, not {login.module}"
+                f"{_jaas_option(listener, 'OAUTHBEARER')}: expected …{OAUTH_MODULE}, not {login.module}"
             )
         return login
 

@@ -42,10 +42,10 @@ def addresses(value: Any) -> tuple[tuple[str, int], ...]:
         if not colon or item.endswith("]"):
             host, port = item, str(USUAL_PORT)
         if not port.isdigit() or not 0 < int(port) < 65536 or not host:
-            raise ValueError("host:port is wanted, several with commas")
+            raise ValueError("expected host:port, several separated by commas")
         parsed.append((host.strip("[]"), int(port)))
     if not parsed:
-        raise ValueError("at least one host:port is wanted")
+        raise ValueError("expected at least one host:port")
     return tuple(parsed)
 
 
@@ -88,9 +88,9 @@ NO_EFFECT = {
     "ssl.engine.factory.class": "TLS is OpenSSL's, not Java's; ssl.context takes a context of your own",
     "sasl.kerberos.": "Kerberos (GSSAPI) is not spoken",
     "sasl.login.class": "there is one way to log in",
-    "sasl.login.callback.handler.class": "where tokens come from is told by the other options",
+    "sasl.login.callback.handler.class": "other configs choose where tokens come from",
     "sasl.login.refresh.": "a new token is asked for when four fifths of the life of the old one are over",
-    "sasl.client.callback.handler.class": "nobody is asked while logging in",
+    "sasl.client.callback.handler.class": "there are no callbacks in Python",
     "sasl.oauthbearer.jwks.": "keys are what brokers check tokens with",
     "sasl.oauthbearer.expected.": "it is brokers that check tokens",
     "sasl.oauthbearer.clock.": "it is brokers that check tokens",

@@ -50,7 +50,7 @@ def duration_ms(value: str) -> int:
     """Milliseconds of a duration such as PT1H; ValueError for anything else, also for a negative one."""
     match = DURATION.fullmatch(value.strip())
     if match is None or not any(match.groupdict().values()):
-        raise ValueError("a duration that is not negative is wanted, such as PT1H or P2DT12H")
+        raise ValueError("expected a duration that is not negative, such as PT1H or P2DT12H")
     return int(sum(float(number) * UNIT_MS[unit] for unit, number in match.groupdict().items() if number))
 
 
@@ -70,7 +70,7 @@ CONSUMER_ONLY: Final = ("group.remote.assignor",)
 
 NO_EFFECT: Final = {
     "internal.leave.group.on.close": "close() has a parameter for it",
-    "internal.throw.on.fetch.stable.offset.unsupported": "brokers that cannot tell stable offsets tell what they have",
+    "internal.throw.on.fetch.stable.offset.unsupported": "brokers without stable offsets return the committed ones",
     "max.in.flight.requests.per.connection": "one fetch is on its way to each broker",
     "metric.group.prefix": "groups of metrics have Kafka's names",
     "receive.message.max.bytes": "a response may have 512 MiB",

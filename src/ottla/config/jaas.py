@@ -36,14 +36,14 @@ def jaas(value: Any) -> Jaas:
     line = str(value)
     head = re.match(_HEAD, line)
     if head is None:
-        raise ValueError('a line of JAAS is wanted: …LoginModule required username="…" password="…";')
+        raise ValueError('expected a JAAS line: …LoginModule required username="…" password="…";')
     options, at = {}, head.end()
     while match := re.compile(_OPTION).match(line, at):
         quoted = match[2] if match[2] is not None else match[3]
         options[match[1]] = match[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = match.end()
     if re.compile(_END).fullmatch(line, at) is None:
-        raise ValueError(f"a line of JAAS is wanted; it cannot be read from place {at + 1} on")
+        raise ValueError(f"expected a JAAS line; malformed from position {at + 1} on")
     return Jaas(head[1].rpartition(".")[2], options)
 
 
@@ -53,5 +53,5 @@ def login(value: Any) -> Jaas:
     if modules.module == OAUTH_MODULE:
         return modules
     if modules.module not in (PLAIN_MODULE, SCRAM_MODULE) or not {"username", "password"} <= modules.options.keys():
-        raise ValueError('…PlainLoginModule (or ScramLoginModule) required username="…" password="…"; is wanted')
+        raise ValueError('expected …PlainLoginModule (or ScramLoginModule) required username="…" password="…";')
     return modules

@@ -16,7 +16,7 @@ def url(value: Any) -> str:
 
     parts = urlsplit(text(value))
     if not (parts.scheme in ("http", "https") and parts.hostname) and not (parts.scheme == "file" and parts.path):
-        raise ValueError("http://…, https://… or file:///… is wanted")
+        raise ValueError("expected http://…, https://… or file:///…")
     return text(value)
 
 

@@ -157,7 +157,7 @@ class Config:
         return bool(why)
 
     def replace(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with some options (Kafka's names) set anew."""
+        """Return a copy with some configs (Kafka's names) replaced."""
         return type(self)({**self.originals, **changes})
 
 
@@ -175,11 +175,11 @@ def integer(at_least: int | None = None, at_most: int | None = None) -> Parser[i
 
     def parse(value: Any) -> int:
         if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-            raise ValueError("a whole number is wanted")
+            raise ValueError("expected a whole number")
         try:
             n = int(value)
         except (TypeError, ValueError):
-            raise ValueError("a whole number is wanted") from None
+            raise ValueError("expected a whole number") from None
         return _bounded(n, at_least, at_most)
 
     return parse
@@ -192,7 +192,7 @@ def number(at_least: float | None = None, at_most: float | None = None) -> Parse
         try:
             n = float(value)
         except (TypeError, ValueError):
-            raise ValueError("a number is wanted") from None
+            raise ValueError("expected a number") from None
         return _bounded(n, at_least, at_most)
 
     return parse
@@ -215,14 +215,14 @@ def boolean(value: Any) -> bool:
         return value
     text = str(value).strip().lower()
     if text not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("expected true or false")
     return text == "true"
 
 
 def text(value: Any) -> str:
     """Any text."""
     if not isinstance(value, str):
-        raise ValueError("a text is wanted")
+        raise ValueError("expected a text")
     return value.strip()
 
 
@@ -241,7 +241,7 @@ def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[st
         for a in allowed:
             if word.lower() == a.lower():
                 return a
-        raise ValueError(f"one of {', '.join(filter(None, allowed))} is wanted")
+        raise ValueError(f"expected one of {', '.join(filter(None, allowed))}")
 
     return parse
 

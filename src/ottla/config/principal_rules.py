@@ -36,7 +36,7 @@ def principal_rules(text: str) -> tuple[Rule, ...]:
     while at < len(text):
         match = re.compile(_RULE).match(text, at)
         if match is None:
-            raise ValueError(f"DEFAULT or RULE:pattern/replacement/[LU] is wanted, with commas; not {text[at:]!r}")
+            raise ValueError(f"expected DEFAULT or RULE:pattern/replacement/[LU] with commas, not {text[at:]!r}")
         if match[1]:
             rules.append(Rule())
         elif match[2] is not None:

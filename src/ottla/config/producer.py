@@ -40,7 +40,7 @@ def acks(value: Any) -> int:
     """0, 1 or all."""
     number = ACKS.get(str(value).strip().lower())
     if number is None or isinstance(value, bool):
-        raise ValueError("0, 1 or all is wanted")
+        raise ValueError("expected 0, 1 or all")
     return number
 
 
@@ -66,7 +66,7 @@ def gzip_level(value: Any) -> int:
     """-1 or 1 to 9: level 0 is no compression, which another option is for."""
     level = integer(-1, 9)(value)
     if level == 0:
-        raise ValueError("-1 or 1 to 9 is wanted")
+        raise ValueError("expected -1 or 1 to 9")
     return level
 
 

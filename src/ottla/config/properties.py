@@ -44,7 +44,7 @@ def override(text: str) -> tuple[str, str]:
     """One `key=value` of a command line."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise ConfigurationError(f"{text!r} is not allowed: key=value is wanted")
+        raise ConfigurationError(f"{text!r} is not allowed: expected key=value")
     return key.strip(), value.strip()
 
 

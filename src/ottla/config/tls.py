@@ -23,7 +23,7 @@ def identification(value: Any) -> str:
     """https or nothing."""
     word = "" if value is None else str(value).strip().lower()
     if word not in ("", "https"):
-        raise ValueError("https or an empty text is wanted")
+        raise ValueError("expected https or an empty text")
     return word
 
 

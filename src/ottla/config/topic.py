@@ -26,7 +26,7 @@ def format_version(value: Any) -> str:
     """A version of Kafka as message.format.version has it: 0.9.0, 0.10.2-IV0, 3.0."""
     version = text(value)
     if not _VERSION.fullmatch(version):
-        raise ValueError("a version of Kafka such as 0.10.2 or 3.0-IV1 is wanted")
+        raise ValueError("expected a Kafka version such as 0.10.2 or 3.0-IV1")
     return version
 
 
@@ -136,9 +136,9 @@ class TopicConfig(Config, subject="topic"):
 
     @classmethod
     def usable(cls, defaults: Mapping[str, Any], options: Mapping[str, str]) -> Self:
-        """What is set on a topic, over the defaults of the broker.
+        """Return the topic's configs over the broker's defaults.
 
-        What is not allowed is left out, and told: people write into ZooKeeper by hand, where nobody checks it.
+        Invalid ones are logged and ignored: configs that were written to ZooKeeper by hand were not validated.
         """
         try:
             return cls({**defaults, **options})

@@ -92,7 +92,7 @@ class FetchSessionHandler:
         return self._request(new, removed, terms), BY_ID if by_id else BY_NAME
 
     def _is_gone(self, sent: FetchPosition, now: FetchPosition | None) -> bool:
-        """Also a topic that was made anew is gone, as far as its old id goes."""
+        """Return whether a partition was removed; so is one of a topic that was created again, with another id."""
         return now is None or now.topic_id != sent.topic_id
 
     def _request(
@@ -134,7 +134,7 @@ class FetchSessionHandler:
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
     def answered(self, response: FetchResponse) -> bool:
-        """Follow a response; False when the session was lost and the request has to be made anew."""
+        """Apply a response; return False if the session was lost and the request must be sent again in full."""
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:
                 self.forget()

@@ -21,10 +21,10 @@ TRUST_BYTES: Final = 1024 * 1024
 
 
 class FrameReader:
-    """Turns a stream of bytes into frames without copying them.
+    """Splits a stream of bytes into frames without copying them.
 
-    `space()` is memory to receive into, `received(n)` says how much came and returns the frames that are whole now, as
-    views of that memory. A frame stays valid as long as somebody holds it; memory is used again only when nobody does.
+    `space()` is memory to receive into; `received(n)` reports its use and returns the complete frames, as views of that
+    memory. A frame stays valid while it is referenced; unreferenced memory is reused.
     """
 
     def __init__(self, max_bytes: int, block_bytes: int = BLOCK_BYTES, trust_bytes: int = TRUST_BYTES) -> None:
@@ -86,7 +86,7 @@ class FrameReader:
         return min(4 + self._size(), max(self.trust_bytes, 2 * waiting))
 
     def _move(self, size: int) -> None:
-        """Go on in a new block (or at the begin of this one, if nobody looks at it), with the bytes that wait."""
+        """Continue in a new block (or at the start of this one, if it is unreferenced), with the incomplete frame."""
         waiting = self._end - self._start
         size = max(self._block_bytes, size)
         if size == len(self._block) and self._free():
@@ -113,7 +113,7 @@ class FrameReader:
 
 
 def _is_free(block: bytearray) -> bool:
-    """Whether nobody looks at it: Python refuses to resize memory that somebody does."""
+    """Return whether no view refers to the block: Python refuses to resize memory with views."""
     try:
         block.append(block.pop())
     except BufferError:

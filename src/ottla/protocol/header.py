@@ -101,7 +101,7 @@ def response_header_size(api_key: int, api_version: int) -> int:
 
 
 def skip_tags(buf: memoryview, pos: int) -> int:
-    """The position after a section of tagged fields that nobody asked for."""
+    """Return the position after a section of unknown tagged fields."""
     count, pos = read_uvarint(buf, pos)
     if count > MAX_TAGS or count * 2 > len(buf) - pos:
         raise malformed("tagged fields")

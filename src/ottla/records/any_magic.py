@@ -1,7 +1,7 @@
-"""Batches of every message format, seen alike: what storage reads logs with.
+"""Batches of every message format under one interface: how storage reads logs.
 
-A message of format 0 or 1 counts as a batch of its own, a compressed one with all that is inside. Such a batch has no
-leader epoch and no producer, and its header tells only the offset of its last record: `base_offset` is the last offset.
+A message of format 0 or 1 counts as a batch of its own, a compressed one with all inner messages. Such a batch has no
+leader epoch and no producer, and its header only has the offset of its last record: `base_offset` is the last offset.
 """
 
 from __future__ import annotations

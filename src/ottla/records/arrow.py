@@ -72,7 +72,7 @@ def binary_column(items: Any) -> BinaryColumn:
     kind = array.type
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
         if not _holds_bytes(kind):
-            raise TypeError(f"a column of binary or string is wanted, not of {kind}")
+            raise TypeError(f"expected a binary or string column, not {kind}")
         array = array.cast(pa.binary())
     validity, offsets, data = array.buffers()
     return BinaryColumn(memoryview(offsets).cast("B").cast("i"), data or b"", validity, array.null_count, array.offset)

@@ -133,7 +133,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header at `pos`, of which 61 bytes must be there. Raises CorruptMessageError if it cannot be a v2 batch."""
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
-        raise CorruptMessageError(f"a batch of message format {header.magic} where format 2 is wanted")
+        raise CorruptMessageError(f"expected a batch of message format 2, not {header.magic}")
     if header.length < HEADER_BYTES - LOG_OVERHEAD:
         raise CorruptMessageError(f"a batch length of {header.length} is less than its header")
     return header
@@ -206,7 +206,7 @@ def set_max_timestamp(buf: Buffer, start: int, header: BatchHeader, timestamp: i
 
 
 def reseal(buf: Buffer, start: int, size_in_bytes: int) -> None:
-    """Write the CRC of the batch at `start` anew, after a change of what it covers."""
+    """Write the CRC of the batch at `start`, after a change of the bytes that it covers."""
     _UINT32.pack_into(buf, start + CRC_POSITION, crc32c(memoryview(buf)[start + CRC_START : start + size_in_bytes], 0))
 
 

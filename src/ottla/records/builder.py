@@ -76,9 +76,9 @@ def record_size_upper_bound(key_len: int, value_len: int, headers: Headers = ())
 
 
 class BatchBuilder:
-    """One open batch in a buffer that somebody else owns (a pool's).
+    """One open batch in a buffer that the caller owns (a pool's).
 
-    The buffer is written from its start and never resized: a record that does not fit is refused. Not thread-safe.
+    The buffer is written from its start and never resized: a record that does not fit is rejected. Not thread-safe.
     """
 
     __slots__ = (
@@ -116,9 +116,9 @@ class BatchBuilder:
         base_offset: int = 0,
         delete_horizon_ms: int | None = None,
     ) -> None:
-        """Begin anew with `buffer`, of which all but the 61 header bytes is room for records.
+        """Start a new batch in `buffer`; all but its 61 header bytes is room for records.
 
-        With `delete_horizon_ms` (compaction only) that is the batch's base timestamp, and the batch says so (KIP-534).
+        `delete_horizon_ms` (compaction only) is the batch's base timestamp, which an attribute marks (KIP-534).
         """
         if len(buffer) < HEADER_BYTES:
             raise ValueError(f"a batch takes at least {HEADER_BYTES} bytes, the buffer has {len(buffer)}")

@@ -1,13 +1,13 @@
-"""Compaction: write a log's closed segments anew with only the last record of each key. Kafka's LogCleaner.
+"""Compaction: rewrite a log's closed segments with only the last record of each key. Kafka's LogCleaner.
 
-One pass: `begin` picks the range (loop), `copy` reads it and writes `.cleaned` segments (a worker may run it, since
-closed segments do not change), `install` swaps them in (loop). A crash at any point leaves the old segments or the new
-ones, see `recovery`. Offsets never change, so batches and segments have gaps afterwards.
+One pass: the constructor picks the range (event loop), `copy` reads it and writes `.cleaned` segments (on a worker,
+since closed segments do not change), `install` swaps them in (event loop). A crash at any point leaves either the old
+segments or the new ones, see `recovery`. Offsets never change, so batches and segments have gaps afterwards.
 
-Tombstones and transaction markers stay for delete.retention.ms after the pass that first met them: its time is written
-into their batch (KIP-534); in formats 0 and 1, which have no room for it, their segment's age counts. Records of rolled
-back transactions go at once. The last batch of a live producer stays, if need be without records: it carries the
-sequence that the next one must follow.
+Tombstones and transaction markers stay for delete.retention.ms after the first pass that finds them: its time is
+written into their batch (KIP-534); in formats 0 and 1, which have no field for it, the age of their segment counts.
+Records of aborted transactions are removed at once. The last batch of an active producer stays, if necessary without
+records: it has the sequence that the next batch must follow.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The two sparse indexes of a segment: files of fixed entries that only grow.
+"""The two sparse indexes of a segment: append-only files of fixed-size entries.
 
 - `.index`: 8 bytes, the batch's last offset relative to the segment's base, and the batch's position in the `.log`.
 - `.timeindex`: 12 bytes, the highest timestamp so far, and the relative offset of the batch that had it.
 
-An active segment's entries are kept in memory and written when the segment is finished. Nothing is lost by that: what
-is not finished is checked after a crash, and its indexes are built anew. (Kafka maps the files instead, with zeros
-behind the entries of an active segment; such files are read.) A closed segment's entries are read from its file as
-they are needed. Used from the loop's thread; `sync` may run on another.
+An active segment's entries are kept in memory and written when the segment is closed. Nothing is lost by that: an
+active segment is checked after a crash, and its indexes are rebuilt. (Kafka maps the files instead, with zeros behind
+the entries of an active segment; such files are read.) A closed segment's entries are read from its file as they are
+needed. Not thread-safe: event loop only, except `sync`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Index:
         self.entries = 0
 
     def open(self, *, writable: bool) -> None:
-        """Take up the entries in the file, for `append` too if `writable`. A missing file is as good as an empty one.
+        """Load the entries of the file, for `append` as well if `writable`. A missing file counts as empty.
 
-        Every whole entry counts; `sanity_check` tells whether they make sense.
+        Every whole entry is loaded; `sanity_check` validates them.
         """
         assert self._data is None, f"{self.path} is being written"
         self.close()

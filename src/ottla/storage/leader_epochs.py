@@ -1,6 +1,6 @@
-"""Which leader epoch began at which offset: the log's memory of its leaders (KIP-101).
+"""The start offset of each leader epoch (KIP-101). Kafka's LeaderEpochFileCache.
 
-Entries grow strictly in epoch and in start offset. A follower is told by it where an epoch ended.
+Entries strictly increase in epoch and start offset. A follower finds out by them where an epoch ended.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class Log:
         return hash((self.topic_partition, segment.base_offset)) % spread
 
     def roll(self) -> Segment:
-        """Close the active segment and begin a new one at the log's end; an empty one is only begun anew."""
+        """Close the active segment and begin a new one at the log end offset; an empty one is only replaced."""
         old = self.active
         if old.size == 0 and old.base_offset == self.log_end_offset:
             return old

@@ -334,7 +334,7 @@ class LogDir:
             self._pending_deletes.append((self.clock.now_ms() + partition_log.config.file_delete_delay_ms, doomed))
 
     def mark_stray(self, tp: TopicPartition) -> Path:
-        """Take a log out of service that belongs to nobody. Its directory is renamed and stays; returns where."""
+        """Take a stray log out of service: rename its directory, and return the new path."""
         return self._rename(self.logs[tp], STRAY_SUFFIX)
 
     def _rename(self, partition_log: Log, ending: str) -> Path:
@@ -462,7 +462,7 @@ class LogDir:
             raise storage_error("write the checkpoints", self.path, error) from error
 
     def take_offline(self, reason: str) -> None:
-        """Use the directory no more: nobody knows what of it is left. The next start checks it as after a crash."""
+        """Stop using the directory, whose state is unknown. The next start recovers it as after a crash."""
         self.offline = reason
         for opened in self.logs.values():
             opened.failed = True

@@ -28,7 +28,7 @@ log = logging.getLogger("ottla.storage")
 
 INDEX_BYTES = 10 * 1024 * 1024
 TRIES = 5
-"""How often segments are listed anew when compaction or retention has taken one away in between."""
+"""How often segments are listed again after compaction or retention has deleted one in between."""
 
 
 class StoredBatch(NamedTuple):
@@ -51,7 +51,7 @@ class ReadOnlyLog:
 
     @cached_property
     def end(self) -> int:
-        """The high watermark; behind the last whole batch where no checkpoint tells it or the log ends before."""
+        """The high watermark; without a checkpoint the end of the last whole batch."""
         high_watermark = self._high_watermark
         reached = self._reached(high_watermark)
         if high_watermark is not None and reached < high_watermark:
@@ -92,7 +92,7 @@ class ReadOnlyLog:
                 reached = position + header.size_in_bytes
                 if header.last_offset < start:
                     continue
-                # The header of an old, compressed message tells only where it ends.
+                # the header of an old compressed message only has its last offset
                 if header.magic == MAGIC and header.base_offset >= end:
                     return
                 yield StoredBatch(data, position, header)

@@ -133,7 +133,7 @@ class VerificationGuard:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.unused = False
-        """Nobody asked for it since expired producers were looked for the last time."""
+        """Whether it was not used since the last check for expired producers."""
 
 
 class ProducerStates:
@@ -181,9 +181,9 @@ class ProducerStates:
         return last != NO_SEQUENCE and (last - sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
 
     def guard(self, producer_id: int, epoch: int) -> VerificationGuard:
-        """Note that a producer's transaction is about to be verified by another broker (KIP-890).
+        """Return a guard before another broker verifies a producer's transaction (KIP-890).
 
-        Whether a marker comes in while that one is asked, `is_guarded` tells at the append.
+        At the append, `is_guarded` returns whether no marker was written in the meantime.
         """
         existing = self._guards.get(producer_id)
         if existing is not None and existing.epoch == epoch:
@@ -251,8 +251,8 @@ class ProducerStates:
         expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
         if header.base_sequence != expected:
             if header.is_transactional and producer.batch_like(header) is not None:
-                # Kafka takes it for a repetition, and the records are lost in a transaction that is told to be
-                # committed. By this error producers know to roll back and to begin an epoch of their own (KIP-360).
+                # Kafka takes it for a duplicate, and the records are lost in a transaction that is then committed. With
+                # this error producers abort and begin a new epoch (KIP-360).
                 raise UnknownProducerIdError(
                     f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
                 )
@@ -337,7 +337,7 @@ class ProducerStates:
         return min(firsts, default=None)
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Forget the ended transactions whose markers are replicated: nobody waits for them any more."""
+        """Remove ended transactions whose markers are replicated."""
         for first in [first for first, last in self._unreplicated.items() if last < high_watermark]:
             del self._unreplicated[first]
 

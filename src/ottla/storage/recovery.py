@@ -167,8 +167,8 @@ def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
     for offset, path in snapshots_in(opened.dir):
         if offset > checked_from:
             path.unlink(missing_ok=True)
-    # Only compaction leaves offsets out. Anywhere else what follows a gap is what a crash left behind it; unless nobody
-    # knows up to where the log was flushed: it may have been compacted once.
+    # Only compaction removes offsets. Elsewhere a gap is left by a crash and what follows it is truncated, unless the
+    # flushed offset is unknown: the log may have been compacted before.
     contiguous_from = recovery_point if recovery_point > 0 and not compacted else MAX_OFFSET
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
@@ -206,18 +206,18 @@ def _check_indexes(segment: Segment) -> None:
     try:
         segment.sanity_check()
     except KafkaStorageError as error:
-        log.warning("%s: the index is built anew", error)
+        log.warning("Rebuilding the corrupt index %s", error)
         segment.rebuild_indexes()
         segment.finish()
 
 
 def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
-    """Where a flushed segment's transaction index makes no sense, have it made anew when producers are replayed."""
+    """Have the transaction index of a flushed segment rebuilt with the producer state if it is invalid."""
     index = opened.txn_index(segment)
     try:
         index.sanity_check(segment.base_offset, following)
     except KafkaStorageError as error:
-        log.warning("%s: the index is built anew", error)
+        log.warning("Rebuilding the corrupt index %s", error)
         index.clear()
         for offset, path in snapshots_in(opened.dir):
             if offset > segment.base_offset:
@@ -266,7 +266,7 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         epochs.truncate_from_end(opened.log_end_offset)
         epochs.truncate_from_start(opened.log_start_offset)
     except KafkaStorageError as error:
-        log.warning("%s; it is read from the log anew", error)
+        log.warning("%s; rebuilding it from the log", error)
         epochs.entries = []
     if not epochs.entries:
         checked_from = opened.log_start_offset

@@ -230,23 +230,23 @@ class Segment:
         self._bytes_since_index_entry += nbytes
 
     def recover(self, *, contiguous_from: int = MAX_OFFSET) -> int:
-        """Check every batch, cut the file behind the last sound one and build both indexes anew.
+        """Check every batch, truncate the file after the last valid one, and rebuild both indexes.
 
         From `contiguous_from` on no offset may be missing between batches. Returns the offset after the last batch.
         """
-        scanner = self._index_anew(self.file.size(), check_crc=True, contiguous_from=contiguous_from)
+        scanner = self._rebuild(self.file.size(), check_crc=True, contiguous_from=contiguous_from)
         self.size = scanner.position
         if self.size != self.file.size():
             self.file.truncate(self.size)
         return scanner.next_offset
 
     def rebuild_indexes(self) -> None:
-        """Build both indexes anew. The log is not changed, even where it is damaged: it was flushed once."""
-        scanner = self._index_anew(self.size, check_crc=False)
+        """Rebuild both indexes. The log itself is not changed, even if it is damaged: it was flushed once."""
+        scanner = self._rebuild(self.size, check_crc=False)
         if scanner.position != self.size:
             log.error("%s is damaged at byte %d", self.path(LOG_SUFFIX), scanner.position)
 
-    def _index_anew(self, nbytes: int, *, check_crc: bool, contiguous_from: int = MAX_OFFSET) -> Scanner:
+    def _rebuild(self, nbytes: int, *, check_crc: bool, contiguous_from: int = MAX_OFFSET) -> Scanner:
         for index in (self.offset_index, self.time_index):
             index.create()
         self._indexes = WRITABLE
@@ -301,14 +301,14 @@ class Segment:
         return None
 
     def _indexed_start(self, target: int, *, by: int) -> int:
-        """The last batch that the index knows at or before a relative offset or a position.
+        """Return the last indexed batch at or before a relative offset or a position.
 
-        An entry is not believed: where there is no such batch the index is built anew.
+        The entry is verified: if there is no such batch, the index is rebuilt.
         """
         self._load_indexes()
         i = self.offset_index.find(target, by)
         if i >= 0 and not self._is_start(*self.offset_index.entry(i)):
-            log.warning("%s does not fit its log and is built anew", self.offset_index.path)
+            log.warning("Rebuilding index %s, which does not match its log", self.offset_index.path)
             self.rebuild_indexes()
             i = self.offset_index.find(target, by)
         return 0 if i < 0 else self.offset_index.entry(i)[1]
@@ -326,7 +326,7 @@ class Segment:
             if not any_magic.begins_in(head, 0, len(head)):
                 return False
             header = any_magic.read_header(head)
-            if header.magic < MAGIC:  # whose heads are too short to be told from other bytes
+            if header.magic < MAGIC:  # their headers are too short to be recognized
                 any_magic.verify(self.file.read(position, header.size_in_bytes), 0, header)
         except CorruptMessageError:
             return False

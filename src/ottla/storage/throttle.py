@@ -9,7 +9,7 @@ from ottla.errors import KafkaError
 
 
 class StoppedError(KafkaError):
-    """The work was told to end before it was done."""
+    """The work was stopped before it was complete."""
 
 
 class Throttle:

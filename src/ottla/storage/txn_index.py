@@ -1,7 +1,7 @@
-"""The aborted transactions of a segment, in its `.txnindex`: 34 bytes each, appended, in the order of their markers.
+"""The aborted transactions of a segment, in its `.txnindex`: 34 bytes each, in the order of their markers.
 
-A reader with read_committed is told the transactions that were aborted after its offset, and skips their batches.
-Most segments have none, so the file is only made with the first.
+A reader of committed records receives the transactions that were aborted after its offset, and skips their batches.
+Most segments have none, so the file is only created with the first one.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class RecordError(NamedTuple):
 
 
 class InvalidRecordsError(InvalidRecordError):
-    """Records that may not be appended; `records` tells which and why (KIP-467)."""
+    """Records that cannot be appended; `records` has which and why (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
         super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
@@ -73,7 +73,7 @@ class InvalidRecordsError(InvalidRecordError):
 
 
 class InvalidTimestampsError(InvalidTimestampError):
-    """Records with times that the topic does not take; `records` tells which and why (KIP-467)."""
+    """Records with timestamps that the topic does not accept; `records` has which and why (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
         super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")

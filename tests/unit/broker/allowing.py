@@ -67,8 +67,8 @@ def _codes(value: object) -> Iterator[int]:
             yield from _codes(item)
     elif isinstance(value, Struct):
         for field in type(value).FIELDS:
-            found = getattr(value, field.name)
+            actual = getattr(value, field.name)
             if field.name.endswith("error_code"):
-                yield found
+                yield actual
             else:
-                yield from _codes(found)
+                yield from _codes(actual)

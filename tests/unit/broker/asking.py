@@ -94,7 +94,7 @@ def with_broker(
     test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, *, seconds: float = SECONDS, **options: Any
 ) -> None:
     """Run a test against a broker with these options (`num_partitions=3`)."""
-    given = {
+    configs = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(data),
         "group.initial.rebalance.delay.ms": 0,
@@ -106,7 +106,7 @@ def with_broker(
     }
 
     async def run() -> None:
-        async with BrokerNode(BrokerConfig(given)) as node:
+        async with BrokerNode(BrokerConfig(configs)) as node:
             await asyncio.wait_for(test(Asker(node)), seconds)
 
     asyncio.run(run())

@@ -31,15 +31,20 @@ WITH_RULES = {"authorizer_class_name": "AclAuthorizer", "super_users": "User:ANO
 
 
 def creation(**others: Any) -> AclCreation:
-    told = {"resource_type": TOPIC, "resource_name": "t", "resource_pattern_type": LITERAL, "principal": "User:alice"}
-    told |= {"host": "*", "operation": ACLOperation.READ, "permission_type": ACLPermissionType.ALLOW}
-    return AclCreation(**{name: int(v) if isinstance(v, int) else v for name, v in (told | others).items()})
+    reported = {
+        "resource_type": TOPIC,
+        "resource_name": "t",
+        "resource_pattern_type": LITERAL,
+        "principal": "User:alice",
+    }
+    reported |= {"host": "*", "operation": ACLOperation.READ, "permission_type": ACLPermissionType.ALLOW}
+    return AclCreation(**{name: int(v) if isinstance(v, int) else v for name, v in (reported | others).items()})
 
 
-def wanted(**others: Any) -> dict[str, Any]:
-    told = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": ANY}
-    told |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
-    return {name: int(v) if isinstance(v, int) else v for name, v in (told | others).items()}
+def expected(**others: Any) -> dict[str, Any]:
+    reported = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": ANY}
+    reported |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    return {name: int(v) if isinstance(v, int) else v for name, v in (reported | others).items()}
 
 
 async def create(client: Asker, *creations: AclCreation, version: int = 3) -> list[int]:
@@ -49,15 +54,15 @@ async def create(client: Asker, *creations: AclCreation, version: int = 3) -> li
 
 
 async def rules(client: Asker, version: int = 3, **others: Any) -> list[tuple[int, str, int, str, int]]:
-    answer = await client.ask(DescribeAclsRequest(**wanted(**others)), version)
+    answer = await client.ask(DescribeAclsRequest(**expected(**others)), version)
     assert answer.error_code == 0
-    found = [
+    actual = [
         (r.resource_type, r.resource_name, r.pattern_type, acl.principal, acl.operation)
         for r in answer.resources
         for acl in r.acls
     ]
-    assert len(answer.resources) == len({resource[:3] for resource in found})
-    return found
+    assert len(answer.resources) == len({resource[:3] for resource in actual})
+    return actual
 
 
 def test_rules_are_added_told_and_removed(tmp_path: Path) -> None:
@@ -70,7 +75,7 @@ def test_rules_are_added_told_and_removed(tmp_path: Path) -> None:
         assert await rules(client, resource_type_filter=TOPIC, operation=3) == [read]
         matching = {"resource_name_filter": "g-1", "pattern_type_filter": MATCH}
         assert await rules(client, resource_type_filter=GROUP, **matching) == [group]
-        filters = [DeleteAclsFilter(**wanted(operation=3)), DeleteAclsFilter(**wanted(principal_filter="User:bob"))]
+        filters = [DeleteAclsFilter(**expected(operation=3)), DeleteAclsFilter(**expected(principal_filter="User:bob"))]
         removed = await client.ask(DeleteAclsRequest(filters=filters), 3)
         met = [
             [(m.resource_name, m.pattern_type, m.operation) for m in r.matching_acls] for r in removed.filter_results
@@ -83,7 +88,7 @@ def test_rules_are_added_told_and_removed(tmp_path: Path) -> None:
 
 def test_rules_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
     async def as_alice(client: Asker, operation: ACLOperation, *, error: int) -> None:
-        request, version = DescribeAclsRequest(**wanted()), 3
+        request, version = DescribeAclsRequest(**expected()), 3
         client.connection.state[USER] = "alice"
         try:
             assert (await client.ask(request, version)).error_code == error
@@ -100,7 +105,7 @@ def test_rules_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
         )
         assert await create(client, deny) == [0]
         await as_alice(client, ACLOperation.DESCRIBE, error=CLUSTER_REFUSED)
-        await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted(permission_type=2))]), 3)
+        await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**expected(permission_type=2))]), 3)
         await as_alice(client, ACLOperation.DESCRIBE, error=0)
 
     async def again(client: Asker) -> None:
@@ -129,7 +134,7 @@ def test_who_may_not_alter_the_cluster_changes_no_rules(tmp_path: Path) -> None:
         assert await create(client, creation(**on_cluster, operation=ACLOperation.DESCRIBE)) == [0]
         client.connection.state[USER] = "alice"
         assert await create(client, creation(), creation(principal="")) == [CLUSTER_REFUSED] * 2
-        removed = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted())]), 3)
+        removed = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**expected())]), 3)
         assert [(r.error_code, r.matching_acls) for r in removed.filter_results] == [(CLUSTER_REFUSED, [])]
         assert len(await rules(client)) == 1
 
@@ -164,9 +169,9 @@ def test_a_filter_that_is_not_understood_meets_nothing(unknown: str, tmp_path: P
     async def test(client: Asker) -> None:
         assert await create(client, creation()) == [0]
         for value in (0, 99):
-            answer = await client.ask(DescribeAclsRequest(**wanted(**{unknown: value})), 3)
+            answer = await client.ask(DescribeAclsRequest(**expected(**{unknown: value})), 3)
             assert (answer.error_code, answer.resources) == (INVALID, [])
-            filters = [DeleteAclsFilter(**wanted(**{unknown: value})), DeleteAclsFilter(**wanted(host_filter="h"))]
+            filters = [DeleteAclsFilter(**expected(**{unknown: value})), DeleteAclsFilter(**expected(host_filter="h"))]
             removed = await client.ask(DeleteAclsRequest(filters=filters), 3)
             assert [(r.error_code, r.matching_acls) for r in removed.filter_results] == [(INVALID, []), (0, [])]
         assert len(await rules(client)) == 1
@@ -180,7 +185,7 @@ def test_version_0_knows_no_prefixes(tmp_path: Path) -> None:
         assert await create(client, creation(resource_pattern_type=PREFIXED), version=1) == [0]
         literal = {"pattern_type_filter": LITERAL}
         assert await rules(client, version=0, **literal) == [(TOPIC, "t", LITERAL, "User:alice", 3)]
-        removed = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted(**literal))]), 0)
+        removed = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**expected(**literal))]), 0)
         assert [len(result.matching_acls) for result in removed.filter_results] == [1]
         assert await rules(client, version=1) == [(TOPIC, "t", PREFIXED, "User:alice", 3)]
 
@@ -193,7 +198,7 @@ def test_one_request_has_so_many_rules_and_no_more(tmp_path: Path, monkeypatch: 
     async def test(client: Asker) -> None:
         assert await create(client, *[creation()] * 3) == [POLICY] * 3
         assert await rules(client) == []
-        removed = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted())] * 3), 3)
+        removed = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**expected())] * 3), 3)
         assert [result.error_code for result in removed.filter_results] == [POLICY] * 3
         assert await create(client, *[creation()] * 2) == [0] * 2
 
@@ -210,7 +215,7 @@ def test_what_the_registry_refuses_is_told_of_each_rule(tmp_path: Path, monkeypa
         monkeypatch.setattr(SqliteMetadataStore, "children", broken)
         assert await create(client, creation(resource_name="other"), creation(host="")) == [-1, INVALID]
         removed = await client.ask(
-            DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted()), DeleteAclsFilter(**wanted(operation=0))]), 3
+            DeleteAclsRequest(filters=[DeleteAclsFilter(**expected()), DeleteAclsFilter(**expected(operation=0))]), 3
         )
         assert [result.error_code for result in removed.filter_results] == [-1, INVALID]
         assert len(await rules(client)) == 1  # what was heard has to do

@@ -85,11 +85,11 @@ def test_on_a_listener_without_authentication_there_is_neither_sasl_nor_a_token(
 def test_one_node_has_nothing_to_elect(tmp_path):
     async def test(client: Asker) -> None:
         await create(client)
-        asked = [TopicPartitions(topic="t", partitions=[0, 1, 2]), TopicPartitions(topic="no", partitions=[0])]
+        requested = [TopicPartitions(topic="t", partitions=[0, 1, 2]), TopicPartitions(topic="no", partitions=[0])]
         for kind in (0, 1):
-            answer = await client.ask(ElectLeadersRequest(election_type=kind, topic_partitions=asked), 2)
-            found = [[p.error_code for p in r.partition_result] for r in answer.replica_election_results]
-            assert found == [[ELECTION_NOT_NEEDED, ELECTION_NOT_NEEDED, UNKNOWN_TOPIC], [UNKNOWN_TOPIC]]
+            answer = await client.ask(ElectLeadersRequest(election_type=kind, topic_partitions=requested), 2)
+            actual = [[p.error_code for p in r.partition_result] for r in answer.replica_election_results]
+            assert actual == [[ELECTION_NOT_NEEDED, ELECTION_NOT_NEEDED, UNKNOWN_TOPIC], [UNKNOWN_TOPIC]]
         everything = await client.ask(ElectLeadersRequest(topic_partitions=None), 1)
         assert (everything.error_code, everything.replica_election_results) == (0, [])
         assert (await client.ask(ElectLeadersRequest(election_type=5, topic_partitions=[]), 2)).error_code == 42
@@ -148,8 +148,8 @@ def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
             for name, indexes in (("t", [0, 1]), ("u", [0]))
         ]
         answer = await client.ask(AlterPartitionReassignmentsRequest(topics=topics), 0)
-        found = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.responses]
-        assert found == [("t", [(0, 0), (1, INVALID_REPLICAS)]), ("u", [(0, 0)])]
+        actual = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.responses]
+        assert actual == [("t", [(0, 0), (1, INVALID_REPLICAS)]), ("u", [(0, 0)])]
 
     with_broker(test, tmp_path)
 
@@ -163,22 +163,22 @@ def test_topics_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch)
             original = getattr(topics, method)
 
             async def waiting(*arguments: Any) -> Any:
-                found = await original(*arguments)
+                actual = await original(*arguments)
                 await begun.wait()
-                return found
+                return actual
 
             monkeypatch.setattr(topics, method, waiting)
 
         for method in ("create", "add_partitions", "delete"):
             together(method)
-        wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("t", "u", "?")]
-        made = await client.ask(CreateTopicsRequest(topics=wanted), 7)
+        expected = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("t", "u", "?")]
+        made = await client.ask(CreateTopicsRequest(topics=expected), 7)
         assert [(t.name, t.error_code) for t in made.topics] == [("t", 0), ("u", 0), ("?", INVALID_TOPIC)]
         more = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("t", "none", "u")]
         grown = await client.ask(CreatePartitionsRequest(topics=more), 3)
         assert [(t.name, t.error_code) for t in grown.results] == [("t", 0), ("none", UNKNOWN_TOPIC), ("u", 0)]
-        gone = await client.ask(DeleteTopicsRequest(topic_names=["u", "none", "t"]), 5)
-        assert [(t.name, t.error_code) for t in gone.responses] == [("u", 0), ("none", UNKNOWN_TOPIC), ("t", 0)]
+        removed = await client.ask(DeleteTopicsRequest(topic_names=["u", "none", "t"]), 5)
+        assert [(t.name, t.error_code) for t in removed.responses] == [("u", 0), ("none", UNKNOWN_TOPIC), ("t", 0)]
 
     with_broker(test, tmp_path)
 
@@ -209,8 +209,8 @@ def test_credentials_are_set_described_and_removed(tmp_path):
 
     async def second(client: Asker) -> None:
         assert await described(client) == {"alice": [(SHA_256, 4096), (SHA_512, 8192)]}
-        kept = client.context.image.configs["users/alice"]["SCRAM-SHA-256"]
-        parts = dict(part.split("=", 1) for part in kept.split(","))
+        stored = client.context.image.configs["users/alice"]["SCRAM-SHA-256"]
+        parts = dict(part.split("=", 1) for part in stored.split(","))
         client_key = hmac.digest(b"salted", b"Client Key", "sha256")
         assert b64decode(parts["stored_key"]) == hashlib.sha256(client_key).digest()
         assert b64decode(parts["server_key"]) == hmac.digest(b"salted", b"Server Key", "sha256")
@@ -271,11 +271,11 @@ def test_request_for_controller_during_election_waits_for_its_end(request_: Any,
         await (
             controller.end_term()
         )  # as when /controller was deleted: this broker stands again, or another one is elected
-        asked = asyncio.create_task(client.ask(request_, version))
-        done, _ = await asyncio.wait([asked], timeout=0.05)
+        requested = asyncio.create_task(client.ask(request_, version))
+        done, _ = await asyncio.wait([requested], timeout=0.05)
         assert not done
         await controller.start_term(term)
-        assert NOT_CONTROLLER not in _codes(await asked)
+        assert NOT_CONTROLLER not in _codes(await requested)
 
     with_broker(test, tmp_path)
 

@@ -32,11 +32,14 @@ def test_everything_may_be_done_with_topics_and_the_cluster(tmp_path: Path) -> N
         await create(client)
         topics = [MetadataRequestTopic(name="t")]
         asking = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-        found = await client.ask(MetadataRequest(topics=topics, **asking), 10)
-        assert operations(found.topics[0].topic_authorized_operations) == ON_TOPICS
-        assert operations(found.cluster_authorized_operations) == ON_CLUSTERS
-        found = await client.ask(MetadataRequest(topics=topics), 10)
-        assert (found.topics[0].topic_authorized_operations, found.cluster_authorized_operations) == (UNASKED, UNASKED)
+        actual = await client.ask(MetadataRequest(topics=topics, **asking), 10)
+        assert operations(actual.topics[0].topic_authorized_operations) == ON_TOPICS
+        assert operations(actual.cluster_authorized_operations) == ON_CLUSTERS
+        actual = await client.ask(MetadataRequest(topics=topics), 10)
+        assert (actual.topics[0].topic_authorized_operations, actual.cluster_authorized_operations) == (
+            UNASKED,
+            UNASKED,
+        )
         paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
         assert operations(paged.topics[0].topic_authorized_operations) == ON_TOPICS
         cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
@@ -50,10 +53,10 @@ def test_everything_may_be_done_with_a_group(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         assert await commit(client, 1) == 0
-        for asked, expected in ((True, ON_GROUPS), (False, operations(0))):
-            request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked)
-            found = (await client.ask(request, 5)).groups[0].authorized_operations
-            assert operations(found) == expected
+        for requested, expected in ((True, ON_GROUPS), (False, operations(0))):
+            request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=requested)
+            actual = (await client.ask(request, 5)).groups[0].authorized_operations
+            assert operations(actual) == expected
 
     with_broker(test, tmp_path)
 
@@ -83,9 +86,9 @@ def test_who_is_restricted_is_told_what_rules_allow(tmp_path: Path) -> None:
         )
         topics = [MetadataRequestTopic(name="t")]
         asking = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-        found = await client.ask(MetadataRequest(topics=topics, **asking), 10)
-        assert operations(found.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
-        assert operations(found.cluster_authorized_operations) == {CREATE, DESCRIBE}
+        actual = await client.ask(MetadataRequest(topics=topics, **asking), 10)
+        assert operations(actual.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
+        assert operations(actual.cluster_authorized_operations) == {CREATE, DESCRIBE}
         paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
         assert operations(paged.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
         cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)

@@ -44,9 +44,9 @@ class Issuer:
         self.path.write_text(json.dumps({"keys": [{**public, "kid": self.kid, "use": "sig"}]}))
 
     def token(self, *, algorithm: str = "RS256", key: Any = None, kid: str | None = None, **claims: Any) -> str:
-        told = {"sub": "alice", "exp": time.time() + 60, **claims}
-        told = {name: value for name, value in told.items() if value is not None}
-        return jwt.encode(told, key or self.key, algorithm, headers={"kid": kid or self.kid})
+        reported = {"sub": "alice", "exp": time.time() + 60, **claims}
+        reported = {name: value for name, value in reported.items() if value is not None}
+        return jwt.encode(reported, key or self.key, algorithm, headers={"kid": kid or self.kid})
 
     def options(self, **more: Any) -> OAuthCheckConfig:
         own = {f"sasl.oauthbearer.{name.replace('_', '.')}": value for name, value in more.items()}

@@ -63,8 +63,8 @@ class Node:
 
     def described(self) -> dict[str, Any]:
         with KafkaAdminClient(**self.options("PLAINTEXT")) as admin:
-            (found,) = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, "0")]).values()
-            return dict(found)
+            (actual,) = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, "0")]).values()
+            return dict(actual)
 
 
 @pytest.fixture
@@ -118,23 +118,23 @@ def test_who_is_trusted_may_be_set_anew(tmp_path: Path) -> None:
     key = tmp_path / "client.pem"
     put(key, signed(clients, "client"))
     node = Node(tmp_path, ssl_client_auth="required", ssl_truststore_type="PEM", ssl_truststore_certificates=CA.pem)
-    known = {**TRUSTING, "ssl_keystore_type": "PEM", "ssl_keystore_location": str(key)}
+    existing = {**TRUSTING, "ssl_keystore_type": "PEM", "ssl_keystore_location": str(key)}
     with node.broker:
         with (
-            KafkaProducer(**node.options("SSL"), **known) as producer,
+            KafkaProducer(**node.options("SSL"), **existing) as producer,
             pytest.raises(SslAuthenticationError),
         ):
             producer.send("t", b"v").get(20)
         node.alter({"listener.name.ssl.ssl.truststore.certificates": clients.pem})
-        with KafkaProducer(**node.options("SSL"), **known) as producer:
+        with KafkaProducer(**node.options("SSL"), **existing) as producer:
             producer.send("t", b"v").get(20)
 
 
 def test_what_is_set_is_told_but_for_passwords(node: Node) -> None:
     node.alter({f"{STORE}.location": str(node.key), "listener.name.ssl.ssl.truststore.password": "hush"})
-    told = node.described()
-    assert told[f"{STORE}.location"].value == str(node.key)
-    assert told["listener.name.ssl.ssl.truststore.password"].value is None
+    reported = node.described()
+    assert reported[f"{STORE}.location"].value == str(node.key)
+    assert reported["listener.name.ssl.ssl.truststore.password"].value is None
 
 
 @pytest.mark.parametrize(

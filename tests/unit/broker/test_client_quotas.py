@@ -31,9 +31,9 @@ class Clock:
 
 
 def quotas(options: dict[str, dict[str, str]], clock: Clock | None = None) -> Quotas:
-    found = Quotas(DynamicBrokerConfig(BrokerConfig({}), 0), clock or Clock())
-    found.update(ClusterImage("c", configs=options))
-    return found
+    actual = Quotas(DynamicBrokerConfig(BrokerConfig({}), 0), clock or Clock())
+    actual.update(ClusterImage("c", configs=options))
+    return actual
 
 
 ALL = {
@@ -70,32 +70,32 @@ def test_everyone_under_a_default_has_a_share_of_his_own():
 
 
 def test_what_was_used_counts_on_when_a_quota_changes():
-    found = quotas({"clients/a": {PRODUCER_BYTES: "1000"}})
-    assert found.wait_seconds(PRODUCER_BYTES, "u", "a", 5000) == 0
-    found.update(ClusterImage("c", configs={"clients/a": {PRODUCER_BYTES: "100"}}))
-    assert found.wait_seconds(PRODUCER_BYTES, "u", "a", 1) > 0
+    actual = quotas({"clients/a": {PRODUCER_BYTES: "1000"}})
+    assert actual.wait_seconds(PRODUCER_BYTES, "u", "a", 5000) == 0
+    actual.update(ClusterImage("c", configs={"clients/a": {PRODUCER_BYTES: "100"}}))
+    assert actual.wait_seconds(PRODUCER_BYTES, "u", "a", 1) > 0
 
 
 def test_mutations_are_refused_only_while_the_bucket_is_overdrawn():
     clock = Clock()
-    found = quotas({"clients/a": {MUTATIONS: "1"}}, clock)
-    found.mutations("u", "a", strict=True).record(12)  # a bucket holds eleven seconds' tokens
-    over = found.mutations("u", "a", strict=True)
+    actual = quotas({"clients/a": {MUTATIONS: "1"}}, clock)
+    actual.mutations("u", "a", strict=True).record(12)  # a bucket holds eleven seconds' tokens
+    over = actual.mutations("u", "a", strict=True)
     assert over.wait_seconds == pytest.approx(1.0)
     with pytest.raises(ThrottlingQuotaExceededError):
         over.record(1)
-    found.mutations("u", "a", strict=False).record(1)
+    actual.mutations("u", "a", strict=False).record(1)
     clock.now += 2.0
-    found.mutations("u", "a", strict=True).record(1)
+    actual.mutations("u", "a", strict=True).record(1)
 
 
 def test_ever_new_client_ids_do_not_fill_the_memory():
-    found = quotas({"clients/<default>": {PRODUCER_BYTES: "1", MUTATIONS: "1"}})
+    actual = quotas({"clients/<default>": {PRODUCER_BYTES: "1", MUTATIONS: "1"}})
     for i in range(25_000):
-        found.wait_seconds(PRODUCER_BYTES, "u", str(i), 0)
-        found.mutations("u", str(i), strict=True)
-    assert max(len(found._shares), len(found._buckets)) <= 10_000
-    assert len(found._rates) <= 10_000
+        actual.wait_seconds(PRODUCER_BYTES, "u", str(i), 0)
+        actual.mutations("u", str(i), strict=True)
+    assert max(len(actual._shares), len(actual._buckets)) <= 10_000
+    assert len(actual._rates) <= 10_000
 
 
 async def set_quota(client: Asker, key: str, value: float | None, **entity: str | None) -> int:
@@ -106,10 +106,10 @@ async def set_quota(client: Asker, key: str, value: float | None, **entity: str 
 
 
 def test_quotas_are_set_found_by_filters_and_survive_a_restart(tmp_path):
-    async def found(client: Asker, strict: bool = False, **wanted: tuple[int, str | None]) -> list[Any]:
+    async def actual(client: Asker, strict: bool = False, **expected: tuple[int, str | None]) -> list[Any]:
         components = [
             ComponentData(entity_type=kind.replace("_", "-"), match_type=how, match=name)
-            for kind, (how, name) in wanted.items()
+            for kind, (how, name) in expected.items()
         ]
         answer = await client.ask(DescribeClientQuotasRequest(components=components, strict=strict), 1)
         assert answer.error_code == 0
@@ -127,15 +127,15 @@ def test_quotas_are_set_found_by_filters_and_survive_a_restart(tmp_path):
     async def second(client: Asker) -> None:
         both = ({"user": "al ice", "client-id": "app/1"}, {PRODUCER_BYTES: 1024.0})
         user = ({"user": "al ice"}, {REQUEST_PERCENT: 12.5})
-        assert await found(client, user=(EXACT, "al ice")) == [user, both]
-        assert await found(client, strict=True, user=(EXACT, "al ice")) == [user]
-        assert await found(client, client_id=(DEFAULT, None)) == [({"client-id": None}, {CONSUMER_BYTES: 10.0})]
-        assert await found(client, user=(ANY, None), client_id=(ANY, None)) == [both]
-        assert await found(client, ip=(ANY, None)) == [({"ip": "10.0.0.1"}, {"connection_creation_rate": 7.0})]
+        assert await actual(client, user=(EXACT, "al ice")) == [user, both]
+        assert await actual(client, strict=True, user=(EXACT, "al ice")) == [user]
+        assert await actual(client, client_id=(DEFAULT, None)) == [({"client-id": None}, {CONSUMER_BYTES: 10.0})]
+        assert await actual(client, user=(ANY, None), client_id=(ANY, None)) == [both]
+        assert await actual(client, ip=(ANY, None)) == [({"ip": "10.0.0.1"}, {"connection_creation_rate": 7.0})]
         assert client.node._connection_quotas.limits.rate_per_ip == {"10.0.0.1": 7.0}
-        assert len(await found(client)) == 4
+        assert len(await actual(client)) == 4
         assert await set_quota(client, REQUEST_PERCENT, None, user="al ice") == 0
-        assert await found(client, user=(EXACT, "al ice")) == [both]
+        assert await actual(client, user=(EXACT, "al ice")) == [both]
 
     with_broker(first, tmp_path)
     with_broker(second, tmp_path)

@@ -30,8 +30,8 @@ async def alter(client: Asker, kind: int, name: str, option: str, value: str | N
 
 
 async def described(client: Asker, kind: int, name: str, option: str) -> DescribeConfigsResult:
-    asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[option])
-    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    requested = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[option])
+    request = DescribeConfigsRequest(resources=[requested], include_synonyms=True)
     (result,) = (await client.ask(request, 4)).results
     return result
 
@@ -40,13 +40,13 @@ async def describe(client: Asker, kind: int, name: str, option: str) -> tuple[An
     result = await described(client, kind, name, option)
     if result.error_code or not result.configs:
         return (result.error_code,)
-    (found,) = result.configs
-    return found.value, found.config_source, found.read_only, [(s.value, s.source) for s in found.synonyms]
+    (actual,) = result.configs
+    return actual.value, actual.config_source, actual.read_only, [(s.value, s.source) for s in actual.synonyms]
 
 
 async def synonyms(client: Asker, kind: int, name: str, option: str) -> list[tuple[str, str, int]]:
-    (found,) = (await described(client, kind, name, option)).configs
-    return [(s.name, s.value, s.source) for s in found.synonyms]
+    (actual,) = (await described(client, kind, name, option)).configs
+    return [(s.name, s.value, s.source) for s in actual.synonyms]
 
 
 def test_a_broker_neither_tells_nor_sets_what_is_another_ones(tmp_path):
@@ -180,8 +180,8 @@ def test_client_metrics_are_kept_and_listed(tmp_path):
         old = await client.ask(ListConfigResourcesRequest(), 0)
         assert [r.resource_name for r in old.config_resources] == ["basic"]
         some = await client.ask(ListConfigResourcesRequest(resource_types=[BROKER, CLIENT_METRICS]), 1)
-        found = [(r.resource_type, r.resource_name) for r in some.config_resources]
-        assert found == [(BROKER, "0"), (CLIENT_METRICS, "basic")]
+        actual = [(r.resource_type, r.resource_name) for r in some.config_resources]
+        assert actual == [(BROKER, "0"), (CLIENT_METRICS, "basic")]
         assert (await client.ask(ListConfigResourcesRequest(resource_types=[99]), 1)).error_code == 35
 
     with_broker(test, tmp_path)

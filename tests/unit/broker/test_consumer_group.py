@@ -37,8 +37,8 @@ from ottla.protocol.messages.offset_fetch import (
 
 
 async def prepare(client: Asker) -> None:
-    wish = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+    request = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
     await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
 
 
@@ -65,8 +65,8 @@ async def commit(client: Asker, epoch: int, member: str = "m", version: int = 9)
 async def fetch(client: Asker, epoch: int, member: str | None = "m") -> tuple[str | None, int | None]:
     topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     group = OffsetFetchRequestGroup(group_id="g", member_id=member, member_epoch=epoch, topics=[topic])
-    found = (await client.ask(OffsetFetchRequest(groups=[group]), 9)).groups[0]
-    return name(found.error_code), found.topics[0].partitions[0].committed_offset if found.topics else None
+    actual = (await client.ask(OffsetFetchRequest(groups=[group]), 9)).groups[0]
+    return name(actual.error_code), actual.topics[0].partitions[0].committed_offset if actual.topics else None
 
 
 def test_members_commit_and_read_offsets_in_their_epoch(tmp_path: Path) -> None:
@@ -96,17 +96,17 @@ def test_admins_see_the_group_until_it_is_deleted(tmp_path: Path) -> None:
             ("g", "consumer", "Stable", "consumer")
         ]
         assert (await client.ask(ListGroupsRequest(types_filter=["classic"]), 5)).groups == []
-        found = (await client.ask(ConsumerGroupDescribeRequest(group_ids=["g", "x"]), 1)).groups
-        assert [(g.error_code, g.group_state, g.group_epoch, g.assignment_epoch) for g in found] == [
+        actual = (await client.ask(ConsumerGroupDescribeRequest(group_ids=["g", "x"]), 1)).groups
+        assert [(g.error_code, g.group_state, g.group_epoch, g.assignment_epoch) for g in actual] == [
             (0, "Stable", 1, 1),
             (69, "", 0, 0),
         ]
-        assert found[1].error_message == "Group x not found."
-        (member,) = found[0].members
+        assert actual[1].error_message == "Group x not found."
+        (member,) = actual[0].members
         parts = [(t.topic_name, t.partitions) for t in member.assignment.topic_partitions]
         assert (member.member_id, member.member_epoch, member.member_type, parts) == ("m", 1, 1, [("t", [0, 1])])
         assert member.target_assignment == member.assignment
-        assert found[0].assignor_name == "uniform"
+        assert actual[0].assignor_name == "uniform"
         described = (await client.ask(DescribeGroupsRequest(groups=["g"]), 6)).groups[0]
         assert (described.error_code, described.group_state) == (69, "Dead")
         delete = DeleteGroupsRequest(groups_names=["g"])

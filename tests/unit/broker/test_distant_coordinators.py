@@ -57,7 +57,7 @@ class Coordinator:
         self.code = 0
         self.unreached = False
         self.before: Callable[[], Any] = lambda: None
-        self.asked: list[tuple[bool, list[str]]] = []
+        self.requested: list[tuple[bool, list[str]]] = []
 
     async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
         assert broker_id == OTHER
@@ -67,9 +67,9 @@ class Coordinator:
         done = self.before()
         if asyncio.iscoroutine(done):
             await done
-        (wanted,) = request.transactions
-        partitions = [f"{t.name}-{p}" for t in wanted.topics for p in t.partitions]
-        self.asked.append((wanted.verify_only, partitions))
+        (expected,) = request.transactions
+        partitions = [f"{t.name}-{p}" for t in expected.topics for p in t.partitions]
+        self.requested.append((expected.verify_only, partitions))
         topics = [
             AddPartitionsToTxnTopicResult(
                 name=t.name,
@@ -78,9 +78,9 @@ class Coordinator:
                     for p in t.partitions
                 ],
             )
-            for t in wanted.topics
+            for t in expected.topics
         ]
-        result = AddPartitionsToTxnResult(transactional_id=wanted.transactional_id, topic_results=topics)
+        result = AddPartitionsToTxnResult(transactional_id=expected.transactional_id, topic_results=topics)
         return AddPartitionsToTxnResponse(results_by_transaction=[result])
 
 
@@ -111,7 +111,7 @@ def test_another_coordinator_is_asked_once_before_the_first_batch(tmp_path: Path
         other = await move_away(client)
         assert (await producer.write(T0, b"a")).error_code == 0
         assert (await producer.write(T0, b"b")).error_code == 0
-        assert other.asked == [(not newer, ["t-0"])]
+        assert other.requested == [(not newer, ["t-0"])]
         await marker(client, producer, commit=True)
         assert await read_committed(client, T0) == [b"a", b"b"]
         assert client.context.partitions.get(T0).log.producers._guards == {}
@@ -140,14 +140,14 @@ def test_markers_of_the_last_transaction_do_not_stand_in_the_way_of_the_next(tmp
         other.code = ConcurrentTransactionsError.code or 0
 
         async def complete() -> None:
-            if len(other.asked) == 3:  # asked again, and while it was on its way the marker came
+            if len(other.requested) == 3:  # asked again, and while it was on its way the marker came
                 await marker(client, last, commit=True)
-            elif len(other.asked) == 4:
+            elif len(other.requested) == 4:
                 other.code = 0
 
         other.before = complete
         assert (await producer.write(T0, b"b")).error_code == 0
-        assert len(other.asked) == 5
+        assert len(other.requested) == 5
 
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
 
@@ -165,12 +165,12 @@ def test_a_marker_that_the_question_meets_on_its_way_makes_it_be_asked_again(tmp
         other = await move_away(client)
 
         async def once() -> None:
-            if len(other.asked) == 0:
+            if len(other.requested) == 0:
                 await marker(client, producer, commit=False)
 
         other.before = once
         assert (await producer.write(T0, b"a")).error_code == 0
-        assert len(other.asked) == 2
+        assert len(other.requested) == 2
 
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
 
@@ -209,7 +209,7 @@ def test_offsets_are_committed_in_a_transaction_of_another_coordinator(tmp_path:
         producer = await begin(client, newer=True)
         other = await move_away(client)
         assert await producer.commit_offset(T0, 7) == 0
-        assert [asked for _, (asked,) in other.asked] == [str(client.context.groups.partition_of("g"))]
+        assert [requested for _, (requested,) in other.requested] == [str(client.context.groups.partition_of("g"))]
         other.unreached = True
         assert await producer.commit_offset(T0, 8) == 0, "its partition takes part already"
 
@@ -236,16 +236,16 @@ class Controller:
     def __init__(self, client: Asker) -> None:
         self.client = client
         self.controller = client.context.controller
-        self.asked: list[CreatableTopic] = []
+        self.requested: list[CreatableTopic] = []
         self.code = 0
-        self.told = True
+        self.reported = True
         self.making = type(self.controller.topics).create
 
     async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
         request = decode(CreateTopicsRequest, encode(request, version), version)
         (topic,) = request.topics
-        self.asked.append(topic)
-        if self.told and not self.code:
+        self.requested.append(topic)
+        if self.reported and not self.code:
             assignment = [(0,)] * topic.num_partitions
             options = {config.name: config.value for config in topic.configs}
             await self.making(self.controller.topics, topic.name, assignment, options)
@@ -273,11 +273,11 @@ def test_the_controller_is_asked_for_internal_topics(tmp_path: Path, monkeypatch
     async def test(client: Asker) -> None:
         other = elsewhere(client, monkeypatch)
         assert await find(client) == 0
-        (topic,) = other.asked
+        (topic,) = other.requested
         assert (topic.name, topic.num_partitions, topic.replication_factor) == (CONSUMER_OFFSETS, 3, 1)
         assert {c.name: c.value for c in topic.configs}["cleanup.policy"] == "compact"
         assert await find(client) == 0
-        assert len(other.asked) == 1
+        assert len(other.requested) == 1
 
     with_broker(test, tmp_path)
 
@@ -287,9 +287,9 @@ def test_a_topic_that_this_broker_has_not_heard_of_is_waited_for(
 ) -> None:
     async def test(client: Asker) -> None:
         other = elsewhere(client, monkeypatch)
-        other.told, other.code = False, TopicAlreadyExistsError.code or 0
+        other.reported, other.code = False, TopicAlreadyExistsError.code or 0
         finding = asyncio.ensure_future(find(client))
-        while not other.asked:
+        while not other.requested:
             await asyncio.sleep(0)
         assert not finding.done()
         await other.making(other.controller.topics, CONSUMER_OFFSETS, [(0,)], {})
@@ -321,9 +321,9 @@ def test_topics_are_changed_by_the_controller_only(tmp_path: Path, monkeypatch: 
         monkeypatch.setattr(type(client.context.controller), "is_active", False)
         await client.context.metadata_cache.update(lambda image: replace(image, controller_id=7))
         code = NotControllerError.code
-        wish = CreatableTopic(name="bad name!", num_partitions=1, replication_factor=99)
+        plan = CreatableTopic(name="bad name!", num_partitions=1, replication_factor=99)
         for only_check in (False, True):
-            request = CreateTopicsRequest(topics=[wish], timeout_ms=1000, validate_only=only_check)
+            request = CreateTopicsRequest(topics=[plan], timeout_ms=1000, validate_only=only_check)
             assert [t.error_code for t in (await client.ask(request, 7)).topics] == [code]
         deleted = await client.ask(DeleteTopicsRequest(topic_names=["none"], timeout_ms=1000), 5)
         assert [t.error_code for t in deleted.responses] == [code]

@@ -219,8 +219,8 @@ async def check(client: Asker, name: str, version: int, there: About, missing: A
     kind = BY_NAME[name].request
     answer = await client.ask(fill(kind, version, there), version)
     expected = CLUSTER if version >= BETWEEN_BROKERS_SINCE.get(name, version + 1) else ANSWERS[name]
-    wanted = {expected.code} if expected.code is not None and version >= expected.since else set()
-    assert codes(answer) == wanted, (version, answer)
+    needed = {expected.code} if expected.code is not None and version >= expected.since else set()
+    assert codes(answer) == needed, (version, answer)
     if there.topic_id != ZERO_UUID and str(there.topic_id) in repr(answer):
         # an id is no secret, and may be said to be unknown; but the name that belongs to it is not told
         assert f"'{THERE}'" not in repr(answer), (version, answer)

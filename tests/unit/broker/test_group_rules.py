@@ -115,8 +115,8 @@ def add_from_producer(_: UUID, *names: str) -> Any:
 
 def add_from_broker(_: UUID) -> Any:
     topics = [add_partitions.AddPartitionsToTxnTopic(name="t", partitions=[0])]
-    wanted = add_partitions.AddPartitionsToTxnTransaction(topics=topics, verify_only=True, **PRODUCER)
-    return add_partitions.AddPartitionsToTxnRequest(transactions=[wanted])
+    expected = add_partitions.AddPartitionsToTxnTransaction(topics=topics, verify_only=True, **PRODUCER)
+    return add_partitions.AddPartitionsToTxnRequest(transactions=[expected])
 
 
 def acquire(topic_id: UUID) -> Any:
@@ -219,9 +219,9 @@ async def prepare(client: Asker) -> UUID:
     await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
     await find_coordinator(client)
     topic_id = client.context.image.topics["t"].id
-    known = commit(topic_id)
-    known.group_id = "known"
-    assert not codes(await client.ask(known, 9))
+    existing = commit(topic_id)
+    existing.group_id = "known"
+    assert not codes(await client.ask(existing, 9))
     return topic_id
 
 
@@ -284,9 +284,9 @@ def test_all_offsets_are_those_of_topics_that_may_be_described(tmp_path: Path) -
         await commit_both(client, await prepare(client))
         only(client, SEES_G, SEES_T)
         groups = [offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
-        found = (await client.ask(offset_fetch.OffsetFetchRequest(groups=groups), 9)).groups
-        assert [t.name for t in found[0].topics] == ["t"]
-        assert [group.error_code for group in found] == [0, GROUP_REFUSED]
+        actual = (await client.ask(offset_fetch.OffsetFetchRequest(groups=groups), 9)).groups
+        assert [t.name for t in actual[0].topics] == ["t"]
+        assert [group.error_code for group in actual] == [0, GROUP_REFUSED]
 
     with_rules(test, tmp_path)
 
@@ -302,8 +302,8 @@ def test_offsets_of_hidden_topics_are_not_told_even_while_a_transaction_may_chan
         only(client, SEES_G)
         request = fetch(topic_id)
         request.require_stable = True
-        (found,) = (await client.ask(request, 9)).groups[0].topics[0].partitions
-        assert (found.error_code, found.committed_offset) == (TOPIC_REFUSED, -1)
+        (actual,) = (await client.ask(request, 9)).groups[0].topics[0].partitions
+        assert (actual.error_code, actual.committed_offset) == (TOPIC_REFUSED, -1)
 
     with_rules(test, tmp_path)
 
@@ -312,8 +312,11 @@ def test_coordinators_are_told_key_by_key(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         only(client, SEES_G)
-        found = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h"]), 4)
-        assert [(c.key, c.error_code, c.node_id) for c in found.coordinators] == [("g", 0, 0), ("h", GROUP_REFUSED, -1)]
+        actual = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h"]), 4)
+        assert [(c.key, c.error_code, c.node_id) for c in actual.coordinators] == [
+            ("g", 0, 0),
+            ("h", GROUP_REFUSED, -1),
+        ]
 
     with_rules(test, tmp_path)
 
@@ -344,9 +347,9 @@ def test_partitions_join_a_transaction_together_or_not_at_all(tmp_path: Path) ->
         topic_id = await prepare(client)
         only(client, WRITES_TX, allow(WRITE, TOPIC, "t"))
         answer = await client.ask(add_from_producer(topic_id, "t", "s", "nowhere"), 3)
-        found = {t.name: t.results_by_partition[0].partition_error_code for t in answer.results_by_topic_v3_and_below}
+        actual = {t.name: t.results_by_partition[0].partition_error_code for t in answer.results_by_topic_v3_and_below}
         not_attempted = 55
-        assert found == {"t": not_attempted, "s": TOPIC_REFUSED, "nowhere": TOPIC_REFUSED}
+        assert actual == {"t": not_attempted, "s": TOPIC_REFUSED, "nowhere": TOPIC_REFUSED}
 
     with_rules(test, tmp_path)
 
@@ -400,7 +403,7 @@ def test_a_regular_expression_finds_topics_that_may_be_described(tmp_path: Path)
             **MEMBER, member_epoch=0, rebalance_timeout_ms=1, subscribed_topic_regex=".*", topic_partitions=[]
         )
         answer = await client.ask(join, 1)
-        assert [found.topic_id for found in answer.assignment.topic_partitions] == [topic_id]
+        assert [actual.topic_id for actual in answer.assignment.topic_partitions] == [topic_id]
 
     with_rules(test, tmp_path)
 
@@ -416,10 +419,10 @@ def test_progress_of_share_groups_is_told_of_topics_that_may_be_described(tmp_pa
         await begin_sharing(client, topic_id)
         named, everything = describe_share_offsets(topic_id), describe_share_offsets(topic_id)
         everything.groups[0].topics = None
-        for rules, told, listed in (((SEES_G, SEES_T), 0, ["t"]), ((SEES_G,), TOPIC_REFUSED, [])):
+        for rules, reported, listed in (((SEES_G, SEES_T), 0, ["t"]), ((SEES_G,), TOPIC_REFUSED, [])):
             only(client, *rules)
             (topic,) = (await client.ask(named, 0)).groups[0].topics
-            assert topic.partitions[0].error_code == told
+            assert topic.partitions[0].error_code == reported
             assert [t.topic_name for t in (await client.ask(everything, 0)).groups[0].topics] == listed
 
     with_rules(test, tmp_path)

@@ -39,10 +39,10 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 
 
 async def prepare(client: Asker) -> None:
-    wish = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
-    found = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
-    assert found.coordinators[0].error_code == 0
+    request = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
+    actual = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    assert actual.coordinators[0].error_code == 0
 
 
 async def join(client: Asker, **more: Any) -> Any:
@@ -78,15 +78,15 @@ async def commit(client: Asker, offset: int, version: int = 8, **more: Any) -> i
 
 async def committed(client: Asker, version: int = 8) -> tuple[int, str | None]:
     if version < 8:
-        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
-        old = (await client.ask(asked, version)).topics[0].partitions[0]
+        requested = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+        old = (await client.ask(requested, version)).topics[0].partitions[0]
         return old.committed_offset, old.metadata
     topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     if version >= 10:
         topic.topic_id = client.context.image.topics["t"].id
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
-    found = (await client.ask(request, version)).groups[0].topics[0].partitions[0]
-    return found.committed_offset, found.metadata
+    actual = (await client.ask(request, version)).groups[0].topics[0].partitions[0]
+    return actual.committed_offset, actual.metadata
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -103,15 +103,15 @@ def test_offsets_are_committed_and_fetched_in_every_version(tmp_path: Path, vers
 def test_all_offsets_of_a_group_are_fetched_by_topic(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
-        wish = CreatableTopic(name="s", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+        request = CreatableTopic(name="s", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
         for name, index in (("t", 1), ("s", 0), ("t", 0)):
             partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=7)]
             topics = [OffsetCommitRequestTopic(name=name, partitions=partitions)]
             await client.ask(OffsetCommitRequest(group_id="g", topics=topics), 8)
         everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-        found = (await client.ask(everything, 8)).groups[0].topics
-        assert [(t.name, [p.partition_index for p in t.partitions]) for t in found] == [("s", [0]), ("t", [0, 1])]
+        actual = (await client.ask(everything, 8)).groups[0].topics
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in actual] == [("s", [0]), ("t", [0, 1])]
 
     with_broker(test, tmp_path)
 
@@ -119,9 +119,11 @@ def test_all_offsets_of_a_group_are_fetched_by_topic(tmp_path: Path) -> None:
 def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         await prepare(client)
-        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 9])])
-        found = (await client.ask(asked, 0)).topics[0].partitions
-        assert [(p.committed_offset, p.error_code) for p in found] == [(-1, 3), (-1, 3)]
+        requested = OffsetFetchRequest(
+            group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 9])]
+        )
+        actual = (await client.ask(requested, 0)).topics[0].partitions
+        assert [(p.committed_offset, p.error_code) for p in actual] == [(-1, 3), (-1, 3)]
         for offset in (41, 42):
             assert await commit(client, offset, 0) == 0
         assert await committed(client, 1) == (-1, "")
@@ -185,18 +187,18 @@ def test_metadata_that_is_too_long_is_refused(tmp_path: Path) -> None:
 
 
 def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
-    known: list[Any] = []
+    existing: list[Any] = []
 
     async def first(client: Asker) -> None:
         await prepare(client)
         member = await join(client)
-        known.append(member)
+        existing.append(member)
         who = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
         assert await commit(client, 7, **who) == 0
 
     async def second(client: Asker) -> None:
         assert await committed(client) == (7, "note")
-        (member,) = known
+        (member,) = existing
         beat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
         assert (await client.ask(beat, 4)).error_code == 0
         described = (await client.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups[0]
@@ -238,8 +240,8 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
 
 def test_coordinators_of_share_groups_are_refused_with_a_message(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        found = (await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]), 6)).coordinators[0]
-        assert (found.error_code, found.error_message) == (42, "coordinators of type 2 are not supported")
+        actual = (await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]), 6)).coordinators[0]
+        assert (actual.error_code, actual.error_message) == (42, "coordinators of type 2 are not supported")
 
     with_broker(test, tmp_path)
 
@@ -273,11 +275,11 @@ def test_offsets_are_found_by_time(tmp_path: Path, timestamp: int, expected: tup
             data = [PartitionProduceData(index=0, records=batch(b"x", timestamp=time))]
             request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
             await client.ask(request, 9)
-        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-        found = await client.ask(
-            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]), 7
+        requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        actual = await client.ask(
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[requested])]), 7
         )
-        answer = found.topics[0].partitions[0]
+        answer = actual.topics[0].partitions[0]
         assert (answer.timestamp, answer.offset) == expected
 
     with_broker(test, tmp_path)

@@ -28,8 +28,8 @@ def led_by_another(image: ClusterImage) -> ClusterImage:
 
 def test_a_client_is_told_the_leader_and_its_address(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 5)
+        expected = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[expected], timeout_ms=1000), 5)
         await client.context.metadata_cache.update(led_by_another)
         data = PartitionProduceData(index=0, records=memoryview(batch(b"x")))
         sent = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])

@@ -37,14 +37,14 @@ def test_begin_end_and_times_in_every_version(tmp_path: Path, version: int) -> N
     async def test(client: Asker) -> None:
         await fill(client)
         epoch = client.context.image.topics["t"].partitions[0].leader_epoch if version >= 4 else -1
-        for time, offset, found in (
+        for time, offset, actual in (
             (EARLIEST, 0, -1),
             (LATEST, 9, -1),
             (1_700_000_002_500, 3, 1_700_000_003_000),
             (1_700_000_009_000, -1, -1),
         ):
             answer = await ask(client, time, version)
-            assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found)
+            assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, actual)
             assert answer.leader_epoch == (epoch if offset >= 0 else -1)
 
     with_broker(test, tmp_path)

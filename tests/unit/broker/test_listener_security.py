@@ -41,16 +41,16 @@ KNOWN = {
 }
 
 
-def start(given: dict[str, Any], data: Path) -> None:
+def start(options: dict[str, Any], data: Path) -> None:
     async def run() -> None:
-        async with BrokerNode(BrokerConfig({**given, "log.dirs": str(data)})):
+        async with BrokerNode(BrokerConfig({**options, "log.dirs": str(data)})):
             pass
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"listeners": "SSL://localhost:0"}, r"listener SSL: ssl\.keystore\.location: accepting connections"),
         (
@@ -67,10 +67,10 @@ def start(given: dict[str, Any], data: Path) -> None:
     ids=["no key", "no file", "no certificate", "old protocol", "no rule"],
 )
 def test_a_store_that_cannot_be_used_is_named_with_its_listener(
-    given: dict[str, Any], message: str, tmp_path: Path
+    options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        start(given, tmp_path)
+        start(options, tmp_path)
 
 
 def test_the_command_says_so_in_one_line_and_ends_with_1(tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ async def produce(client: Asker, partition: int, *values: bytes) -> int:
 
 
 async def read(client: Asker, partition: int) -> Any:
-    asked = [FetchPartition(partition=partition, partition_max_bytes=10**7)]
-    request = FetchRequest(max_bytes=10**7, topics=[FetchTopic(topic="t", partitions=asked)])
-    found = (await client.ask(request, 4)).responses[0].partitions[0]
-    return found.error_code or [r.value for r in records(found.records)]
+    requested = [FetchPartition(partition=partition, partition_max_bytes=10**7)]
+    request = FetchRequest(max_bytes=10**7, topics=[FetchTopic(topic="t", partitions=requested)])
+    actual = (await client.ask(request, 4)).responses[0].partitions[0]
+    return actual.error_code or [r.value for r in records(actual.records)]
 
 
 async def described(client: Asker, *partitions: int) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def test_logs_are_spread_and_described_with_their_sizes(tmp_path):
     async def test(client: Asker) -> None:
         await create(client, "t", 4)
         await produce(client, 0, b"x" * 1000)
-        found = await described(client)
-        assert [len(logs) for logs in found.values()] == [2, 2]
-        assert found["a"]["t", 0, False] > 1000
+        actual = await described(client)
+        assert [len(logs) for logs in actual.values()] == [2, 2]
+        assert actual["a"]["t", 0, False] > 1000
         assert await described(client, 1) == {"a": {}, "b": {("t", 1, False): 0}}
         answer = await client.ask(DescribeLogDirsRequest(topics=None), 4)
         assert all(0 < r.usable_bytes < r.total_bytes for r in answer.results)
@@ -115,8 +115,8 @@ def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
             assert await produce(client, 0, *values[i : i + 100]) == 0
             await asyncio.sleep(0)
         await settled(client)
-        found = await described(client)
-        assert (list(found["a"]), list(found["b"])) == ([], [("t", 0, False)])
+        actual = await described(client)
+        assert (list(actual["a"]), list(actual["b"])) == ([], [("t", 0, False)])
         partition = client.context.partitions.get(T0)
         assert partition is not None
         assert (partition.log.log_start_offset, partition.high_watermark) == (150, 3000)
@@ -126,8 +126,8 @@ def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
         assert partition is not None
         assert partition.log.dir.parent == tmp_path / "b"
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (150, 3000)
-        found = [r.value for _, data in partition.log.batches_from(150) for r in records(data) if r.offset >= 150]
-        assert found == values[150:]
+        actual = [r.value for _, data in partition.log.batches_from(150) for r in records(data) if r.offset >= 150]
+        assert actual == values[150:]
 
     with_broker(moving, tmp_path, **both(tmp_path))
     with_broker(later, tmp_path, **both(tmp_path))
@@ -166,9 +166,9 @@ def test_a_replica_that_is_to_come_begins_where_it_is_wanted(tmp_path):
         for partition in range(2):
             assert await move(client, tmp_path / "b", partition=partition) == REPLICA_NOT_AVAILABLE
         await create(client, "t", 3)
-        found = await described(client)
-        assert found["b"].keys() == {("t", 0, False), ("t", 1, False)}
-        assert found["a"].keys() == {("t", 2, False)}
+        actual = await described(client)
+        assert actual["b"].keys() == {("t", 0, False), ("t", 1, False)}
+        assert actual["a"].keys() == {("t", 2, False)}
 
     with_broker(test, tmp_path, **both(tmp_path))
 
@@ -322,9 +322,9 @@ def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
         assert await move(client, tmp_path / "b") == 0
         await asyncio.sleep(0)
         option = AlterableConfig(name="retention.ms", value="4242")
-        wanted = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
+        expected = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
         assert client.context.partitions.log_dir_moves
-        await client.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
+        await client.ask(IncrementalAlterConfigsRequest(resources=[expected]), 1)
         await settled(client)
         partition = client.context.partitions.get(T0)
         assert partition is not None
@@ -339,8 +339,8 @@ def test_a_replica_moves_whose_segments_are_larger_than_new_ones_may_be(tmp_path
         for _ in range(5):
             await produce(client, 0, b"x" * 90_000)
         option = AlterableConfig(name="segment.bytes", value="200000")
-        wanted = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
-        await client.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
+        expected = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
+        await client.ask(IncrementalAlterConfigsRequest(resources=[expected]), 1)
         assert await move(client, tmp_path / "b") == 0
         await settled(client)
         assert (await described(client))["b"]["t", 0, False] > 450_000

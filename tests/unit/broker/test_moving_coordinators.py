@@ -127,7 +127,7 @@ def test_what_a_failed_append_means_for_clients(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         (partition,) = [p for p in partitions_of(client, CONSUMER_OFFSETS) if p is group_partition(client)]
-        for error, told in (
+        for error, reported in (
             (NotLeaderOrFollowerError, NotCoordinatorError),
             (KafkaStorageError, NotCoordinatorError),
             (NotEnoughReplicasError, CoordinatorNotAvailableError),
@@ -137,7 +137,7 @@ def test_what_a_failed_append_means_for_clients(tmp_path: Path) -> None:
                 raise error
 
             partition.append = fail
-            assert await commit(client, 42) == told.code
+            assert await commit(client, 42) == reported.code
         del partition.append
         assert await committed(client) == (-1, "")
 
@@ -186,16 +186,16 @@ def test_a_new_coordinator_finishes_what_the_last_one_decided(tmp_path: Path) ->
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
         completer = client.context.transactions.completer
-        real, asked = completer._markers, asyncio.Event()
+        real, requested = completer._markers, asyncio.Event()
 
         class Slow:
             async def write(self, ending: Any, partitions: Any) -> Any:
-                asked.set()
+                requested.set()
                 await asyncio.Event().wait()
 
         completer._markers = Slow()
         assert await producer.end() == 0
-        await asked.wait()
+        await requested.wait()
         task = completer.tasks["tx"]
         resign(client, TRANSACTION_STATE)
         await asyncio.wait([task])

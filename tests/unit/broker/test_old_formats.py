@@ -61,9 +61,9 @@ def test_topic_of_an_old_format_is_stored_and_read_in_it(
         assert {m.magic for m in messages(stored)} == {magic}
         assert [m.offset for m in messages(stored)] == [0, 1, 3]
         for version in (1, 3, 4, 12):
-            found = await fetch(client, version)
-            assert rows(found.records) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
-            assert version < 4 or bytes(found.records) == stored, "newer clients get it as it is"
+            actual = await fetch(client, version)
+            assert rows(actual.records) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+            assert version < 4 or bytes(actual.records) == stored, "newer clients get it as it is"
         assert rows((await fetch(client, 12, 2)).records) == [(2, b"c"), (3, b"d")]
 
     with_broker(test, tmp_path)

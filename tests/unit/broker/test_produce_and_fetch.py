@@ -262,9 +262,9 @@ def test_a_session_tells_only_what_changed(tmp_path: Path) -> None:
         await produce(client, batch(b"b"), partition=1)
         news = await client.ask(more(2), 11)
         assert [p.partition_index for p in news.responses[0].partitions] == [1]
-        gone = [ForgottenTopic(topic="t", partitions=[1])]
+        removed = [ForgottenTopic(topic="t", partitions=[1])]
         await produce(client, batch(b"c"), partition=1)
-        assert (await client.ask(more(3, forgotten_topics_data=gone), 11)).responses == []
+        assert (await client.ask(more(3, forgotten_topics_data=removed), 11)).responses == []
         assert (await client.ask(more(9), 11)).error_code == 71
         assert (await client.ask(more(-1), 11)).error_code == 0
         assert (await client.ask(more(4), 11)).error_code == 70
@@ -370,12 +370,12 @@ def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_ends(tmp_path:
         await produce(client, batch(b"a", b"b"))
 
     async def second(client: Asker) -> None:
-        asked = ListOffsetsRequest(
+        requested = ListOffsetsRequest(
             replica_id=-1,
             topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])],
         )
-        found = (await client.ask(asked, 7)).topics[0].partitions[0]
-        assert (found.offset, found.leader_epoch) == (2, 0)
+        actual = (await client.ask(requested, 7)).topics[0].partitions[0]
+        assert (actual.offset, actual.leader_epoch) == (2, 0)
         for epoch, expected in ((0, (0, 2)), (1, (1, 2))):
             partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
             request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
@@ -434,8 +434,8 @@ def test_producer_id_that_was_never_allocated_is_refused_and_ids_are_left_after_
     async def use(client: Asker) -> None:
         answer = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
         assert answer.error_code == 0
-        known = batch(b"b", producer_id=answer.producer_id, producer_epoch=0, base_sequence=0)
-        assert (await produce(client, known)).error_code == 0
+        existing = batch(b"b", producer_id=answer.producer_id, producer_epoch=0, base_sequence=0)
+        assert (await produce(client, existing)).error_code == 0
 
     with_broker(poison, tmp_path)
     with_broker(use, tmp_path)

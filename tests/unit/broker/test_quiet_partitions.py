@@ -22,15 +22,15 @@ def caught_up(partition: Partition) -> CachedPartition:
     """A follower's place in its session, when it has all and was told all."""
     partition.append(view(b"a"))
     log = partition.log
-    wanted = CachedPartition(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
-    wanted.partition = partition
-    wanted.follower = partition.leader_replica.on_fetch(
+    expected = CachedPartition(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
+    expected.partition = partition
+    expected.follower = partition.leader_replica.on_fetch(
         FollowerFetch(1, EPOCH, 0, log.log_end_offset, log.log_start_offset)
     )
-    wanted.news(
+    expected.news(
         PartitionData(partition_index=0, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
     )
-    return wanted
+    return expected
 
 
 @pytest.mark.parametrize(("epoch", "quiet"), [(EPOCH, True), (EPOCH + 1, False), (-1, True)])
@@ -44,8 +44,8 @@ def test_a_follower_that_has_registered_anew_is_looked_at(tmp_path: Path, epoch:
 
 def test_a_partition_with_more_to_read_is_not_quiet(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        wanted = caught_up(partition)
+        expected = caught_up(partition)
         partition.append(view(b"b"))
-        assert not wanted.is_quiet(0.0, EPOCH)
+        assert not expected.is_quiet(0.0, EPOCH)
 
     with_partition(test, tmp_path, image=IMAGE)

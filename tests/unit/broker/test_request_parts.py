@@ -77,8 +77,8 @@ def test_response_to_a_request_in_parts_equals_that_to_the_whole(
 def test_duplicates_of_a_long_request_are_answered_twice_at_most(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
-        asked = [DescribeConfigsResource(resource_type=2, resource_name="t") for _ in range(2000)]
-        answer = await client.ask(DescribeConfigsRequest(resources=asked), 4)
+        requested = [DescribeConfigsResource(resource_type=2, resource_name="t") for _ in range(2000)]
+        answer = await client.ask(DescribeConfigsRequest(resources=requested), 4)
         assert len(answer.results) == 2
         topics = [CreatableTopic(name=f"n{n % 20}", num_partitions=1, replication_factor=1) for n in range(40)]
         created = await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
@@ -113,14 +113,14 @@ def test_codecs_in_slices_read_and_write_what_the_others_do(row: Any) -> None:
             request = large(row.api.request, version, tuple(path.split(".")), 700, distinct=True)
             data = encode(request, version)
             steps, count = decode_in_slices(type(request), memoryview(data), version, 0, 10_000), 0
-            found = None
-            while found is None:
+            actual = None
+            while actual is None:
                 try:
                     next(steps)
                     count += 1
                 except StopIteration as done:
-                    found = done.value
-            assert found == decode(type(request), data, version)
+                    actual = done.value
+            assert actual == decode(type(request), data, version)
             assert count or row.name in {"ListPartitionReassignments"} or not isinstance(_leaf(request, path), Struct)
             out = bytearray()
             writing = encode_chunks_in_slices(request, version, out)

@@ -72,10 +72,10 @@ class Client:
 
 
 def with_client(test: Callable[[Client], Awaitable[None]], data: Path, **options: Any) -> None:
-    given = {**SASL, "log.dirs": str(data), **{name.replace("_", "."): value for name, value in options.items()}}
+    configs = {**SASL, "log.dirs": str(data), **{name.replace("_", "."): value for name, value in options.items()}}
 
     async def run() -> None:
-        async with BrokerNode(BrokerConfig(given)) as node:
+        async with BrokerNode(BrokerConfig(configs)) as node:
             client = Client(node)
             await client.channel.connect()
             try:
@@ -146,11 +146,11 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(tmp_pat
     ],
 )
 def test_a_wrong_password_is_told_after_a_while_and_ends_the_connection(
-    login: Login, told: str, tmp_path: Path
+    login: Login, reported: str, tmp_path: Path
 ) -> None:
     async def test(client: Client) -> None:
         began = time.monotonic()
-        with pytest.raises(SaslAuthenticationFailedError, match=f"^{told}$"):
+        with pytest.raises(SaslAuthenticationFailedError, match=f"^{reported}$"):
             await log_in(client.channel, login, SECONDS)
         assert time.monotonic() - began >= 0.3
         await client.closed()
@@ -242,9 +242,9 @@ def test_scram_answers_for_unknown_user_with_a_salt_that_stays(tmp_path: Path) -
 
     async def test(client: Client) -> None:
         await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
-        told = await client.says(ScramClient("SCRAM-SHA-256", "nobody", "x").first())
-        assert told.error_code == 0
-        salts.append(bytes(told.auth_bytes).split(b",")[1:])
+        reported = await client.says(ScramClient("SCRAM-SHA-256", "nobody", "x").first())
+        assert reported.error_code == 0
+        salts.append(bytes(reported.auth_bytes).split(b",")[1:])
 
     for _ in range(2):
         with_client(test, tmp_path)  # the same data: a restart

@@ -31,8 +31,8 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
         (log_dir,) = client.node._log_dirs
         before = log_dir.logs[TopicPartition("t", 0)].size
         await housekeeping.compact(log_dir)
-        kept = log_dir.logs[TopicPartition("t", 0)]
-        assert kept.size < before / 4
+        stored = log_dir.logs[TopicPartition("t", 0)]
+        assert stored.size < before / 4
         read: list[bytes | None] = []
         offset = 0
         while offset < 200:
@@ -41,7 +41,7 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
             read += values(answer)
             offset = max(r.offset for r in records(answer.responses[0].partitions[0].records)) + 1
         assert {bytes(v or b"").split(b"x")[0] for v in read} >= {b"%d" % i for i in range(195, 200)}
-        assert kept.log_end_offset == 200
+        assert stored.log_end_offset == 200
         cleaned = checkpoints.read_offsets(tmp_path / checkpoints.CLEANER_OFFSETS)
         assert cleaned[TopicPartition("t", 0)] > 150
 
@@ -126,8 +126,8 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
         for i in range(40):
             poisoned.append(forged(0, 0, 0), leader_epoch=0, origin_client=False)
             sound.append(batch(b"%d" % i + b"x" * 50, key=b"k"), leader_epoch=0)
-        for kept in (poisoned, sound):
-            kept.high_watermark = kept.log_end_offset
+        for stored in (poisoned, sound):
+            stored.high_watermark = stored.log_end_offset
         if error is not None:
             real = CleanerPass.copy
 

@@ -61,8 +61,8 @@ Acks = list[tuple[int, int, int]]
 
 
 async def prepare(client: Asker, values: int = 5) -> None:
-    wish = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+    request = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
     await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
     option = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[option])
@@ -260,8 +260,8 @@ def test_a_restart_knows_what_is_done_and_who_was_a_member(tmp_path: Path) -> No
         assert await acknowledge(client, 1, [(0, 1, ACCEPT), (3, 3, ACCEPT)]) is None
 
     async def second(client: Asker) -> None:
-        asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
-        described = await client.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), 1)
+        requested = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+        described = await client.ask(DescribeShareGroupOffsetsRequest(groups=[requested]), 1)
         where = described.groups[0].topics[0].partitions[0]
         assert (where.start_offset, where.lag, where.error_code) == (2, 2, 0)
         assert got(await fetch(client, 0, "new")) == [(2, 2, 1), (4, 4, 1)]
@@ -320,8 +320,8 @@ def test_the_progress_of_a_group_without_members_is_set_and_forgotten(tmp_path: 
         return answer.error_code, [t.error_code for t in answer.responses]
 
     async def start(client: Asker) -> int:
-        asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
-        answer = await client.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), 0)
+        requested = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+        answer = await client.ask(DescribeShareGroupOffsetsRequest(groups=[requested]), 0)
         return next((p.start_offset for t in answer.groups[0].topics for p in t.partitions), -1)
 
     async def first(client: Asker) -> None:

@@ -25,8 +25,8 @@ def request(leader_epoch: int, controller_epoch: int = 1) -> StopReplicaRequest:
 
 def test_a_request_that_comes_late_deletes_nothing(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 5)
+        expected = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[expected], timeout_ms=1000), 5)
         answer = await client.as_broker().ask(request(DELETED), 3)
         assert [p.error_code for p in answer.partition_errors] == [FENCED]
         assert (tmp_path / "t-0").is_dir()
@@ -37,8 +37,8 @@ def test_a_request_that_comes_late_deletes_nothing(tmp_path: Path) -> None:
 
 def test_a_log_of_a_topic_that_is_not_served_any_more_is_deleted(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 5)
+        expected = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[expected], timeout_ms=1000), 5)
         await client.context.metadata_cache.update(lambda image: image.with_topics({}))
         assert (tmp_path / "t-0").is_dir()
         answer = await client.as_broker().ask(request(DELETED), 3)

@@ -54,11 +54,11 @@ def test_all_matching_subscriptions_are_put_together():
         "c": {"metrics": "org.d.", "match": "client_id=ap", "interval.ms": "100"},
         "d": {"interval.ms": "100"},
     }
-    wish = subscription_for(CLIENT, subscriptions)
-    assert (wish.metrics, wish.push_interval_ms) == (("org.a.", "org.b.", "org.c."), 1000)
+    request = subscription_for(CLIENT, subscriptions)
+    assert (request.metrics, request.push_interval_ms) == (("org.a.", "org.b.", "org.c."), 1000)
     assert subscription_for(CLIENT, {"all": {"metrics": "*"}, **subscriptions}).metrics == ("",)
     assert subscription_for(CLIENT, {}).metrics == ()
-    assert subscription_for(CLIENT, {}).subscription_id != wish.subscription_id
+    assert subscription_for(CLIENT, {}).subscription_id != request.subscription_id
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_all_matching_subscriptions_are_put_together():
 )
 def test_metrics_that_were_not_asked_for_so_are_refused(changes: dict[str, Any], error: type[KafkaError]):
     telemetry = Telemetry((), 1000, Clock())
-    wish = telemetry.subscribe(CLIENT, {})
+    request = telemetry.subscribe(CLIENT, {})
     push: dict[str, Any] = {
         "client": CLIENT,
-        "subscription_id": wish.subscription_id,
+        "subscription_id": request.subscription_id,
         "terminating": False,
         "compression": GZIP,
         "metrics": gzip.compress(b"metrics"),
@@ -92,15 +92,15 @@ def test_metrics_that_were_not_asked_for_so_are_refused(changes: dict[str, Any],
 def test_a_client_that_pushes_too_often_or_after_its_end_is_refused():
     clock = Clock()
     telemetry = Telemetry((), 1000, clock)
-    wish = telemetry.subscribe(CLIENT, {})
-    telemetry.push(CLIENT, wish.subscription_id, False, 0, b"1")
+    request = telemetry.subscribe(CLIENT, {})
+    telemetry.push(CLIENT, request.subscription_id, False, 0, b"1")
     with pytest.raises(ThrottlingQuotaExceededError):
-        telemetry.push(CLIENT, wish.subscription_id, False, 0, b"2")
-    clock.now += wish.push_interval_ms / 1000
-    telemetry.push(CLIENT, wish.subscription_id, False, 0, b"2")
-    telemetry.push(CLIENT, wish.subscription_id, True, 0, b"last")
+        telemetry.push(CLIENT, request.subscription_id, False, 0, b"2")
+    clock.now += request.push_interval_ms / 1000
+    telemetry.push(CLIENT, request.subscription_id, False, 0, b"2")
+    telemetry.push(CLIENT, request.subscription_id, True, 0, b"last")
     with pytest.raises(InvalidRequestError):
-        telemetry.push(CLIENT, wish.subscription_id, True, 0, b"more")
+        telemetry.push(CLIENT, request.subscription_id, True, 0, b"more")
 
 
 def test_only_so_many_clients_are_remembered():
@@ -121,13 +121,13 @@ def test_telemetry_apis_are_listed_only_with_a_receiver(reporters: str, tmp_path
     async def test(client: Asker) -> None:
         response = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
         listed = {row.api_key for row in response.api_keys} & {71, 72}
-        wish = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID), 0)
+        request = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID), 0)
         pushed = await client.ask(PushTelemetryRequest(client_instance_id=uuid.UUID(int=9)), 0)
         if reporters:
-            assert (listed, wish.error_code) == ({71, 72}, 0)
+            assert (listed, request.error_code) == ({71, 72}, 0)
         else:
             refused = UnsupportedVersionError.code
-            assert (listed, wish.error_code, pushed.error_code) == (set(), refused, refused)
+            assert (listed, request.error_code, pushed.error_code) == (set(), refused, refused)
 
     with_broker(test, tmp_path, metric_reporters=reporters)
 
@@ -137,19 +137,19 @@ def test_metrics_reach_the_receivers_through_the_broker(tmp_path):
         one = AlterableConfig(name="metrics", config_operation=0, value="org.apache.kafka.")
         resource = AlterConfigsResource(resource_type=16, resource_name="all", configs=[one])
         await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        wish = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID), 0)
-        assert wish.client_instance_id != ZERO_UUID
-        assert (wish.requested_metrics, wish.accepted_compression_types) == (["org.apache.kafka."], [4, 3, 1, 2])
+        request = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID), 0)
+        assert request.client_instance_id != ZERO_UUID
+        assert (request.requested_metrics, request.accepted_compression_types) == (["org.apache.kafka."], [4, 3, 1, 2])
         push = PushTelemetryRequest(
-            client_instance_id=wish.client_instance_id,
-            subscription_id=wish.subscription_id,
+            client_instance_id=request.client_instance_id,
+            subscription_id=request.subscription_id,
             compression_type=GZIP,
             metrics=gzip.compress(b"otlp"),
         )
         assert (await client.ask(push, 0)).error_code == 0
-        (found,) = client.context.telemetry._receivers[0].__self__.received  # type: ignore[attr-defined]
-        assert (found[0].client_instance_id, found[0].client_id, found[1]) == (
-            wish.client_instance_id,
+        (actual,) = client.context.telemetry._receivers[0].__self__.received  # type: ignore[attr-defined]
+        assert (actual[0].client_instance_id, actual[0].client_id, actual[1]) == (
+            request.client_instance_id,
             "tester",
             b"otlp",
         )

@@ -118,7 +118,7 @@ def names(answer: Any) -> list[str]:
     return sorted(topic.name for topic in answer.topics)
 
 
-def told(answer: Any) -> list[tuple[str | None, int]]:
+def reported(answer: Any) -> list[tuple[str | None, int]]:
     """Of each topic its name and error."""
     return [(topic.name, topic.error_code) for topic in answer.topics]
 
@@ -168,7 +168,7 @@ def test_a_topic_is_created_by_asking_for_it_where_that_is_allowed(
 ) -> None:
     async def test(client: Asker) -> None:
         only(client, *rules)
-        assert told(await client.ask(asking("new", allow_auto_topic_creation=True), 13)) == [("new", code)]
+        assert reported(await client.ask(asking("new", allow_auto_topic_creation=True), 13)) == [("new", code)]
         assert ("new" in client.context.image.topics) is made
 
     with_rules(test, tmp_path)
@@ -178,7 +178,7 @@ def test_without_creation_it_is_told_to_who_may_describe_that_there_is_no_topic(
     async def test(client: Asker) -> None:
         only(client, allow(DESCRIBE, TOPIC, "new"))
         request = asking("new", "other", allow_auto_topic_creation=False)
-        assert told(await client.ask(request, 13)) == [("new", UNKNOWN_TOPIC), ("other", TOPIC_REFUSED)]
+        assert reported(await client.ask(request, 13)) == [("new", UNKNOWN_TOPIC), ("other", TOPIC_REFUSED)]
 
     with_rules(test, tmp_path)
 
@@ -189,9 +189,9 @@ def test_metadata_by_id_tells_no_name_of_what_may_not_be_described(tmp_path: Pat
         topic_id = client.context.image.topics["a"].id
         request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=i) for i in (topic_id, MISSING_ID)])
         only(client)
-        assert told(await client.ask(request, 13)) == [(None, TOPIC_REFUSED), (None, UNKNOWN_TOPIC_ID)]
+        assert reported(await client.ask(request, 13)) == [(None, TOPIC_REFUSED), (None, UNKNOWN_TOPIC_ID)]
         only(client, allow(DESCRIBE, TOPIC, "a"))
-        assert told(await client.ask(request, 13)) == [("a", 0), (None, UNKNOWN_TOPIC_ID)]
+        assert reported(await client.ask(request, 13)) == [("a", 0), (None, UNKNOWN_TOPIC_ID)]
 
     with_rules(test, tmp_path)
 
@@ -201,7 +201,7 @@ def test_topics_by_id_are_refused_in_versions_whose_answers_need_a_name(tmp_path
         await create(client, "a")
         request = MetadataRequest(topics=[MetadataRequestTopic(name="", topic_id=client.context.image.topics["a"].id)])
         invalid_request = 42
-        assert told(await client.ask(request, 10)) == [("", invalid_request)]
+        assert reported(await client.ask(request, 10)) == [("", invalid_request)]
 
     with_broker(test, tmp_path)
 
@@ -267,8 +267,8 @@ def two_topics(data: bytearray, **more: Any) -> ProduceRequest:
 
 def written(client: Asker, *topics: str) -> list[int]:
     """How many records each topic has."""
-    found = [client.context.partitions.get_leader(TopicPartition(name, 0)) for name in topics]
-    return [partition.log.log_end_offset for partition in found if partition is not None]
+    actual = [client.context.partitions.get_leader(TopicPartition(name, 0)) for name in topics]
+    return [partition.log.log_end_offset for partition in actual if partition is not None]
 
 
 def test_what_may_be_written_is_written_and_the_rest_refused(tmp_path: Path) -> None:

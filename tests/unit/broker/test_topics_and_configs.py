@@ -46,7 +46,7 @@ def topic(name: str, partitions: int = -1, replicas: int = -1, **more: object) -
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("creatable", "code"),
     [
         (topic("ok", 3, 1), 0),
         (topic("defaults"), 0),
@@ -63,13 +63,13 @@ def topic(name: str, partitions: int = -1, replicas: int = -1, **more: object) -
         (topic("th.ere_2"), 17),
     ],
 )
-def test_a_topic_is_made_or_refused_with_kafkas_error(tmp_path: Path, wish: CreatableTopic, code: int) -> None:
+def test_a_topic_is_made_or_refused_with_kafkas_error(tmp_path: Path, creatable: CreatableTopic, code: int) -> None:
     async def test(client: Asker) -> None:
         await client.ask(CreateTopicsRequest(topics=[topic("there"), topic("th_ere.2")], timeout_ms=1000), 7)
-        answer = (await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)).topics[0]
+        answer = (await client.ask(CreateTopicsRequest(topics=[creatable], timeout_ms=1000), 7)).topics[0]
         assert answer.error_code == code, answer
         assert (answer.error_message is None) == (code == 0)
-        assert (wish.name in client.context.image.topics) == (code in (0, 36))
+        assert (creatable.name in client.context.image.topics) == (code in (0, 36))
 
     with_broker(test, tmp_path)
 
@@ -85,15 +85,15 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
 
 def test_metadata_creates_an_unknown_topic_where_both_sides_allow_it(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-        assert (await client.ask(wanted, 12)).topics[0].error_code == 3
-        wanted.allow_auto_topic_creation = True
-        first = (await client.ask(wanted, 12)).topics[0]
+        expected = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+        assert (await client.ask(expected, 12)).topics[0].error_code == 3
+        expected.allow_auto_topic_creation = True
+        first = (await client.ask(expected, 12)).topics[0]
         assert (first.error_code, first.partitions) == (3, [])  # as with Kafka: it is there when asked for again
-        found = (await client.ask(wanted, 12)).topics[0]
-        assert (found.error_code, len(found.partitions)) == (0, 4)
-        assert found.topic_id == client.context.image.topics["t"].id
-        by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=found.topic_id)])
+        actual = (await client.ask(expected, 12)).topics[0]
+        assert (actual.error_code, len(actual.partitions)) == (0, 4)
+        assert actual.topic_id == client.context.image.topics["t"].id
+        by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=actual.topic_id)])
         assert (await client.ask(by_id, 12)).topics[0].name == "t"
 
     with_broker(test, tmp_path, num_partitions=4)
@@ -157,8 +157,8 @@ def test_partitions_grow_and_never_shrink(tmp_path: Path) -> None:
 
 def more(count: int, *assignments: list[int]) -> CreatePartitionsRequest:
     chosen = [CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignments]
-    wish = CreatePartitionsTopic(name="t", count=count, assignments=chosen or None)
-    return CreatePartitionsRequest(topics=[wish], timeout_ms=1)
+    request = CreatePartitionsTopic(name="t", count=count, assignments=chosen or None)
+    return CreatePartitionsRequest(topics=[request], timeout_ms=1)
 
 
 def test_partitions_asked_for_twice_at_the_same_time_are_added_once(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_partitions_are_not_added_while_one_moves_or_with_another_number_of_repl
     async def test(client: Asker) -> None:
         await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         assert (await client.ask(more(2, [0, 1]), 3)).results[0].error_code == 39
-        known = client.context.image.topics["t"]
-        moving = replace(known, partitions=(replace(known.partitions[0], adding=(1,)),))
+        existing = client.context.image.topics["t"]
+        moving = replace(existing, partitions=(replace(existing.partitions[0], adding=(1,)),))
         await client.context.metadata_cache.update(lambda image: image.with_topics({"t": moving}))
         assert (await client.ask(more(2), 3)).results[0].error_code == 60
 
@@ -188,9 +188,9 @@ def test_options_that_somebody_wrote_wrong_into_the_registry_keep_no_topic_from_
         wishes = [topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="7")]), topic("u")]
         await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
         await client.context.config_store.set_topic("t", {"retention.ms": "abc", "segment.bytes": "100"})
-        found = client.context.partitions.get(TopicPartition("t", 0))
-        assert found is not None
-        assert (found.log.config.retention_ms, found.log.config.segment_bytes) == (7 * 86_400_000, 100)
+        actual = client.context.partitions.get(TopicPartition("t", 0))
+        assert actual is not None
+        assert (actual.log.config.retention_ms, actual.log.config.segment_bytes) == (7 * 86_400_000, 100)
 
     async def again(client: Asker) -> None:
         assert len(client.context.partitions) == 2
@@ -201,14 +201,14 @@ def test_options_that_somebody_wrote_wrong_into_the_registry_keep_no_topic_from_
 
 def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
-        wish = topic("t", 3, configs=[CreatableTopicConfig(name="retention.ms", value="1000")])
-        await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+        request = topic("t", 3, configs=[CreatableTopicConfig(name="retention.ms", value="1000")])
+        await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
         ids.append(client.context.image.topics["t"].id)
 
     async def second(client: Asker) -> None:
-        found = client.context.image.topics["t"]
-        assert (found.id, len(found.partitions), found.configs) == (ids[0], 3, {"retention.ms": "1000"})
-        assert found.partitions[0].leader_epoch == 1
+        actual = client.context.image.topics["t"]
+        assert (actual.id, len(actual.partitions), actual.configs) == (ids[0], 3, {"retention.ms": "1000"})
+        assert actual.partitions[0].leader_epoch == 1
         assert len(client.context.partitions) == 3
 
     ids: list[object] = []
@@ -218,10 +218,10 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
 
 def test_options_are_described_with_their_source_and_changed(tmp_path: Path) -> None:
     async def describe(client: Asker) -> dict[str, tuple[str | None, int]]:
-        asked = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
-        found = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results[0]
-        assert found.error_code == 0
-        return {c.name: (c.value, c.config_source) for c in found.configs}
+        requested = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+        actual = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results[0]
+        assert actual.error_code == 0
+        return {c.name: (c.value, c.config_source) for c in actual.configs}
 
     async def change(client: Asker, name: str, operation: int, value: str | None) -> int:
         one = AlterableConfig(name=name, config_operation=operation, value=value)
@@ -250,11 +250,11 @@ def test_options_are_described_with_their_source_and_changed(tmp_path: Path) -> 
 
 def test_broker_options_are_described_read_only(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        asked = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"])
-        (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results[0].configs
-        assert (found.name, found.value, found.read_only, found.config_source) == ("num.partitions", "7", True, 4)
-        asked.resource_name = "9"
-        assert (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results[0].error_code == 42
+        requested = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"])
+        (actual,) = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results[0].configs
+        assert (actual.name, actual.value, actual.read_only, actual.config_source) == ("num.partitions", "7", True, 4)
+        requested.resource_name = "9"
+        assert (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results[0].error_code == 42
 
     with_broker(test, tmp_path, num_partitions=7)
 
@@ -302,9 +302,9 @@ def test_a_topics_options_have_kafkas_types(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         types = {"retention.bytes": 5, "segment.ms": 5, "segment.bytes": 3, "preallocate": 1, "cleanup.policy": 7}
-        asked = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=list(types))
-        (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results
-        assert {config.name: config.config_type for config in found.configs} == types
+        requested = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=list(types))
+        (actual,) = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results
+        assert {config.name: config.config_type for config in actual.configs} == types
 
     with_broker(test, tmp_path)
 
@@ -312,9 +312,9 @@ def test_a_topics_options_have_kafkas_types(tmp_path: Path) -> None:
 def test_a_brokers_options_have_kafkas_types(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         types = {"log.retention.bytes": 5, "log.retention.ms": 5, "log.retention.hours": 3, "log.segment.bytes": 3}
-        asked = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=list(types))
-        (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results
-        assert {config.name: config.config_type for config in found.configs} == types
+        requested = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=list(types))
+        (actual,) = (await client.ask(DescribeConfigsRequest(resources=[requested]), 4)).results
+        assert {config.name: config.config_type for config in actual.configs} == types
 
     with_broker(test, tmp_path)
 

@@ -105,9 +105,9 @@ class World:
         clock.advance(self.dice.choice([TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
         client.context.transactions.abort_timed_out()
         for instance in self.instances:
-            found = instance.current
-            if found is not None and found.committed is None and found.started_ms + TIMEOUT_MS < clock.now_ms():
-                found.committed = False
+            actual = instance.current
+            if actual is not None and actual.committed is None and actual.started_ms + TIMEOUT_MS < clock.now_ms():
+                actual.committed = False
                 self.done["timed out"] += 1
 
     async def init(self, instance: Instance) -> None:
@@ -155,19 +155,19 @@ class World:
 
     async def end(self, instance: Instance, commit: bool) -> None:
         code = await instance.real.end(commit)
-        found = instance.current
+        actual = instance.current
         if code:
             await self.after_failure(instance, code)
             return
         assert instance.alive, f"step {self.number}: a fenced producer has ended a transaction"
-        assert found is not None
-        assert found.committed is None or not commit, f"step {self.number}: a timed out transaction was committed"
-        if found.committed is None:
-            found.committed = commit
+        assert actual is not None
+        assert actual.committed is None or not commit, f"step {self.number}: a timed out transaction was committed"
+        if actual.committed is None:
+            actual.committed = commit
         instance.current = None
         self.done["committed" if commit else "aborted"] += 1
         if commit:
-            for tp, offset in found.offsets.items():
+            for tp, offset in actual.offsets.items():
                 self.offsets[tp] = max(self.offsets.get(tp, (-1, -1)), offset)
 
     async def check(self, client: Asker) -> None:
@@ -180,15 +180,15 @@ class World:
                     break
                 if transaction.committed:
                     expected.append(value)
-            found = await read_committed(client, tp, self.dice.choice([1, 500, 1 << 20]))
-            assert found == expected, f"step {self.number}: {tp}"
+            actual = await read_committed(client, tp, self.dice.choice([1, 500, 1 << 20]))
+            assert actual == expected, f"step {self.number}: {tp}"
             _, offset = await committed_offset(client, tp)
             assert offset == self.offsets.get(tp, (-1, -1))[1], f"step {self.number}: offset of {tp}"
 
     def states(self, client: Asker) -> dict[str, Any]:
         """What must outlive a restart."""
-        known = client.context.transactions.by_id.values()
-        return {t.id: (t.producer_id, t.state, t.partitions, t.start_ms) for t in known}
+        existing = client.context.transactions.by_id.values()
+        return {t.id: (t.producer_id, t.state, t.partitions, t.start_ms) for t in existing}
 
 
 @pytest.mark.parametrize("seed", range(5))

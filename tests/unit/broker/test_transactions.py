@@ -317,8 +317,8 @@ def test_offsets_count_with_the_transaction(tmp_path: Path, newer: bool, commit:
 
 def test_transaction_may_commit_the_first_offsets_of_all(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
-        found = await client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
-        assert found.coordinators[0].error_code == 0
+        actual = await client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
+        assert actual.coordinators[0].error_code == 0
         await create(client)
         producer = Transactor(client)
         assert await producer.init() == 0
@@ -418,8 +418,8 @@ def test_compaction_keeps_what_counts(tmp_path: Path, newer: bool) -> None:
         states.update(client.context.transactions.by_id)
 
     async def second(client: Asker, clock: ManualClock) -> None:
-        kept = client.context.transactions.by_id
-        assert {i: replace(t, last_producer_epoch=-1) for i, t in states.items()} == kept
+        stored = client.context.transactions.by_id
+        assert {i: replace(t, last_producer_epoch=-1) for i, t in states.items()} == stored
         assert await committed_offset(client, T0, stable=True) == (0, 58)
         assert await committed_offset(client, T1, stable=True) == (88, -1)
 
@@ -502,14 +502,14 @@ def test_batch_that_overtook_the_first_one_is_sent_back(tmp_path: Path, newer: b
 
 
 def ask_many(producer: Transactor, *partitions: TopicPartition, verify_only: bool) -> AddPartitionsToTxnRequest:
-    wanted = AddPartitionsToTxnTransaction(
+    expected = AddPartitionsToTxnTransaction(
         transactional_id="tx",
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         verify_only=verify_only,
         topics=[AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition]) for tp in partitions],
     )
-    return AddPartitionsToTxnRequest(transactions=[wanted])
+    return AddPartitionsToTxnRequest(transactions=[expected])
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -581,8 +581,8 @@ def test_wishes_that_cannot_be_granted(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         await find_coordinator(client)
 
-        async def code(**wish: Any) -> int:
-            request = InitProducerIdRequest(**{"transactional_id": "tx", "transaction_timeout_ms": 1000, **wish})
+        async def code(**plan: Any) -> int:
+            request = InitProducerIdRequest(**{"transactional_id": "tx", "transaction_timeout_ms": 1000, **plan})
             return (await client.ask(request, 6)).error_code
 
         assert await code(transactional_id="") == 42
@@ -661,13 +661,13 @@ def test_tools_are_told_of_transactions_and_producers(tmp_path: Path) -> None:
         assert (unknown.unknown_state_filters, unknown.transaction_states) == (["Nonsense"], [])
 
         request = DescribeTransactionsRequest(transactional_ids=["tx", "none", ""])
-        found, none, empty = (await client.ask(request, 0)).transaction_states
-        assert (found.transaction_state, found.topics[0].topic, found.topics[0].partitions) == ("Ongoing", "t", [1])
-        assert found.transaction_start_time_ms == clock.now_ms() - 500
+        actual, none, empty = (await client.ask(request, 0)).transaction_states
+        assert (actual.transaction_state, actual.topics[0].topic, actual.topics[0].partitions) == ("Ongoing", "t", [1])
+        assert actual.transaction_start_time_ms == clock.now_ms() - 500
         assert (none.error_code, empty.error_code) == (105, 42)
 
-        wanted = TopicRequest(name="t", partition_indexes=[1, 7])
-        (topic,) = (await client.ask(DescribeProducersRequest(topics=[wanted]), 0)).topics
+        expected = TopicRequest(name="t", partition_indexes=[1, 7])
+        (topic,) = (await client.ask(DescribeProducersRequest(topics=[expected]), 0)).topics
         (state,) = topic.partitions[0].active_producers
         assert (state.producer_id, state.last_sequence, state.current_txn_start_offset) == (producer.producer_id, 0, 0)
         assert topic.partitions[1].error_code == 3
@@ -713,8 +713,8 @@ def test_a_marker_that_lets_much_be_read_ends_the_wait_for_it(tmp_path: Path) ->
         writer = Transactor(client)
         await writer.init()
         await writer.send(T0, b"x" * 5000)
-        wanted = fetch_request(0, isolation_level=1, min_bytes=4000, wait=60_000)
-        waiting = asyncio.ensure_future(client.ask(wanted, 11))
+        expected = fetch_request(0, isolation_level=1, min_bytes=4000, wait=60_000)
+        waiting = asyncio.ensure_future(client.ask(expected, 11))
         await asyncio.sleep(0)
         assert await writer.end() == 0
         answer = await asyncio.wait_for(waiting, 5)
@@ -733,10 +733,10 @@ def test_a_reader_is_told_of_the_rolled_back_transactions_in_what_it_reads(tmp_p
             await writer.send(T0, b"x" * 500)
             assert await writer.end(commit=False) == 0
             await settle(client)
-        found = (await client.ask(fetch_request(0, isolation_level=1, partition_max=2000), 11)).responses[0]
-        told = [a.first_offset for a in found.partitions[0].aborted_transactions]
-        assert told[:3] == [0, 2, 4]
-        assert len(told) < 6
+        actual = (await client.ask(fetch_request(0, isolation_level=1, partition_max=2000), 11)).responses[0]
+        reported = [a.first_offset for a in actual.partitions[0].aborted_transactions]
+        assert reported[:3] == [0, 2, 4]
+        assert len(reported) < 6
 
     at_clock(test, tmp_path)
 

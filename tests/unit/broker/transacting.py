@@ -77,8 +77,8 @@ class Transactor:
 
         async def ask() -> Any:
             answer = await self.client.ask(request, 3)
-            found = [p for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition]
-            return max(found, key=lambda p: p.partition_error_code)
+            actual = [p for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition]
+            return max(actual, key=lambda p: p.partition_error_code)
 
         return (await self._settled(ask)).partition_error_code  # type: ignore[no-any-return]
 
@@ -124,10 +124,10 @@ class Transactor:
             added = await self._settled(lambda: self.client.ask(AddOffsetsToTxnRequest(**who), 3))
             if added.error_code:
                 return added.error_code  # type: ignore[no-any-return]
-        wanted = TxnOffsetCommitRequestPartition(
+        expected = TxnOffsetCommitRequestPartition(
             partition_index=tp.partition, committed_offset=offset, committed_metadata="m"
         )
-        topics = [TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[wanted])]
+        topics = [TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[expected])]
         request = TxnOffsetCommitRequest(topics=topics, **who, **member)
 
         async def ask() -> Any:
@@ -178,14 +178,14 @@ async def read_committed(client: Asker, tp: TopicPartition, max_bytes: int = 1 <
     values: list[bytes] = []
     offset = 0
     while True:
-        wanted = fetch_request(offset, tp.topic, tp.partition, isolation_level=1, partition_max=max_bytes)
-        (found,) = (await client.ask(wanted, 11)).responses[0].partitions
-        assert found.error_code == 0, found
-        data = bytes(found.records or b"")
+        expected = fetch_request(offset, tp.topic, tp.partition, isolation_level=1, partition_max=max_bytes)
+        (actual,) = (await client.ask(expected, 11)).responses[0].partitions
+        assert actual.error_code == 0, actual
+        data = bytes(actual.records or b"")
         if not data:
-            assert offset == found.last_stable_offset
+            assert offset == actual.last_stable_offset
             return values
-        aborted = [(a.first_offset, a.producer_id) for a in found.aborted_transactions or []]
+        aborted = [(a.first_offset, a.producer_id) for a in actual.aborted_transactions or []]
         values += _committed(data, sorted(aborted, reverse=True))
         offset = max(header.next_offset for header, _, _ in split(data))
 
@@ -210,8 +210,8 @@ async def committed_offset(client: Asker, tp: TopicPartition, *, stable: bool = 
     topics = [OffsetFetchRequestTopics(name=tp.topic, partition_indexes=[tp.partition])]
     group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
     answer = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8)
-    (found,) = answer.groups[0].topics[0].partitions
-    return found.error_code, found.committed_offset
+    (actual,) = answer.groups[0].topics[0].partitions
+    return actual.error_code, actual.committed_offset
 
 
 def at_clock(
@@ -222,12 +222,12 @@ def at_clock(
 ) -> None:
     """Run a test against a broker whose clock only the test moves; another call on `data` is its next start."""
     time = clock or ManualClock()
-    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data), "num.partitions": 2}
-    given |= {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
-    given |= {k.replace("_", "."): v for k, v in options.items()}
+    configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data), "num.partitions": 2}
+    configs |= {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
+    configs |= {k.replace("_", "."): v for k, v in options.items()}
 
     async def run() -> None:
-        async with BrokerNode(BrokerConfig(given), time) as node:
+        async with BrokerNode(BrokerConfig(configs), time) as node:
             await asyncio.wait_for(test(Asker(node), time), SECONDS)
 
     asyncio.run(run())

@@ -58,7 +58,7 @@ def test_options_of_one_listener_beat_those_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "protocol"),
+    ("options", "name", "protocol"),
     [
         ({}, "PLAINTEXT", "PLAINTEXT"),
         ({"security.inter.broker.protocol": "SSL"}, "SSL", "SSL"),
@@ -67,17 +67,17 @@ def test_options_of_one_listener_beat_those_of_all() -> None:
     ],
 )
 def test_brokers_meet_on_the_listener_that_is_named_or_speaks_their_protocol(
-    given: dict[str, str], name: str | None, protocol: str
+    options: dict[str, str], name: str | None, protocol: str
 ) -> None:
     listeners = "INSIDE://h:1,SSL://h:2,PLAINTEXT://h:3"
     protocols = "INSIDE:SSL,SSL:SSL,PLAINTEXT:PLAINTEXT"
-    config = BrokerConfig({"listeners": listeners, "listener.security.protocol.map": protocols, **given})
-    found = config.inter_broker_listener
-    assert (None if found is None else found.name, config.inter_broker_protocol) == (name, protocol)
+    config = BrokerConfig({"listeners": listeners, "listener.security.protocol.map": protocols, **options})
+    actual = config.inter_broker_listener
+    assert (None if actual is None else actual.name, config.inter_broker_protocol) == (name, protocol)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
@@ -93,9 +93,9 @@ def test_brokers_meet_on_the_listener_that_is_named_or_speaks_their_protocol(
         ),
     ],
 )
-def test_brokers_that_could_not_meet_do_not_start(given: dict[str, str], message: str) -> None:
+def test_brokers_that_could_not_meet_do_not_start(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        BrokerConfig(given)
+        BrokerConfig(options)
 
 
 def test_an_advertised_listener_must_be_a_listener_that_can_be_reached() -> None:
@@ -151,7 +151,7 @@ def test_kafkas_authorizers_are_one_here(name: str) -> None:
 
 
 def test_a_broker_does_not_start_open_to_all_where_another_authorizer_is_wanted() -> None:
-    with pytest.raises(ConfigurationError, match=r"'org\.example\.MyAuthorizer' .*: one of AclAuthorizer"):
+    with pytest.raises(ConfigurationError, match=r"'org\.example\.MyAuthorizer' .*: expected one of AclAuthorizer"):
         BrokerConfig({"authorizer.class.name": "org.example.MyAuthorizer"})
     assert not BrokerConfig({"authorizer.class.name": ""}).authorizer_class_name
 

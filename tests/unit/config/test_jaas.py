@@ -29,15 +29,15 @@ def test_lines_are_read_as_java_reads_them(line: str, options: dict[str, str]) -
     "line", ["", "PlainLoginModule", f'{PLAIN} required username="hush', f"{PLAIN} required = hush;"]
 )
 def test_what_is_no_such_line_is_refused_without_being_shown(line: str) -> None:
-    with pytest.raises(ValueError, match="a line of JAAS is wanted") as raised:
+    with pytest.raises(ValueError, match="expected a JAAS line") as raised:
         jaas(line)
     assert "hush" not in str(raised.value)
 
 
 def test_clients_log_in_by_plain_and_scram() -> None:
     for module in ("plain.PlainLoginModule", "scram.ScramLoginModule"):
-        told = login(f'org.apache.kafka.common.security.{module} required username="u" password="p";').options
-        assert told == {"username": "u", "password": "p"}
+        reported = login(f'org.apache.kafka.common.security.{module} required username="u" password="p";').options
+        assert reported == {"username": "u", "password": "p"}
     assert login('x.OAuthBearerLoginModule required clientId="c";').options == {"clientId": "c"}
     with pytest.raises(ValueError, match="PlainLoginModule"):
         login('com.sun.security.auth.module.Krb5LoginModule required username="u" password="p";')
@@ -50,75 +50,75 @@ def test_a_broker_knows_the_users_of_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, r"sasl\.enabled\.mechanisms: .*GSSAPI cannot be offered there; PLAIN"),
         ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms: .*nothing cannot be offered"),
         ({"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "X"}, r"X cannot be offered"),
         ({}, rf"{OPTION}: it is needed"),
-        ({OPTION: "x"}, rf"{OPTION}: a line of JAAS is wanted"),
-        ({OPTION: "a.ScramLoginModule required;"}, rf"{OPTION}: …PlainLoginModule is wanted"),
+        ({OPTION: "x"}, rf"{OPTION}: expected a JAAS line"),
+        ({OPTION: "a.ScramLoginModule required;"}, rf"{OPTION}: expected …PlainLoginModule"),
     ],
 )
-def test_a_sasl_listener_without_what_it_needs_is_named(given: dict[str, str], message: str) -> None:
+def test_a_sasl_listener_without_what_it_needs_is_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        BrokerConfig({**LISTENERS, **given})
+        BrokerConfig({**LISTENERS, **options})
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({}, r"sasl\.mechanism\.inter\.broker\.protocol: GSSAPI is not offered by listener SASL_PLAINTEXT"),
         ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, rf'{OPTION}: username="…" and password="…" are wanted'),
     ],
 )
-def test_brokers_that_could_not_log_in_do_not_start(given: dict[str, str], message: str) -> None:
+def test_brokers_that_could_not_log_in_do_not_start(options: dict[str, str], message: str) -> None:
     between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
     with pytest.raises(ConfigurationError, match=message):
-        BrokerConfig({**LISTENERS, **between, OPTION: f"{PLAIN} required;", **given})
+        BrokerConfig({**LISTENERS, **between, OPTION: f"{PLAIN} required;", **options})
 
 
 def test_a_broker_logs_in_as_its_line_says() -> None:
     line = f'{PLAIN} required username="broker" password="b" user_broker="b";'
     between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
     config = BrokerConfig({**LISTENERS, **between, OPTION: line, "sasl.mechanism.inter.broker.protocol": "PLAIN"})
-    mechanism, told = config.broker_login()
-    assert (mechanism, told["username"], told["password"]) == ("PLAIN", "broker", "b")
+    mechanism, reported = config.broker_login()
+    assert (mechanism, reported["username"], reported["password"]) == ("PLAIN", "broker", "b")
 
 
 def test_a_broker_shows_a_token_as_its_line_says() -> None:
     option = OPTION.replace("plain.sasl", "oauthbearer.sasl")
-    given = {
+    options = {
         **LISTENERS,
         "zookeeper.connect": "zk:1",
         "security.inter.broker.protocol": "SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
     }
-    config = BrokerConfig({**given, option: 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'})
+    config = BrokerConfig({**options, option: 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'})
     assert config.broker_login() == ("OAUTHBEARER", {"unsecuredLoginStringClaim_sub": "b"})
 
 
 def test_a_listener_has_its_own_rules_of_tokens() -> None:
     own = "listener.name.sasl_plaintext.sasl.oauthbearer.expected.audience"
-    given = {**LISTENERS, "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "me"}
-    tokens = BrokerConfig({**given, own: "kafka"}).oauth_of("SASL_PLAINTEXT")
+    options = {**LISTENERS, "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "me"}
+    tokens = BrokerConfig({**options, own: "kafka"}).oauth_of("SASL_PLAINTEXT")
     assert tokens.sasl_oauthbearer_expected_audience == ("kafka",)
     assert tokens.sasl_oauthbearer_expected_issuer == "me"
     option = "sasl.oauthbearer.jwks.endpoint.url"
     with pytest.raises(ConfigurationError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url: 'keys'"):
-        BrokerConfig({**given, f"listener.name.sasl_plaintext.{option}": "keys"})
+        BrokerConfig({**options, f"listener.name.sasl_plaintext.{option}": "keys"})
 
 
 def test_how_long_a_client_is_known_may_differ_by_listener_and_mechanism() -> None:
-    given = {
+    options = {
         "listeners": "SASL_PLAINTEXT://h:1,SASL_SSL://h:2",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "connections.max.reauth.ms": "1",
         "listener.name.sasl_ssl.connections.max.reauth.ms": "2",
         "listener.name.sasl_ssl.scram-sha-512.connections.max.reauth.ms": "3",
     }
-    config = BrokerConfig(given)
+    config = BrokerConfig(options)
     assert config.max_reauth_ms("SASL_PLAINTEXT", "SCRAM-SHA-512") == 1
     assert config.max_reauth_ms("SASL_SSL", "SCRAM-SHA-256") == 2
     assert config.max_reauth_ms("SASL_SSL", "SCRAM-SHA-512") == 3

@@ -15,8 +15,8 @@ def test_log_config_takes_what_was_set():
 
 
 def test_older_timestamp_option_counts_for_what_the_newer_do_not_set():
-    given = {"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "7"}
-    log = LogConfig.from_topic(TopicConfig.from_kafka(given))
+    options = {"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "7"}
+    log = LogConfig.from_topic(TopicConfig.from_kafka(options))
     assert (log.message_timestamp_before_max_ms, log.message_timestamp_after_max_ms) == (5, 7)
 
 
@@ -44,8 +44,8 @@ def test_what_a_person_may_have_written_is_left_out_where_it_is_not_allowed(capl
 
 
 def test_brokers_options_become_defaults_in_kafkas_order_of_precedence():
-    found = topic_defaults({"log.retention.hours": "2", "log.retention.minutes": "30", "log.roll.hours": 1})
-    assert found == {"retention.ms": 30 * 60_000, "segment.ms": 3_600_000}
+    actual = topic_defaults({"log.retention.hours": "2", "log.retention.minutes": "30", "log.roll.hours": 1})
+    assert actual == {"retention.ms": 30 * 60_000, "segment.ms": 3_600_000}
     assert topic_defaults({"log.retention.ms": "-1", "log.retention.hours": "2"}) == {"retention.ms": "-1"}
     assert topic_defaults({"log.retention.minutes": "-1"}) == {"retention.ms": "-1"}
     assert topic_defaults({}) == {}

@@ -62,8 +62,8 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 def test_answers_belong_to_the_oldest_requests() -> None:
     async def test() -> None:
         async with connected(echo) as channel:
-            asked = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(100)]
-            codes = [response.error_code for response in await asyncio.gather(*asked)]
+            requested = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(100)]
+            codes = [response.error_code for response in await asyncio.gather(*requested)]
             assert codes == sorted(codes)
             assert len(set(codes)) == 100
 

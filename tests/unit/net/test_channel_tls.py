@@ -57,8 +57,8 @@ async def with_tls(
 def test_requests_and_answers_go_over_tls(certificate: tuple[Path, Path]) -> None:
     async def test(channel: Channel) -> None:
         await channel.connect()
-        asked = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(50)]
-        assert len({response.error_code for response in await asyncio.gather(*asked)}) == 50
+        requested = [channel.send(HeartbeatRequest(), 1, 5) for _ in range(50)]
+        assert len({response.error_code for response in await asyncio.gather(*requested)}) == 50
 
     asyncio.run(with_tls(certificate, echo, test))
 

@@ -78,14 +78,14 @@ def test_waiting_as_told_brings_the_rate_back_to_its_bound():
 
 
 def test_brokers_come_in_when_clients_have_used_up_the_connections_and_a_client_goes():
-    admission, gone = ConnectionQuotas(ConnectionLimits(connections=2)), []
-    admission.protect("BROKERS", lambda: gone.append(admission.left("CLIENTS", "x")))
+    admission, removed = ConnectionQuotas(ConnectionLimits(connections=2)), []
+    admission.protect("BROKERS", lambda: removed.append(admission.left("CLIENTS", "x")))
     for _ in range(2):
         assert admission.enter("CLIENTS", "x") is None
     assert admission.wait_seconds("CLIENTS", lambda: None) is None
     assert admission.wait_seconds("BROKERS", waiter) == 0
     assert admission.enter("BROKERS", "y") is None
-    assert len(gone) == 1
+    assert len(removed) == 1
     assert admission.count == 2
 
 

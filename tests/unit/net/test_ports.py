@@ -37,10 +37,10 @@ def test_where_none_is_free_an_error_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_where_every_port_may_be_outgoing_the_kernel_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = tmp_path / "range"
-    told.write_text("1024\t65535\n")
-    monkeypatch.setattr(ports, "OUTGOING", told)
-    assert outgoing_from(told) == 1024
+    reported = tmp_path / "range"
+    reported.write_text("1024\t65535\n")
+    monkeypatch.setattr(ports, "OUTGOING", reported)
+    assert outgoing_from(reported) == 1024
     assert free_port() > 0
 
 

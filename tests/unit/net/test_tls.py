@@ -83,9 +83,9 @@ def shake_hands(
         try:
             await channel.connect()
             await channel.send(HeartbeatRequest(), 0, 10)
-            found = channel._socket
-            assert isinstance(found, ssl.SSLSocket)
-            return str(found.version()), (found.cipher() or ("",))[0]
+            actual = channel._socket
+            assert isinstance(actual, ssl.SSLSocket)
+            return str(actual.version()), (actual.cipher() or ("",))[0]
         finally:
             channel.close()
             thread.join(5)
@@ -289,10 +289,10 @@ def test_with_suites_of_tls_1_3_alone_nothing_older_is_spoken() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_the_option(options: dict[str, str], named: str) -> None:
-    found = {key: value.replace("{me}", __file__) for key, value in options.items()}
-    found = {k: str(STORES / v[1:-1]) if v.startswith("{") else v for k, v in found.items()}
+    actual = {key: value.replace("{me}", __file__) for key, value in options.items()}
+    actual = {k: str(STORES / v[1:-1]) if v.startswith("{") else v for k, v in actual.items()}
     with pytest.raises(ConfigurationError, match=named):
-        client_context(config(**found))
+        client_context(config(**actual))
 
 
 def test_a_wrong_password_of_a_pem_key_is_told(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ LINE = "ottla.net"
 
 
 def serving(client_auth: str = "none", **options: str) -> ssl.SSLContext:
-    given = {"ssl.keystore.key": SERVER.key_pem(), "ssl.keystore.certificate.chain": SERVER.pem}
-    given |= {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": CA.pem}
-    return server_context(TlsConfig({**given, **options}), client_auth)
+    configs = {"ssl.keystore.key": SERVER.key_pem(), "ssl.keystore.certificate.chain": SERVER.pem}
+    configs |= {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": CA.pem}
+    return server_context(TlsConfig({**configs, **options}), client_auth)
 
 
 class SecureServer(Server):

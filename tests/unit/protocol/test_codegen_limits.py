@@ -46,5 +46,5 @@ def test_error_message_that_is_too_long_for_a_response_is_cut() -> None:
     result = CreatableTopicResult(name="t", error_code=1, error_message="ä" * 40_000)
     for version in (1, 5):
         data = encode(CreateTopicsResponse(topics=[result]), version)
-        found = decode(CreateTopicsResponse, data, version).topics[0].error_message
-        assert found == "ä" * (MAX_STRING_BYTES // 2)
+        actual = decode(CreateTopicsResponse, data, version).topics[0].error_message
+        assert actual == "ä" * (MAX_STRING_BYTES // 2)

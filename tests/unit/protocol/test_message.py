@@ -191,9 +191,9 @@ def test_requests_know_their_responses() -> None:
 def test_topic_ids_are_read_as_uuids() -> None:
     topic = UUID("01234567-89ab-cdef-0123-456789abcdef")
     data = encode(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic, name=None)]), 12)
-    found = decode(MetadataRequest, data, 12).topics
-    assert found is not None
-    assert found[0].topic_id == topic
+    actual = decode(MetadataRequest, data, 12).topics
+    assert actual is not None
+    assert actual[0].topic_id == topic
 
 
 # What comes from outside may be anything.

@@ -22,8 +22,8 @@ def _plain() -> SimpleNamespace:
     sys.meta_path.insert(0, _source.SourceFinder)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("OTTLA_PURE", "1")  # no warning: here the plain form is wanted
-            found = _modules()
+            patch.setenv("OTTLA_PURE", "1")  # no warning: the plain form is used here
+            actual = _modules()
     finally:
         sys.meta_path.remove(_source.SourceFinder)
         for name in hot:
@@ -31,8 +31,8 @@ def _plain() -> SimpleNamespace:
             if name in saved:
                 sys.modules[name] = saved[name]
                 setattr(ottla.records, name.rpartition(".")[2], saved[name])
-    assert all(module.__file__.endswith(".py") for module in vars(found).values())
-    return found
+    assert all(module.__file__.endswith(".py") for module in vars(actual).values())
+    return actual
 
 
 FORMS = {"plain": _plain()}

@@ -23,17 +23,17 @@ def entry(magic, codec=compression.NONE, count=3, base_offset=0):
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
 def test_records_of_every_format_are_read_alike(magic, codec):
     data = entry(magic, codec, base_offset=40)
-    found = []
+    actual = []
     for header, start, end in any_magic.split(data):
         any_magic.verify(data, start, header)
         assert header.size_in_bytes == end - start
         assert (header.magic, header.codec) == (magic, codec)
         assert header.leader_epoch == (7 if magic == 2 else -1)
         assert header.producer_id == -1
-        found += any_magic.decode_records(data, start, header)
-        assert header.last_offset == found[-1].offset
-        assert header.max_timestamp == (-1 if magic == 0 else found[-1].timestamp)
-    assert [(r.offset, r.key, r.value) for r in found] == [(40 + i, b"k%d" % i, b"value") for i in range(3)]
+        actual += any_magic.decode_records(data, start, header)
+        assert header.last_offset == actual[-1].offset
+        assert header.max_timestamp == (-1 if magic == 0 else actual[-1].timestamp)
+    assert [(r.offset, r.key, r.value) for r in actual] == [(40 + i, b"k%d" % i, b"value") for i in range(3)]
 
 
 def test_formats_lie_beside_each_other():
@@ -93,7 +93,7 @@ def test_scanner_walks_over_every_format(hot, seed, chunk_bytes):
 
 def test_scanner_takes_a_gap_for_damage_where_it_is_told_to(hot):
     first, second, third = entry(2), entry(2, base_offset=5), entry(2, base_offset=9)
-    for contiguous_from, kept in ((0, len(first)), (3, len(first)), (6, len(first + second)), (100, 3 * len(first))):
+    for contiguous_from, stored in ((0, len(first)), (3, len(first)), (6, len(first + second)), (100, 3 * len(first))):
         scanner = hot.scanner.Scanner(0, 0, check_crc=True, contiguous_from=contiguous_from)
         scanner.feed(first + second + third)
-        assert scanner.position == kept
+        assert scanner.position == stored

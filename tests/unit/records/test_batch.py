@@ -24,8 +24,8 @@ def batch(*values, **options):
 
 def test_split_finds_whole_batches_and_ends_at_a_partial_one():
     first, second = batch(b"1"), batch(b"2", b"3")
-    found = list(split(first + second + first[:70]))
-    assert [(start, end) for _, start, end in found] == [(0, len(first)), (len(first), len(first) + len(second))]
+    actual = list(split(first + second + first[:70]))
+    assert [(start, end) for _, start, end in actual] == [(0, len(first)), (len(first), len(first) + len(second))]
 
 
 @pytest.mark.parametrize("tail", [b"\x00" * 40, b"\x00" * 100, b"\xff" * 100])

@@ -26,9 +26,9 @@ def test_both_forms_build_the_same_bytes_and_read_them_back(both, rows, codec):
     plain, installed = (build(form, rows, codec) for form in both)
     assert plain == installed
     for form in both:
-        found = form.decoder.decode_records(plain, 0, read_header(plain))
-        assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == rows
-        assert [r.offset for r in found] == list(range(len(rows)))
+        actual = form.decoder.decode_records(plain, 0, read_header(plain))
+        assert [(r.timestamp, r.key, r.value, r.headers) for r in actual] == rows
+        assert [r.offset for r in actual] == list(range(len(rows)))
 
 
 def test_header_describes_the_batch(hot):

@@ -41,11 +41,11 @@ def as_rows(c):
     starts = list(c.headers.offsets)
     keys = column(c.headers.keys, starts[-1])
     vals = column(c.headers.values, starts[-1])
-    found = []
+    actual = []
     for i in range(c.rows):
         own = [(keys[j].decode(), vals[j]) for j in range(starts[i], starts[i + 1])]
-        found.append((c.offsets[i], c.timestamps[i], c.keys.get(i), c.values.get(i), own))
-    return found
+        actual.append((c.offsets[i], c.timestamps[i], c.keys.get(i), c.values.get(i), own))
+    return actual
 
 
 @given(batches=batches, codec=st.integers(0, 4), first=st.integers(0, 60), last=st.integers(0, 120))
@@ -64,20 +64,20 @@ def test_control_and_skipped_batches_are_left_out(hot):
         + build(hot, [(NOW, b"b", b"2")], 2, producer_id=9, producer_epoch=0, base_sequence=0)
         + build(hot, [(NOW, b"c", b"3")], 3)
     )
-    found = hot.columns.decode_columns(data, skip=lambda header: header.producer_id == 9)
-    assert list(found.offsets) == [0, 3]
+    actual = hot.columns.decode_columns(data, skip=lambda header: header.producer_id == 9)
+    assert list(actual.offsets) == [0, 3]
 
 
 def test_log_append_time_counts_for_all_records(hot):
     data = build(hot, [(NOW, b"a", b"1"), (NOW + 1, b"b", b"2")], append_time_ms=NOW + 99)
-    found = hot.columns.decode_columns(data)
-    assert (list(found.timestamps), list(found.timestamp_types)) == ([NOW + 99] * 2, [1, 1])
+    actual = hot.columns.decode_columns(data)
+    assert (list(actual.timestamps), list(actual.timestamp_types)) == ([NOW + 99] * 2, [1, 1])
 
 
 def test_validity_is_absent_without_nulls(hot):
-    found = hot.columns.decode_columns(build(hot, [(NOW, None, b"1"), (NOW, b"k", b"2")]))
-    assert (found.keys.null_count, found.values.null_count, found.values.validity) == (1, 0, None)
-    assert found.nbytes == 3
+    actual = hot.columns.decode_columns(build(hot, [(NOW, None, b"1"), (NOW, b"k", b"2")]))
+    assert (actual.keys.null_count, actual.values.null_count, actual.values.validity) == (1, 0, None)
+    assert actual.nbytes == 3
 
 
 def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot):
@@ -189,14 +189,14 @@ def test_crc_is_checked_unless_told_otherwise(hot):
 @given(rows=st.lists(row, min_size=1, max_size=40), data=st.data())
 def test_columns_become_the_same_batches_again(both, rows, data):
     rows = [(t, k, v) for t, k, v, _ in rows]
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=60))
+    picks = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=60))
     source = build(both[0], rows)
-    expected = build(both[0], [rows[i] for i in wanted])
-    numbers = memoryview(array("q", wanted))
+    expected = build(both[0], [rows[i] for i in picks])
+    numbers = memoryview(array("q", picks))
     for hot in both:
         c = hot.columns.decode_columns(source)
         builder = hot.builder.BatchBuilder(bytearray(60_000))
-        assert builder.append_columns(c.timestamps, c.keys, c.values, numbers) == len(wanted)
+        assert builder.append_columns(c.timestamps, c.keys, c.values, numbers) == len(picks)
         assert bytes(builder.close()) == expected
 
 
@@ -227,8 +227,8 @@ def test_arrow_arrays_and_their_slices_are_columns(hot):
     builder = hot.builder.BatchBuilder(bytearray(500))
     numbers = memoryview(array("q", range(3)))
     assert builder.append_columns(NOW, binary_column(keys), binary_column(vals), numbers) == 3
-    found = hot.columns.decode_columns(builder.close())
-    assert column(found.keys, 3) == [None, b"k2", b""]
-    assert column(found.values, 3) == [b"v1", None, b"v3"]
+    actual = hot.columns.decode_columns(builder.close())
+    assert column(actual.keys, 3) == [None, b"k2", b""]
+    assert column(actual.values, 3) == [b"v1", None, b"v3"]
     with pytest.raises(TypeError, match="binary or string"):
         binary_column(pa.array([1]))

@@ -31,10 +31,10 @@ def batch(rows, codec=compression.NONE, base_offset=0, **options):
 def test_records_survive_the_way_down_and_up_again(rows, codec, magic, base):
     old = legacy_message_set.from_batches(batch(rows, codec, base), magic)
     assert legacy_message_set.magic_of(old) == magic
-    found = list(legacy_message_set.records(old))
-    assert [r.offset for r in found] == list(range(base, base + len(rows)))
+    actual = list(legacy_message_set.records(old))
+    assert [r.offset for r in actual] == list(range(base, base + len(rows)))
     expected = [(t if magic else -1, k, v) for t, k, v in rows]
-    assert [(r.timestamp, r.key, r.value) for r in found] == expected
+    assert [(r.timestamp, r.key, r.value) for r in actual] == expected
     up = legacy_message_set.to_batches(old)
     assert [(r.timestamp, r.key, r.value) for r in records(up)] == expected
     assert read_header(up).codec == codec
@@ -54,8 +54,8 @@ def test_control_batches_are_left_out():
 def test_append_time_goes_down_too():
     for codec in (compression.NONE, compression.SNAPPY):
         data = batch([(NOW, None, b"a"), (NOW, None, b"b")], codec, append_time_ms=NOW + 9)
-        found = list(legacy_message_set.records(legacy_message_set.from_batches(data, 1)))
-        assert [(r.timestamp, r.timestamp_type) for r in found] == [(NOW + 9, 1)] * 2
+        actual = list(legacy_message_set.records(legacy_message_set.from_batches(data, 1)))
+        assert [(r.timestamp, r.timestamp_type) for r in actual] == [(NOW + 9, 1)] * 2
 
 
 def test_zstd_cannot_go_down():

@@ -21,9 +21,9 @@ def column(keys: list[bytes | None], first: int = 0) -> BinaryColumn:
 
 @given(st.lists(st.none() | st.binary(max_size=20), max_size=50), st.integers(1, 5), st.integers(0, 9))
 def test_a_column_of_keys_is_dealt_out_as_single_keys_are(keys: list[bytes | None], count: int, first: int) -> None:
-    found = rows_by_partition(column(keys, first), len(keys), count)
-    assert len(found) == count + 1
+    actual = rows_by_partition(column(keys, first), len(keys), count)
+    assert len(actual) == count + 1
     for row, key in enumerate(keys):
         place = count if key is None else (murmur2(key) & 0x7FFFFFFF) % count
-        assert row in found[place]
-    assert sum(map(len, found)) == len(keys)
+        assert row in actual[place]
+    assert sum(map(len, actual)) == len(keys)

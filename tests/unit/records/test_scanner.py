@@ -35,14 +35,14 @@ def walk(hot, data, chunk_bytes, **options):
 @pytest.mark.parametrize("chunk_bytes", [61, 500, 1 << 20])
 def test_walk_notes_what_the_headers_say(hot, seed, chunk_bytes):
     data = write(random.Random(seed), 80)
-    found = walk(hot, data, chunk_bytes)
+    actual = walk(hot, data, chunk_bytes)
     batches = list(split(data))
-    assert not found.damaged
-    assert (found.position, found.next_offset) == (len(data), batches[-1][0].next_offset)
-    assert found.max_timestamp == max(h.max_timestamp for h, _, _ in batches)
+    assert not actual.damaged
+    assert (actual.position, actual.next_offset) == (len(data), batches[-1][0].next_offset)
+    assert actual.max_timestamp == max(h.max_timestamp for h, _, _ in batches)
     by_position = {start: h for h, start, _ in batches}
-    assert len(found.entries) > 10
-    for last_offset, position, timestamp, offset in found.entries:
+    assert len(actual.entries) > 10
+    for last_offset, position, timestamp, offset in actual.entries:
         assert by_position[position].last_offset == last_offset
         so_far = [h for h, start, _ in batches if start <= position]
         assert timestamp == max(h.max_timestamp for h in so_far)
@@ -50,10 +50,10 @@ def test_walk_notes_what_the_headers_say(hot, seed, chunk_bytes):
     firsts = {}
     for h, _, _ in batches:
         firsts.setdefault(h.leader_epoch, h.base_offset)
-    assert found.epochs == list(firsts.items())
+    assert actual.epochs == list(firsts.items())
     plain = [start for h, start, _ in batches if h.producer_id == 5]
     transactional = [start for h, start, _ in batches if h.producer_id == 6]
-    assert found.replay_positions() == sorted(plain[-5:] + transactional)
+    assert actual.replay_positions() == sorted(plain[-5:] + transactional)
 
 
 def test_walk_stops_at_damage_and_before_a_batch_that_is_cut_off(hot):
@@ -62,11 +62,11 @@ def test_walk_stops_at_damage_and_before_a_batch_that_is_cut_off(hot):
     for position in (starts[7] + 16, starts[7] + 8, starts[7] + 30, starts[7] + 70):
         bad = bytearray(data)
         bad[position] ^= 0x81
-        found = walk(hot, bad, 1 << 20)
-        assert found.position == starts[7]
-        assert found.damaged or found.needed > len(bad) - starts[7]
-    found = walk(hot, data[:-1], 100)
-    assert (found.position, found.damaged) == (starts[-1], False)
+        actual = walk(hot, bad, 1 << 20)
+        assert actual.position == starts[7]
+        assert actual.damaged or actual.needed > len(bad) - starts[7]
+    actual = walk(hot, data[:-1], 100)
+    assert (actual.position, actual.damaged) == (starts[-1], False)
 
 
 def test_offsets_must_grow_and_stay_within_bounds(hot):

@@ -13,10 +13,10 @@ def test_times_that_a_broker_gave_to_old_messages_are_told_as_such():
             assert builder.append(5, None, value)
         return bytes(legacy_message_set.from_batches(bytes(builder.close(append_time_ms=time_ms)), 1))
 
-    given = legacy_message_set.encode(0, 77, None, b"a", 1)
-    old = given + stamped(1, 100, b"b", b"c") + stamped(3, 200, b"d")
-    found = records(up_converted(memoryview(old)))
-    assert [(r.offset, r.timestamp, r.timestamp_type) for r in found] == [
+    options = legacy_message_set.encode(0, 77, None, b"a", 1)
+    old = options + stamped(1, 100, b"b", b"c") + stamped(3, 200, b"d")
+    actual = records(up_converted(memoryview(old)))
+    assert [(r.offset, r.timestamp, r.timestamp_type) for r in actual] == [
         (0, 77, 0),
         (1, 100, 1),
         (2, 100, 1),

@@ -43,16 +43,16 @@ def test_highest_timestamp_is_that_of_the_records(hot):
 
 def test_records_without_a_key_or_out_of_bounds_are_named(hot):
     data = record(0, key=None) + record(1, time_delta=100) + record(2, key=None, time_delta=-100)
-    found = hot.validator.validate_records(data, 3, NOW, NOW - 50, NOW + 50, True)
-    assert found.without_key == [0, 2]
-    assert found.out_of_bounds == [(1, NOW + 100), (2, NOW - 100)]
+    actual = hot.validator.validate_records(data, 3, NOW, NOW - 50, NOW + 50, True)
+    assert actual.without_key == [0, 2]
+    assert actual.out_of_bounds == [(1, NOW + 100), (2, NOW - 100)]
     assert hot.validator.validate_records(data, 3, NOW, NOW - 100, NOW + 100, False)[1:] == ([], [])
 
 
 def test_timestamp_beyond_64_bits_is_out_of_bounds(hot):
     for base, delta in ((MAX, 1), (NOW, MAX), (MIN, -1), (-2, MIN)):
-        found = hot.validator.validate_records(record(0, time_delta=delta), 1, base, MIN, MAX, False)
-        assert [i for i, _ in found.out_of_bounds] == [0]
+        actual = hot.validator.validate_records(record(0, time_delta=delta), 1, base, MIN, MAX, False)
+        assert [i for i, _ in actual.out_of_bounds] == [0]
 
 
 def test_named_records_are_bounded_in_number(hot):
@@ -73,11 +73,11 @@ def test_what_the_builder_writes_is_sound(both, rows):
             assert builder.append(when, key, value, [("h", None), ("", b"v")])
         batch = builder.close()
         header = read_header(batch)
-        found = hot.validator.validate_records(
+        actual = hot.validator.validate_records(
             batch[HEADER_BYTES:], header.count, header.base_timestamp, MIN, MAX, True
         )
-        assert found.max_timestamp == header.max_timestamp == max(when for when, _, _ in rows)
-        assert found.without_key == [i for i, (_, key, _) in enumerate(rows) if key is None][:1000]
+        assert actual.max_timestamp == header.max_timestamp == max(when for when, _, _ in rows)
+        assert actual.without_key == [i for i, (_, key, _) in enumerate(rows) if key is None][:1000]
 
 
 @given(data=st.binary(max_size=60), count=st.integers(0, 5))

@@ -57,12 +57,12 @@ def test_offsets_between_kept_records_are_read_from_the_next_one(log):
     for i in range(20):
         put(log, (b"same", b"%d" % i), (b"k%d" % i, b"x" * 80))
     clean(log)
-    kept = [r.offset for r in contents(log)]
+    stored = [r.offset for r in contents(log)]
     for offset in range(log.log_end_offset):
         first = next(iter(log.batches_from(offset)), None)
         assert first is not None
         assert first[0].last_offset >= offset
-    assert 0 not in kept
+    assert 0 not in stored
 
 
 def test_small_segments_are_put_together(log):
@@ -288,13 +288,13 @@ def test_pass_ends_when_the_throttle_is_stopped(log):
 @pytest.fixture
 def log_dir(tmp_path, clock):
     config = LogConfig(**SMALL)
-    with LogDir.open(tmp_path / "data", broker_id=0, clock=clock) as found:
-        found.load(lambda tp: config)
+    with LogDir.open(tmp_path / "data", broker_id=0, clock=clock) as actual:
+        actual.load(lambda tp: config)
         for name in ("a", "b"):
-            log = found.create(TopicPartition(name, 0), config)
+            log = actual.create(TopicPartition(name, 0), config)
             for i in range(30):
                 put(log, (b"k", b"%d" % i + b"x" * 80))
-        yield found
+        yield actual
 
 
 def test_passes_at_a_time_are_over_different_logs(log_dir):

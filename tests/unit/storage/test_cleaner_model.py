@@ -104,8 +104,10 @@ class Model:
                 path.unlink()  # the batches must tell everything
             self.log = self.make_log(**CONFIG)
         self.log.high_watermark = self.log.log_end_offset
-        kept = {p.id: p.last_sequence for p in self.log.producers.producers.values()}
-        assert {p: kept[p] for p, n in self.sequence.items() if n} == {p: n - 1 for p, n in self.sequence.items() if n}
+        stored = {p.id: p.last_sequence for p in self.log.producers.producers.values()}
+        assert {p: stored[p] for p, n in self.sequence.items() if n} == {
+            p: n - 1 for p, n in self.sequence.items() if n
+        }
 
     def committed(self, until):
         """Key → (offset, value) as of `until`, for a reader of committed records."""
@@ -121,42 +123,42 @@ class Model:
         log = self.log
         hidden = log.aborted_transactions(0, log.log_end_offset)
         stable = log.last_stable_offset
-        found = []
+        actual = []
         for header, data in log.batches_from(0):
             rolled_back = header.is_transactional and any(
                 a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
                 for a in hidden
             )
             if header.base_offset < stable and not header.is_control and not rolled_back:
-                found += decode_records(data, 0, header)
-        return found
+                actual += decode_records(data, 0, header)
+        return actual
 
     def check(self):
         log = self.log
-        found = self.read_committed()
-        assert [r.offset for r in found] == sorted({r.offset for r in found})
-        assert all(self.written[r.offset] == (r.key, r.value, r.timestamp) for r in found)
-        assert not {r.offset for r in found} & self.aborted
-        values = {r.key: (r.offset, r.value) for r in found}
+        actual = self.read_committed()
+        assert [r.offset for r in actual] == sorted({r.offset for r in actual})
+        assert all(self.written[r.offset] == (r.key, r.value, r.timestamp) for r in actual)
+        assert not {r.offset for r in actual} & self.aborted
+        values = {r.key: (r.offset, r.value) for r in actual}
         for key, (offset, value) in self.committed(log.last_stable_offset).items():
             assert values.get(key) == (offset, value) or (value is None and key not in values), key
-        clean = [r.key for r in found if r.offset < self.cleaned_to]
+        clean = [r.key for r in actual if r.offset < self.cleaned_to]
         assert len(clean) == len(set(clean)), "one record of each key where compaction has been"
-        self._check_tombstones({r.offset for r in found})
+        self._check_tombstones({r.offset for r in actual})
         for offset in range(log.log_start_offset, log.log_end_offset, 3):
             header = next(iter(log.batches_from(offset)), (None,))[0]
             later = [r.offset for r in contents(log) if r.offset >= offset]
             assert header is None or header.last_offset >= offset
             assert not later or (header is not None and header.base_offset <= later[0])
 
-    def _check_tombstones(self, found):
+    def _check_tombstones(self, actual):
         now = self.clock.now_ms()
         latest = self.committed(self.cleaned_to)
         for offset, value in latest.values():
             if value is not None:
                 continue
             met = self.tombstones_met[offset]
-            assert offset in found or now >= met + RETENTION_MS, "a reader may not have seen it yet"
+            assert offset in actual or now >= met + RETENTION_MS, "a reader may not have seen it yet"
 
 
 STEPS = ("write",) * 8 + ("clean", "restart")

@@ -30,10 +30,10 @@ def fill(log, rng, count):
 
 def check(log, before, flushed):
     """The log is a prefix of what was written and reaches the recovery point; its indexes and epochs fit."""
-    found = contents(log)
-    assert found == before[: len(found)]
-    assert [r.offset for r in found] == list(range(len(found)))
-    assert log.log_end_offset == len(found) >= flushed
+    actual = contents(log)
+    assert actual == before[: len(actual)]
+    assert [r.offset for r in actual] == list(range(len(actual)))
+    assert log.log_end_offset == len(actual) >= flushed
     for segment in log.segments:
         segment.sanity_check()
         starts = dict(headers(segment.file, 0, segment.size))
@@ -41,11 +41,11 @@ def check(log, before, flushed):
             relative, position = segment.offset_index.entry(i)
             assert starts[position].last_offset == segment.base_offset + relative
         assert segment.latest().timestamp == max((h.max_timestamp for h in starts.values()), default=-1)
-    for record in found:
+    for record in actual:
         header, data = next(log.batches_from(record.offset))
         assert record in decode_records(data, 0, header)
         assert log.epoch_for_offset(record.offset) == header.leader_epoch
-    latest = max((r.timestamp for r in found), default=-1)
+    latest = max((r.timestamp for r in actual), default=-1)
     assert log.offset_for_time(latest + 1) is None
 
 
@@ -150,9 +150,9 @@ def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log, seed
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
     again = make_log(recovery_point=flushed, **CONFIG)
-    found = contents(again)
-    assert flushed <= len(found) <= len(before)
-    assert [(r.offset, r.value) for r in found] == [(r.offset, r.value) for r in before[: len(found)]]
+    actual = contents(again)
+    assert flushed <= len(actual) <= len(before)
+    assert [(r.offset, r.value) for r in actual] == [(r.offset, r.value) for r in before[: len(actual)]]
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ def test_crash_at_any_rename_or_removal_of_a_compaction(compacted, make_log, mon
     monkeypatch.undo()
     log.close_without_flush()
     again = make_log(recovery_point=log.recovery_point, cleanup_policy=("compact",), **CONFIG)
-    found = contents(again)
-    assert {r.key: r for r in found} == before
-    offsets = [r.offset for r in found]
+    actual = contents(again)
+    assert {r.key: r for r in actual} == before
+    offsets = [r.offset for r in actual]
     assert offsets == sorted(set(offsets))
     assert not [p.name for p in log.dir.iterdir() if p.name.endswith((".cleaned", ".swap", ".deleted"))]
     owners = {p.name.partition(".")[0] for p in log.dir.iterdir() if p.suffix in SEGMENT_SUFFIXES}
@@ -293,7 +293,7 @@ def test_killed_writer_loses_nothing_that_it_reported(tmp_path):
         shutil.copytree(tmp_path, copy)
         with LogDir.open(copy, broker_id=0) as log_dir:
             log_dir.load(lambda tp: LogConfig())
-            found = contents(log_dir.logs[TP])
-            assert len(found) >= reported
-            assert [int(r.key) for r in found] == [r.offset for r in found] == list(range(len(found)))
+            actual = contents(log_dir.logs[TP])
+            assert len(actual) >= reported
+            assert [int(r.key) for r in actual] == [r.offset for r in actual] == list(range(len(actual)))
         shutil.rmtree(copy)

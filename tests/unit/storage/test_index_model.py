@@ -67,8 +67,8 @@ def test_time_index_finds_what_a_scan_does(times, targets, cut):
         for state in states(index):
             assert [state.entry(i) for i in range(state.entries)] == entries
             for target in targets:
-                found = scan(entries, target, 0)
-                assert state.lookup(target) == BASE + (entries[found][1] if found >= 0 else 0)
+                actual = scan(entries, target, 0)
+                assert state.lookup(target) == BASE + (entries[actual][1] if actual >= 0 else 0)
         index.truncate_to(BASE + cut)
         assert [index.entry(i) for i in range(index.entries)] == [e for e in entries if e[1] < cut]
 

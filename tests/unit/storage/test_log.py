@@ -51,8 +51,8 @@ def test_read_returns_whole_batches_within_its_bounds(make_log):
         for max_bytes in (1, size, 5 * size + 3, 40 * size, 10**9):
             for max_offset in (offset, offset + 1, offset + 9, 300):
                 max_offset = min(max_offset, 300)
-                with log.read(offset, max_bytes, max_offset=max_offset) as found:
-                    data = found.read()
+                with log.read(offset, max_bytes, max_offset=max_offset) as actual:
+                    data = actual.read()
                 got = [h.base_offset for h, _, _ in split(data)]
                 assert got == list(range(offset, offset + len(got)))
                 assert offset + len(got) <= max_offset
@@ -74,8 +74,8 @@ def test_read_in_the_middle_of_a_batch_returns_that_batch(make_log):
     log = make_log()
     log.append(batch(b"a"), leader_epoch=0)
     log.append(batch(b"b", b"c", b"d"), leader_epoch=0)
-    found = log.read(2, 1000, max_offset=4)
-    assert [r.offset for r in records(found.read())] == [1, 2, 3]
+    actual = log.read(2, 1000, max_offset=4)
+    assert [r.offset for r in records(actual.read())] == [1, 2, 3]
 
 
 def test_offsets_outside_of_the_log_are_refused(make_log):
@@ -90,15 +90,15 @@ def test_offsets_outside_of_the_log_are_refused(make_log):
 def test_slice_stays_readable_after_its_segment_is_deleted(make_log):
     log = make_log(segment_bytes=300)
     fill(log, 10)
-    found = log.read(0, 1000, max_offset=10)
-    expected = found.read()
+    actual = log.read(0, 1000, max_offset=10)
+    expected = actual.read()
     log.delete_records_before(10)
     log.delete_files()
     assert log.log_start_offset == 10
-    assert os.pread(found.fileno(), found.nbytes, found.position) == found.read() == expected
-    found.release()
+    assert os.pread(actual.fileno(), actual.nbytes, actual.position) == actual.read() == expected
+    actual.release()
     with pytest.raises(ValueError, match="released"):
-        found.fileno()
+        actual.fileno()
 
 
 def test_segments_roll_by_size_and_reads_cross_them(make_log, tmp_path):
@@ -140,7 +140,7 @@ def test_indexes_are_written_when_their_segment_is_rolled(make_log):
 def test_on_roll_is_told(make_log):
     log = make_log(segment_bytes=500)
     rolled = []
-    log.on_roll = lambda found: rolled.append(found.log_end_offset)
+    log.on_roll = lambda actual: rolled.append(actual.log_end_offset)
     fill(log, 10)
     assert rolled == [s.base_offset for s in log.segments[1:]]
 
@@ -210,15 +210,15 @@ def test_log_append_time_overwrites_the_producers(make_log, clock):
     assert [(r.timestamp, r.timestamp_type) for r in contents(log)] == [(NOW + 77, 1)] * 2
 
 
-@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("expected", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("sent", [compression.NONE, compression.LZ4])
-def test_topics_codec_replaces_the_producers(make_log, wanted, sent):
-    log = make_log(compression_type=wanted)
+def test_topics_codec_replaces_the_producers(make_log, expected, sent):
+    log = make_log(compression_type=expected)
     log.append(
         batch(*[(b"k", b"v" * 50)] * 20, codec=sent, producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0
     )
     header, data = next(log.batches_from(0))
-    assert header.codec == compression.CODEC_IDS["none" if wanted == "uncompressed" else wanted]
+    assert header.codec == compression.CODEC_IDS["none" if expected == "uncompressed" else expected]
     assert (header.producer_id, header.base_sequence) == (5, 0)
     assert [r.value for r in records(data)] == [b"v" * 50] * 20
 
@@ -313,10 +313,10 @@ def test_offset_for_time_is_the_first_record_at_or_after_it(make_log):
     times = [NOW + d for d in (0, 10, 5, 20, 20, 15, 30, 31, 29, 40)]
     for i in range(0, 10, 2):
         log.append(batch((times[i], b"k", b"x" * 50), (times[i + 1], b"k", b"y" * 50)), leader_epoch=i)
-    for wanted in range(NOW - 1, NOW + 41):
-        first = next(i for i, t in enumerate(times) if t >= wanted)
-        found = log.offset_for_time(wanted)
-        assert (found.offset, found.timestamp) == (first, times[first]), wanted - NOW
+    for expected in range(NOW - 1, NOW + 41):
+        first = next(i for i, t in enumerate(times) if t >= expected)
+        actual = log.offset_for_time(expected)
+        assert (actual.offset, actual.timestamp) == (first, times[first]), expected - NOW
     assert log.offset_for_time(NOW + 41) is None
     assert log.max_timestamp_offset()[:2] == (9, NOW + 40)
 
@@ -603,9 +603,9 @@ def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log):
     fill(log, 100, size=200)
     for offset in range(0, 100, 3):
         for nbytes in (300, 3000, 7000):
-            with log.read(offset, nbytes, max_offset=100) as found:
-                last = max(h.last_offset for h, _, _ in split(found.read()))
-                after = log.offset_after(offset, found.nbytes)
+            with log.read(offset, nbytes, max_offset=100) as actual:
+                last = max(h.last_offset for h, _, _ in split(actual.read()))
+                after = log.offset_after(offset, actual.nbytes)
             assert last < after <= min(last + 8, 100)
 
 

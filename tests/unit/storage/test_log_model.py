@@ -62,10 +62,10 @@ class Model:
         offset = self.rng.randint(max(self.start, self.log.recovery_point), self.end)
         self.log.truncate_to(offset)
         starts = [h.base_offset for h, _ in self.log.batches_from(self.log.log_start_offset)]
-        kept = contents(self.log)
-        assert all(r.offset < offset for r in kept)
+        stored = contents(self.log)
+        assert all(r.offset < offset for r in stored)
         assert starts == sorted(starts)
-        self.records = {r.offset: self.records[r.offset] for r in kept if r.offset >= self.start}
+        self.records = {r.offset: self.records[r.offset] for r in stored if r.offset >= self.start}
         self._continue_sequence()
 
     def _continue_sequence(self):
@@ -99,15 +99,15 @@ class Model:
         self.log = self.make_log(recovery_point=self.log.recovery_point, log_start_offset=self.start, **CONFIG)
         assert self.log.recovery_point <= self.end <= end
         self.start = self.log.log_start_offset
-        kept = {r.offset for r in contents(self.log)}
-        assert kept >= {o for o in self.records if o < self.end}
-        self.records = {o: row for o, row in self.records.items() if o in kept}
+        stored = {r.offset for r in contents(self.log)}
+        assert stored >= {o for o in self.records if o < self.end}
+        self.records = {o: row for o, row in self.records.items() if o in stored}
         self._continue_sequence()
 
     def check(self):
         log, rng = self.log, self.rng
-        found = [r for r in contents(log) if r.offset >= self.start]
-        assert {r.offset: (r.timestamp, r.key, r.value) for r in found} == self.records
+        actual = [r for r in contents(log) if r.offset >= self.start]
+        assert {r.offset: (r.timestamp, r.key, r.value) for r in actual} == self.records
         for _ in range(5):
             offset = rng.randint(log.log_start_offset, self.end)
             bound = rng.randint(offset, self.end)
@@ -120,9 +120,9 @@ class Model:
             header = next(iter(log.batches_from(offset)), (None,))[0]
             if header is not None and header.next_offset <= bound:
                 assert got, "a whole batch below the bound is readable"
-        wanted = rng.randint(NOW - 40, self.now + 5)
-        first = min((o for o, row in self.records.items() if row[0] >= wanted), default=None)
-        at = log.offset_for_time(wanted)
+        expected = rng.randint(NOW - 40, self.now + 5)
+        first = min((o for o, row in self.records.items() if row[0] >= expected), default=None)
+        at = log.offset_for_time(expected)
         assert (None if at is None else at.offset) == first
         epochs = log.leader_epochs.entries
         assert epochs == sorted(epochs)

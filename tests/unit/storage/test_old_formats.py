@@ -51,13 +51,13 @@ def old(make_log):
 
 
 def read_all(log):
-    found, offset = [], log.log_start_offset
+    actual, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 400, max_offset=log.log_end_offset).read()
         for header, start, _ in any_magic.split(data):
-            found += any_magic.decode_records(data, start, header, offset)
+            actual += any_magic.decode_records(data, start, header, offset)
             offset = header.next_offset
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -101,18 +101,18 @@ def test_damaged_end_of_an_old_segment_is_cut_off(make_log, damage):
             data += data[: len(data) // 2 - 5]
     path.write_bytes(data)
     log = make_log(recovery_point=1, **CONFIG)
-    kept = old.records if damage == "longer" else old.records[: log.log_end_offset]
-    assert contents(log) == kept
-    assert len(kept) >= len(old.records) - 4
+    stored = old.records if damage == "longer" else old.records[: log.log_end_offset]
+    assert contents(log) == stored
+    assert len(stored) >= len(old.records) - 4
     log.append(batch(b"new"), leader_epoch=0)
-    assert len(contents(make_log(**CONFIG))) == len(kept) + 1
+    assert len(contents(make_log(**CONFIG))) == len(stored) + 1
 
 
 def test_times_are_found_in_format_1_and_later(old, make_log):
     log = make_log(**CONFIG)
-    for wanted in range(NOW, NOW + old.offset, 3):
-        first = next((r.offset for r in old.records if r.timestamp >= wanted), None)
-        at = log.offset_for_time(wanted)
+    for expected in range(NOW, NOW + old.offset, 3):
+        first = next((r.offset for r in old.records if r.timestamp >= expected), None)
+        at = log.offset_for_time(expected)
         assert (None if at is None else at.offset) == first
 
 
@@ -120,10 +120,10 @@ def test_times_are_found_in_format_1_and_later(old, make_log):
 def test_old_consumers_get_what_they_know(old, make_log, magic):
     log = make_log(**CONFIG)
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
-    found = legacy_message_set.from_batches(data, magic)
-    assert {m.magic for m in legacy_message_set.messages(found)} <= set(range(magic + 1))
-    assert [r.value for r in legacy_message_set.records(found)] == [r.value for r in old.records]
-    times = [r.timestamp for r in legacy_message_set.records(found)]
+    actual = legacy_message_set.from_batches(data, magic)
+    assert {m.magic for m in legacy_message_set.messages(actual)} <= set(range(magic + 1))
+    assert [r.value for r in legacy_message_set.records(actual)] == [r.value for r in old.records]
+    times = [r.timestamp for r in legacy_message_set.records(actual)]
     assert times == [r.timestamp if magic else -1 for r in old.records]
 
 

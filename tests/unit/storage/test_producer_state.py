@@ -119,15 +119,15 @@ def test_aborted_transactions_are_listed_where_they_overlap(make_log):
         end(log, ABORT, producer_id=5)
         end(log, COMMIT, producer_id=6)
     assert len(log.segments) > 2
-    found = log.aborted_transactions(0, 15)
-    assert [(a.producer_id, a.first_offset, a.last_offset) for a in found] == [(5, 0, 3), (5, 5, 8), (5, 10, 13)]
+    actual = log.aborted_transactions(0, 15)
+    assert [(a.producer_id, a.first_offset, a.last_offset) for a in actual] == [(5, 0, 3), (5, 5, 8), (5, 10, 13)]
     assert [a.first_offset for a in log.aborted_transactions(4, 10)] == [5]
     assert [a.first_offset for a in log.aborted_transactions(0, 5)] == [0]
     log.close()
     again = make_log(segment_bytes=300, clean=True)
-    assert again.aborted_transactions(0, 15) == found
+    assert again.aborted_transactions(0, 15) == actual
     recovered = make_log(segment_bytes=300)
-    assert recovered.aborted_transactions(0, 15) == found
+    assert recovered.aborted_transactions(0, 15) == actual
 
 
 def test_transaction_survives_a_restart(make_log):

@@ -5,7 +5,7 @@ notify a waiting fetch of appends, so nothing polls. The limits are those of KIP
 partition with data is returned whole, whatever its size. Up to version 3, batches are down-converted to messages of
 format 0 or 1.
 
-Followers read to the end of the log; their fetch offset tells the leader what they have. Consumers read up to the high
+Followers read to the end of the log; their fetch offset shows the leader what they have. Consumers read up to the high
 watermark, from version 11 on also from followers, and may be redirected to a nearer replica (KIP-392).
 
 Requires READ on the topic; of followers, CLUSTER_ACTION on the cluster.

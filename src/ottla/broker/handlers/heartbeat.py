@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive; an error tells it to join again."""
+"""Heartbeat: a member of a classic group is alive; an error makes it join again."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class Connection:
     def _forgotten(self) -> None:
         """Notify the listener and the memory pool."""
         self.listener.forget(self)
-        self._tell_gone()
+        self._notify_closed()
 
     def throttle(self, seconds: float) -> None:
         """Read nothing more for this time after the current response (KIP-219)."""
@@ -247,7 +247,7 @@ class Connection:
             self._close(cancel=False)
             return
         if has_gone:
-            self._tell_gone()
+            self._notify_closed()
         elif has_more:
             self._loop.call_later(LOOK_SECONDS, self._look_for_end)
         if has_more:
@@ -278,7 +278,7 @@ class Connection:
         except OSError:
             return False
 
-    def _tell_gone(self) -> None:
+    def _notify_closed(self) -> None:
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:
             callback()

@@ -1,7 +1,7 @@
-"""AlterPartition (key 56): a leader asks the controller to change the replicas in sync (KIP-497). Between brokers.
+"""AlterPartition (key 56): a leader changes the ISR through the controller (KIP-497). Between brokers.
 
-- 1 tells that a leader was elected uncleanly (KIP-704); 2 names topics by their ids
-- 3 tells the epoch of each broker in sync, so that one that was restarted is not taken for what it was (KIP-903)
+- 1 adds whether a leader was elected uncleanly (KIP-704); 2 names topics by their ids
+- 3 adds the broker epochs of the ISR, so that a restarted broker is detected (KIP-903)
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
-    """Empty, but for what the client tells about itself."""
+    """Empty, except for the client's software."""
 
     client_software_name: str = f.string("3+", ignorable=True)
     client_software_version: str = f.string("3+", ignorable=True)

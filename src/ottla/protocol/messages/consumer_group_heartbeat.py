@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat (key 68): join a KIP-848 group, stay in it, be told what to read, and leave.
+"""ConsumerGroupHeartbeat (key 68): join a consumer group (KIP-848), stay in it, receive the assignment, and leave.
 
 One request does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do together, and the broker assigns. Fields that
 have not changed since the last heartbeat are left out (None, or -1).
 
-- 1 adds a regular expression as the subscription, and wants the member to make its own id (KIP-1082)
+- 1 adds a regular expression as the subscription, and requires the member to generate its own id (KIP-1082)
 """
 
 from __future__ import annotations

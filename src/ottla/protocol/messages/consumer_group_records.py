@@ -1,6 +1,6 @@
 """Keys and values of a KIP-848 group's records in `__consumer_offsets`.
 
-The number that a key begins with (`protocol.versioned`) tells what the record is about; each class of keys below says
+The number that a key begins with (`protocol.versioned`) is the type of the record; each class of keys below says
 its own. Values have been of version 0 so far; fields that came later are tagged.
 """
 
@@ -56,7 +56,7 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """What a member told that speaks the classic protocol."""
+    """The metadata of a member that uses the classic protocol."""
 
     session_timeout_ms: int = f.int32("0+")
     supported_protocols: list[ClassicProtocol] = f.array(ClassicProtocol, "0+")

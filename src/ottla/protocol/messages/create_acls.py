@@ -1,4 +1,4 @@
-"""CreateAcls (key 30): add access rules (KIP-140).
+"""CreateAcls (key 30): add ACLs (KIP-140).
 
 - 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
 """

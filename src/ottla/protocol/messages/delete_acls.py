@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): remove the access rules that match filters (KIP-140).
+"""DeleteAcls (key 31): delete the ACLs that match filters (KIP-140).
 
 - 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
 """

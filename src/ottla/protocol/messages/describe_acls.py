@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29): the access rules that match a filter (KIP-140).
+"""DescribeAcls (key 29): the ACLs that match a filter (KIP-140).
 
 - 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
 """

@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): the options of topics, brokers and other resources (KIP-133).
 
-- 1 tells where a value comes from, and what it would be otherwise; 2 throttles after the response is sent
+- 1 adds the source of a value, and its synonyms; 2 throttles after the response is sent
 - 3 adds types and documentation; 4 is flexible
 """
 

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): what lies in a broker's data directories (KIP-113).
 
 - 1 throttles after the response is sent; 2 is flexible; 3 adds an error for the whole request
-- 4 adds the volume's size and free bytes (KIP-827); 5 tells directories that take no new replicas
+- 4 adds the volume's size and free bytes (KIP-827); 5 adds whether a directory is cordoned
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (key 90): where share groups are in their partitions (KIP-932).
 
-- 1 tells how many records are left to be delivered (KIP-1226)
+- 1 adds the lag (KIP-1226)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    """One group and what to tell of it; None for everything."""
+    """One group and its topics; None for all."""
 
     group_id: str = f.string("0+")
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = f.array(

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elect leaders of partitions anew (KIP-183, KIP-460).
+"""ElectLeaders (key 43): elect leaders of partitions (KIP-183, KIP-460).
 
 - 1 adds the type of election; 2 is flexible
 """

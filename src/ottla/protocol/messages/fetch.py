@@ -9,8 +9,8 @@ begins before the offset; the first one is returned even when it exceeds the lim
 - 7 adds sessions (KIP-227): later requests name only what changed
 - 9 fences old leaders by epoch (KIP-320); 10 allows zstd; 11 reads from the closest replica (KIP-392)
 - 12 is flexible and finds diverging logs by epoch; 13 names topics by id
-- 14 knows tiered storage; 15 moves the replica's id and epoch into one place; 16 tells new leaders (KIP-951)
-- 17 adds the replica's directory (KIP-858); 18 tells the leader the follower's high watermark
+- 14 knows tiered storage; 15 moves the replica's id and epoch into one place; 16 adds new leaders (KIP-951)
+- 17 adds the replica's directory (KIP-858); 18 adds the follower's high watermark
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group is alive, and hears of a rebalance.
+"""Heartbeat (key 12): a member of a classic group is alive; the response reports a rebalance.
 
 - 1 adds the throttle time; 2 throttles after the response is sent; 3 adds static members; 4 is flexible
 """

@@ -5,7 +5,7 @@ lists the members with what they subscribed to; it decides who gets what and sen
 
 - 1 adds the rebalance timeout; 2 the throttle time; 3 throttles after the response is sent
 - 4 makes a new member come twice, with the id that MEMBER_ID_REQUIRED brought (KIP-394); 5 adds static members
-- 6 is flexible; 7 tells the protocol type; 8 takes a reason; 9 can tell a static leader to keep the assignment
+- 6 is flexible; 7 adds the protocol type; 8 a reason; 9 lets a static leader keep the assignment
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""LeaderAndIsr (key 4): the controller tells a broker which partitions it leads or follows. Between brokers.
+"""LeaderAndIsr (key 4): the controller makes a broker leader or follower of partitions. Between brokers.
 
-- 1 tells which replicas are new; 2 groups the partitions by topic and carries the broker's epoch (KIP-380)
-- 3 tells reassignments (KIP-455); 4 is flexible; 5 tells topic ids, and whether all partitions are listed (KIP-516)
-- 6 tells that a leader was elected uncleanly (KIP-704); 7 comes from a controller without ZooKeeper, too (KIP-866)
+- 1 adds whether replicas are new; 2 groups the partitions by topic and carries the broker's epoch (KIP-380)
+- 3 adds reassignments (KIP-455); 4 is flexible; 5 adds topic ids, and whether all partitions are listed (KIP-516)
+- 6 adds whether a leader was elected uncleanly (KIP-704); 7 comes from a controller without ZooKeeper, too (KIP-866)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class LeaderAndIsrPartitionState(Struct):
 
     topic_name: str = f.string("0-1", ignorable=True)
     partition_index: int = f.int32("0+")
-    # That of the controller which decided this state, not of the one that tells it.
+    # That of the controller that decided this state, not of the one that sends it.
     controller_epoch: int = f.int32("0+")
     leader: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")

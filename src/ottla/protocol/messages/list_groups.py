@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
 - 1 adds the throttle time; 2 throttles after the response is sent; 3 is flexible
-- 4 selects by state and tells it (KIP-518); 5 selects by type and tells it (KIP-848)
+- 4 filters by state and returns it (KIP-518); 5 filters by type and returns it (KIP-848)
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class TopicRecord(Data, versions="0", flexible="0+"):
 
 
 class PartitionRecord(Data, versions="0-2", flexible="0+"):
-    """A partition was created, or is as told in a snapshot."""
+    """A partition was created, or its state in a snapshot."""
 
     partition_id: int = f.int32("0+", default=-1)
     topic_id: UUID = f.uuid("0+")
@@ -38,7 +38,7 @@ class PartitionRecord(Data, versions="0-2", flexible="0+"):
 
 
 class PartitionChangeRecord(Data, versions="0-2", flexible="0+"):
-    """A partition changed; what is not told stays. A leader of -2 is not told."""
+    """A partition changed; missing fields are unchanged, as is a leader of -2."""
 
     partition_id: int = f.int32("0+", default=-1)
     topic_id: UUID = f.uuid("0+")
@@ -112,7 +112,7 @@ class ProducerIdsRecord(Data, versions="0", flexible="0+"):
 
 
 class AccessControlEntryRecord(Data, versions="0", flexible="0+"):
-    """An access rule was added."""
+    """An ACL was added."""
 
     id: UUID = f.uuid("0+")
     resource_type: int = f.int8("0+")
@@ -125,7 +125,7 @@ class AccessControlEntryRecord(Data, versions="0", flexible="0+"):
 
 
 class RemoveAccessControlEntryRecord(Data, versions="0", flexible="0+"):
-    """An access rule was removed."""
+    """An ACL was removed."""
 
     id: UUID = f.uuid("0+")
 

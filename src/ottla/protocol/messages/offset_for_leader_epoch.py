@@ -1,10 +1,10 @@
 """OffsetForLeaderEpoch (key 23): where an epoch of leadership ends in the leader's log (KIP-101).
 
-A replica that comes back, or a consumer after a change of leader, asks so to find where its log parts from the
+A replica that comes back, or a consumer after a change of leader, finds out so where its log diverges from the
 leader's.
 
-- 1 tells the epoch that the end belongs to; 2 fences old leaders by the current epoch and adds the throttle time
-- 3 tells who asks (KIP-392); 4 is flexible
+- 1 adds the epoch of the end offset; 2 fences old leaders by the current epoch and adds the throttle time
+- 3 adds the replica id (KIP-392); 4 is flexible
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class OffsetForLeaderPartition(Struct):
-    """The epoch whose end is wanted."""
+    """The epoch whose end offset is requested."""
 
     partition: int = f.int32("0+")
     current_leader_epoch: int = f.int32("2+", default=-1, ignorable=True)

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (key 79): tell what became of records that were acquired (KIP-932).
+"""ShareAcknowledge (key 79): acknowledge acquired records (KIP-932).
 
-- 2 can renew the time that a record is acquired for (KIP-1222)
+- 2 can renew acquisition locks (KIP-1222)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ShareFetch (key 78): acquire records for a share group, and tell what became of others (KIP-932).
+"""ShareFetch (key 78): acquire records for a share group, and acknowledge others (KIP-932).
 
-- 2 can take no more records than asked for, and can renew the time that a record is acquired for (KIP-1206, KIP-1222)
+- 2 can enforce the maximum number of records and renew acquisition locks (KIP-1206, KIP-1222)
 """
 
 from __future__ import annotations

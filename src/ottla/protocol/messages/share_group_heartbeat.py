@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76): join a share group, stay in it, be told what to read, and leave (KIP-932)."""
+"""ShareGroupHeartbeat (key 76): join a share group, stay in it, receive the assignment, and leave (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""StopReplica (key 5): the controller tells a broker that it holds these replicas no longer. Between brokers.
+"""StopReplica (key 5): the controller stops or deletes replicas of a broker. Between brokers.
 
 - 1 groups the partitions by topic and carries the broker's epoch (KIP-380); 2 is flexible
-- 3 tells per partition its leader epoch and whether to delete it (KIP-570)
+- 3 adds the leader epoch and whether to delete, per partition (KIP-570)
 - 4 comes from a controller without ZooKeeper, too (KIP-866)
 """
 

@@ -1,8 +1,8 @@
-"""UpdateMetadata (key 6): the controller tells every broker what clients are told. Between brokers.
+"""UpdateMetadata (key 6): the controller updates the metadata cache of every broker. Between brokers.
 
-- 1 tells an address per security protocol; 2 tells racks; 3 tells the names of listeners (KIP-103)
-- 4 tells which replicas are offline; 5 groups the partitions by topic and carries the broker's epoch (KIP-380)
-- 6 is flexible; 7 tells topic ids (KIP-516); 8 comes from a controller without ZooKeeper, too (KIP-866)
+- 1 adds an address per security protocol; 2 racks; 3 the names of listeners (KIP-103)
+- 4 adds offline replicas; 5 groups the partitions by topic and carries the broker's epoch (KIP-380)
+- 6 is flexible; 7 adds topic ids (KIP-516); 8 comes from a controller without ZooKeeper, too (KIP-866)
 """
 
 from __future__ import annotations

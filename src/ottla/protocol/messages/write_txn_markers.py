@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27): end transactions in the partitions that a broker leads (KIP-98). Between brokers.
 
-- 1 is flexible; 2 tells the transaction version, so that a late marker of the newer transactions is noticed (KIP-890)
+- 1 is flexible; 2 adds the transaction version, so that a late marker of the newer transactions is detected (KIP-890)
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ def test_who_does_not_know_the_password_is_refused(user: str, password: str) -> 
 
 
 def test_a_server_that_does_not_know_the_password_is_refused() -> None:
-    known = credential("secret")._replace(server_key=bytes(32))
+    existing = credential("secret")._replace(server_key=bytes(32))
     with pytest.raises(SaslAuthenticationFailedError, match="the broker has not proved"):
-        talk(ScramClient("SCRAM-SHA-256", "alice", "secret"), ScramServer("SCRAM-SHA-256", {"alice": known}.get))
+        talk(ScramClient("SCRAM-SHA-256", "alice", "secret"), ScramServer("SCRAM-SHA-256", {"alice": existing}.get))
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 1_000_001])
@@ -162,8 +162,8 @@ class Own:
         key = salted("sha256", self.password, SALT, 4096)
         client_key = hmac.digest(key, b"Client Key", "sha256")
         without_proof = f"c=biws,r={said}"
-        told = f"{self.bare},r={nonce},s={b64encode(SALT).decode()},i=4096,{without_proof}".encode()
-        signature = hmac.digest(hashlib.sha256(client_key).digest(), told, "sha256")
+        reported = f"{self.bare},r={nonce},s={b64encode(SALT).decode()},i=4096,{without_proof}".encode()
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), reported, "sha256")
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
@@ -179,8 +179,8 @@ def test_what_kafka_keeps_is_read() -> None:
 
 def challenge(server: ScramServer, user: str) -> tuple[str, str]:
     """Salt and iterations that a server tells a client of this name."""
-    told = server.step(ScramClient("SCRAM-SHA-256", user, "guess").first()).decode()
-    salt, iterations = told.split(",")[1:]
+    reported = server.step(ScramClient("SCRAM-SHA-256", user, "guess").first()).decode()
+    salt, iterations = reported.split(",")[1:]
     return salt, iterations
 
 
@@ -208,7 +208,7 @@ def test_server_answers_for_unknown_user_as_for_a_known_one() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_invented_credential_fits_its_hash_and_any_length_of_salt(mechanism: str) -> None:
     for like in (None, credential("x", mechanism)._replace(salt=bytes(60))):
-        found = invented(mechanism, "\udcff", b"secret", like)
-        assert len(found.salt) == (24 if like is None else 60)
-        assert len(found.stored_key) == len(credential("x", mechanism).stored_key)
-        assert len(found.server_key) == len(credential("x", mechanism).server_key)
+        actual = invented(mechanism, "\udcff", b"secret", like)
+        assert len(actual.salt) == (24 if like is None else 60)
+        assert len(actual.stored_key) == len(credential("x", mechanism).stored_key)
+        assert len(actual.server_key) == len(credential("x", mechanism).server_key)

@@ -36,8 +36,8 @@ def token(**claims: Any) -> str:
 
 
 def claims_of(made: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(b64url_decode(made.split(".")[1]))
-    return found
+    actual: dict[str, Any] = json.loads(b64url_decode(made.split(".")[1]))
+    return actual
 
 
 def get(tokens: TokenProvider) -> Token:
@@ -49,7 +49,7 @@ class Endpoint:
 
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[dict[str, str], dict[str, list[str]]]] = []
+        self.requested: list[tuple[dict[str, str], dict[str, list[str]]]] = []
         self.url = ""
 
 
@@ -60,11 +60,11 @@ def serving(*answers: tuple[int, Any]) -> Iterator[Endpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            endpoint.asked.append((dict(self.headers), form))
-            code, told = endpoint.answers.pop(0)
+            endpoint.requested.append((dict(self.headers), form))
+            code, reported = endpoint.answers.pop(0)
             self.send_response(code)
             self.end_headers()
-            self.wfile.write(told if isinstance(told, bytes) else json.dumps(told).encode())
+            self.wfile.write(reported if isinstance(reported, bytes) else json.dumps(reported).encode())
 
         def log_message(self, *args: Any) -> None:
             pass
@@ -101,9 +101,11 @@ SECRET = {
 def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
     made = token(exp=time.time() + 100)
     with serving((200, {"access_token": made})) as endpoint:
-        found = get(token_provider(config(endpoint.url, sasl_oauthbearer_scope="read", **SECRET), {"extension_a": "b"}))
-    assert (found.value, found.extensions) == (made, {"a": "b"})
-    headers, form = endpoint.asked[0]
+        actual = get(
+            token_provider(config(endpoint.url, sasl_oauthbearer_scope="read", **SECRET), {"extension_a": "b"})
+        )
+    assert (actual.value, actual.extensions) == (made, {"a": "b"})
+    headers, form = endpoint.requested[0]
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")).decode() == "id:1:s ü"
     assert form == {"grant_type": ["client_credentials"], "scope": ["read"]}
 
@@ -113,7 +115,7 @@ def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_where_that_
     jaas = {"clientId": "id:1", "clientSecret": "s ü", "scope": "x y"}
     with serving((200, {"access_token": "opaque"})) as endpoint:
         get(token_provider(config(endpoint.url, sasl_oauthbearer_header_urlencode=True), jaas))
-    headers, form = endpoint.asked[0]
+    headers, form = endpoint.requested[0]
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"id%3A1:s+%C3%BC"
     assert form["scope"] == ["x y"]
 
@@ -122,14 +124,14 @@ def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_where_that_
 def test_an_endpoint_in_trouble_is_asked_again() -> None:
     with serving((503, b""), (429, b""), (200, {"access_token": "opaque"})) as endpoint:
         assert get(token_provider(config(endpoint.url, **SECRET), {})).value == "opaque"
-    assert len(endpoint.asked) == 3
+    assert len(endpoint.requested) == 3
 
 
 @pytest.mark.parametrize("answer", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
 def test_who_is_refused_hears_why_and_does_not_ask_again(answer: tuple[int, Any]) -> None:
     with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="cannot get a token") as error:
         get(token_provider(config(endpoint.url, **SECRET), {}))
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requested) == 1
     assert "s ü" not in str(error.value)
 
 
@@ -161,14 +163,14 @@ def test_a_file_is_read_anew_for_each_token(tmp_path: Path) -> None:
 
 
 def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
-    found = Token("t", 100.0, 200.0, {})
-    assert found.is_fresh(179.0)
-    assert not found.is_fresh(181.0)
+    actual = Token("t", 100.0, 200.0, {})
+    assert actual.is_fresh(179.0)
+    assert not actual.is_fresh(181.0)
     assert not Token("t", 100.0, None, {}).is_fresh(100.0)
-    asked = []
+    requested = []
 
     def provider() -> str:
-        asked.append(1)
+        requested.append(1)
         return token(exp=time.time() + 1000)
 
     async def several() -> None:
@@ -176,7 +178,7 @@ def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
         await asyncio.gather(*(tokens.token() for _ in range(5)))
 
     asyncio.run(several())
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 @pytest.mark.option("sasl.oauth.token.provider")
@@ -212,9 +214,9 @@ def test_what_a_provider_raises_is_told() -> None:
     for provider in (down, down_too):
         with pytest.raises(
             SaslAuthenticationFailedError, match=r"token\.provider: RuntimeError: vault is down"
-        ) as told:
+        ) as reported:
             get(from_callable(provider))
-        assert isinstance(told.value.__cause__, RuntimeError)
+        assert isinstance(reported.value.__cause__, RuntimeError)
     with pytest.raises(SaslAuthenticationFailedError, match="an empty token"):
         get(from_callable(lambda: ""))
 
@@ -247,9 +249,9 @@ def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
     ],
 )
 def test_what_is_missing_is_told_before_anything_is_asked(jaas: dict[str, str], url: str | None, option: str) -> None:
-    given = {} if url is None else {"sasl.oauthbearer.token.endpoint.url": url}
+    options = {} if url is None else {"sasl.oauthbearer.token.endpoint.url": url}
     with pytest.raises(ConfigurationError, match=option):
-        token_provider(OAuthLoginConfig(given), jaas)
+        token_provider(OAuthLoginConfig(options), jaas)
 
 
 @pytest.mark.parametrize("value", ["ftp://h/x", "host", "https://", "file:"])
