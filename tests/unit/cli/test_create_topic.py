@@ -43,7 +43,7 @@ def test_what_is_no_address_of_a_zookeeper_is_one_line(address: str, capsys: pyt
     pytest.importorskip("kazoo")
     assert main(["topics", "--list", "--zookeeper", address]) == 1
     said = capsys.readouterr().err
-    assert f"{address!r} is not allowed: host:port" in said
+    assert f"{address!r} is not allowed: expected host:port" in said
     assert said.count("\n") == 1
 
 

@@ -361,7 +361,7 @@ def test_a_name_that_no_request_can_carry_fails_alone(broker: ScriptedBroker, na
 
 
 def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
-    with pytest.raises(ConfigurationError, match=r"acks: 'most' is not allowed: 0, 1 or all"):
+    with pytest.raises(ConfigurationError, match=r"acks: 'most' is not allowed: expected 0, 1 or all"):
         producer(broker, acks="most")
     with pytest.raises(TypeError, match=r"linger_mss.*linger_ms"):
         producer(broker, linger_mss=1)
