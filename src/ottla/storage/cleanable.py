@@ -1,4 +1,4 @@
-"""What compaction could do for a log, and which log needs it most. Runs on the loop's thread."""
+"""What compaction could do for a log, and which log needs it most. Not thread-safe: event loop only."""
 
 from __future__ import annotations
 

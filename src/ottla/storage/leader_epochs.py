@@ -23,7 +23,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The cache over `leader-epoch-checkpoint`. Used from the loop's thread only."""
+    """The cache over `leader-epoch-checkpoint`. Not thread-safe: event loop only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -4,7 +4,7 @@
         log_dir.load(...)
 
 `.kafka_cleanshutdown` says that all logs were closed in order; it is removed before the first one is opened for
-appends. Runs on the loop's thread.
+appends. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations

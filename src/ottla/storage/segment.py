@@ -2,7 +2,7 @@
 
 Invariants: `[0, size)` of the file holds whole batches with growing offsets; bytes behind `size` are the rest of a
 failed write and are cut at the next chance. Every offset index entry points at the start of a batch. Only the last
-segment of a log is written. Everything runs on the loop's thread except `sync`.
+segment of a log is written. Not thread-safe: event loop only, except `sync`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The aborted transactions of one segment. Used from the loop's thread."""
+    """The aborted transactions of one segment. Not thread-safe: event loop only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
