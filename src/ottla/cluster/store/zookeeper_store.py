@@ -181,8 +181,8 @@ class ZooKeeperMetadataStore:
         elif await asyncio.to_thread(client.exists, chroot) is None:
             await self.close()
             raise StartupError(
-                f"zookeeper.connect: ZooKeeper at {self._connect} has no cluster below {chroot}, which a cluster's "
-                "first broker creates; check the path"
+                f"zookeeper.connect: ZooKeeper at {self._connect.removesuffix(chroot)} has no cluster below {chroot}, which "
+                "a cluster's first broker creates; check the path"
             )
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
