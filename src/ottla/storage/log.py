@@ -1,8 +1,8 @@
-"""The log of one partition: its segments, what was appended, what can be read.
+"""The log of one partition: appending, reading, truncating. Kafka's UnifiedLog.
 
-Offsets: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
-high watermark is set by the partition that owns the log. Everything runs on the loop's thread, except `flush`, which
-a worker may run while the loop appends.
+Invariant: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
+partition that owns the log sets the high watermark. Not thread-safe: event loop only, except `flush`, which a worker may
+run while the event loop appends.
 """
 
 from __future__ import annotations

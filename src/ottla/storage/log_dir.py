@@ -1,10 +1,10 @@
-"""A data directory: the lock on it, whose it is, the logs in it, and their checkpoints.
+"""A log directory: its lock, its owner, its logs, and their checkpoints. Kafka's LogManager.
 
-    with LogDir.open(path, broker_id=0, options=LogDirOptions(...)) as log_dir:
+    with LogDir.open(path, broker_id=0) as log_dir:
         log_dir.load(...)
 
-`.kafka_cleanshutdown` says that all logs were closed in order; it is removed before the first one is opened for
-appends. Not thread-safe: event loop only.
+`.kafka_cleanshutdown` marks a clean shutdown of all logs; it is removed before the first one is opened for appends. Not
+thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class LogDir:
             return checkpoints.read_offsets(self.path / name)
         except KafkaStorageError as error:
             # Without it more is checked, or more is kept: slower, and never wrong.
-            log.warning("%s; going on without it", error)
+            log.warning("%s; continuing without it", error)
             return {}
 
     def partitions(self) -> list[tuple[TopicPartition, Path]]:

@@ -1,7 +1,7 @@
-"""What a log knows of its idempotent and transactional producers: sequences, epochs, open transactions.
+"""The state of idempotent and transactional producers in a log: sequences, epochs, open transactions.
 
-Rebuilt from a snapshot and the batches after it, so that a leader recognises a repeated batch after a restart.
-`check` raises and changes nothing; `update` notes a batch that is in the log. Not thread-safe: event loop only.
+Rebuilt from a snapshot and the batches after it, so that a leader recognizes a duplicate batch after a restart. `check`
+raises and changes nothing; `update` records an appended batch. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
