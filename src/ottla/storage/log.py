@@ -1,8 +1,8 @@
 """The log of one partition: appending, reading, truncating. Kafka's UnifiedLog.
 
 Invariant: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
-partition that owns the log sets the high watermark. Not thread-safe: event loop only, except `flush`, which a worker may
-run while the event loop appends.
+partition that owns the log sets the high watermark. Not thread-safe: event loop only, except `flush`, which a worker
+may run while the event loop appends.
 """
 
 from __future__ import annotations
