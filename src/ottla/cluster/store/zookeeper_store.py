@@ -180,9 +180,10 @@ class ZooKeeperMetadataStore:
             await asyncio.to_thread(client.ensure_path, chroot, self._acl(""))
         elif await asyncio.to_thread(client.exists, chroot) is None:
             await self.close()
+            hosts = self._connect.removesuffix(chroot)
             raise StartupError(
-                f"zookeeper.connect: ZooKeeper at {self._connect.removesuffix(chroot)} has no cluster below {chroot}, which "
-                "a cluster's first broker creates; check the path"
+                f"zookeeper.connect: ZooKeeper at {hosts} has no cluster below {chroot}, which a cluster's first broker "
+                "creates; check the path"
             )
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
