@@ -182,8 +182,8 @@ class ZooKeeperMetadataStore:
             await self.close()
             hosts = self._connect.removesuffix(chroot)
             raise StartupError(
-                f"zookeeper.connect: ZooKeeper at {hosts} has no cluster below {chroot}, which a cluster's first broker "
-                "creates; check the path"
+                f"zookeeper.connect: ZooKeeper at {hosts} has no cluster below {chroot}, which a cluster's first "
+                "broker creates; check the path"
             )
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
