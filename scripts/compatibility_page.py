@@ -9,6 +9,7 @@ leaves what was noted of it before.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,16 +41,29 @@ def read() -> list[list[Any]]:
     return notes
 
 
-def page() -> str:
-    """The page's text."""
+def page(current: str) -> str:
+    """Return the page with the notes; rows of the current page without newer notes stay."""
+    rows = rows_of(current) | {(client, version, subject): checked for client, version, subject, checked in read()}
     parts = [HEAD]
-    noted = read()
-    for client in sorted({row[0] for row in noted}):
+    for client in sorted({client for client, _, _ in rows}):
         parts.append(f"\n## {client}\n\n| version | subject | checked |\n| --- | --- | --- |")
-        rows = sorted((row for row in noted if row[0] == client), key=lambda row: (_order(row[1]), row[2]))
-        parts += [f"| {version} | {subject} | {'; '.join(_unique(checked))} |" for _, version, subject, checked in rows]
+        own = sorted((_order(key[1]), key[2], key[1], rows[key]) for key in rows if key[0] == client)
+        parts += [f"| {version} | {subject} | {'; '.join(_unique(checked))} |" for _, subject, version, checked in own]
         parts[-1] += "\n"
     return "\n".join(parts).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def rows_of(text: str) -> dict[tuple[str, str, str], list[str]]:
+    """Return what a page says was checked, by client, version and subject."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    client = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            client = line.removeprefix("## ")
+        elif client and line.startswith("| ") and not line.startswith(("| version |", "| ---")):
+            version, subject, checked = re.split(r" (?<!\\)\| ", line[2:-2], maxsplit=2)
+            rows[client, version, subject] = checked.replace("\\|", "|").split("; ")
+    return rows
 
 
 def _order(version: str) -> list[int]:

@@ -163,8 +163,8 @@ def renewed(page: str) -> str:
 
 def main() -> int:
     """Rewrite the pages that changed."""
-    if compatibility_page.read():
-        (DOCS / "compatibility.md").write_text(compatibility_page.page())
+    compatibility = DOCS / "compatibility.md"
+    compatibility.write_text(compatibility_page.page(compatibility.read_text()))
     for path in sorted(DOCS.glob("*.md")):
         old = path.read_text()
         new = renewed(old)

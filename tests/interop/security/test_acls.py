@@ -122,7 +122,7 @@ def connect(request: pytest.FixtureRequest) -> str:
     return f"{request.getfixturevalue('zookeeper').connect}/rules"
 
 
-@pytest.mark.compatibility("Kafka's tools", "access rules", "AclCommand: add, list, remove")
+@pytest.mark.compatibility("Kafka's tools", "ACLs", "AclCommand: add, list, remove")
 def test_kafkas_tool_sets_rules_through_our_broker() -> None:
     with Broker({**WITH_RULES, "super.users": "User:ANONYMOUS"}) as node:
         at = ("--bootstrap-server", node.bootstrap_servers)
@@ -177,7 +177,7 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
         theirs("--remove", "--force", "--cluster")
         eventually(lambda: not may_describe(admin), SECONDS)
     what = ["AclAuthorizer's rules are obeyed, ours are read by it"]
-    compatibility("Apache Kafka", WITH_ZOOKEEPER, "access rules in ZooKeeper", what)
+    compatibility("Apache Kafka", WITH_ZOOKEEPER, "ACLs in ZooKeeper", what)
 
 
 def test_brokers_of_a_cluster_obey_what_any_of_them_is_told(connect: str, tmp_path: Path) -> None:
@@ -294,4 +294,4 @@ def test_rules_of_a_node_without_zookeeper_are_taken_over(
     ):
         assert set(admin.describe_acls()) == set(rules)
     what = ["its rules (KRaft) are taken over"]
-    compatibility("Apache Kafka", apache_kafka.VERSION, "access rules", what)
+    compatibility("Apache Kafka", apache_kafka.VERSION, "ACLs", what)

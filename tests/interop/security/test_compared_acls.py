@@ -68,7 +68,7 @@ def lines(printed: str) -> list[str]:
     return sorted(line.removeprefix(" \t").strip("\t") for line in printed.splitlines())
 
 
-@pytest.mark.compatibility("Kafka's tools", "access rules", "AclCommand, compared with ottla acls")
+@pytest.mark.compatibility("Kafka's tools", "ACLs", "AclCommand, compared with ottla acls")
 @pytest.mark.parametrize(
     ("resources", "rules"),
     [
