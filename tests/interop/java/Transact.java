@@ -89,7 +89,7 @@ public final class Transact {
             Check.that(failure != null, "a zombie cannot commit");
             Class<?> end = Check.failure(() -> { zombie.commitTransaction(); return null; });
             Check.that(ProducerFencedException.class == end || org.apache.kafka.common.KafkaException.class.isAssignableFrom(end),
-                "a zombie is told that it is fenced");
+                "a zombie gets a fencing error");
             heir.beginTransaction();
             send(heir, topic, "committed-heir", 10);
             heir.commitTransaction();

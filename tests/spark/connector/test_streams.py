@@ -81,7 +81,7 @@ def test_both_connectors_make_the_same_micro_batches(row: Stream, ours: Jobs, th
             getattr(topic, change)()
 
 
-@noted("streaming source", "lost records are told")
+@noted("streaming source", "lost records are reported")
 @pytest.mark.parametrize(("change", "left"), often(("deleted", 10), ("recreated", 0)))
 def test_both_connectors_report_lost_records(change: str, left: int, ours: Jobs, theirs: Jobs, tmp_path: Path) -> None:
     topic = Changing(ours.servers)
