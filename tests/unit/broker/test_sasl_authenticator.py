@@ -135,7 +135,7 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("login", "told"),
+    ("login", "reported"),
     [
         (Login("PLAIN", "alice", "wrong"), "Authentication failed: Invalid username or password"),
         (Login("PLAIN", "nobody", "secret"), "Authentication failed: Invalid username or password"),
