@@ -147,7 +147,7 @@ def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> dict[str,
     return document
 
 
-def tell(what: str) -> None:
+def report(what: str) -> None:
     """How far it is, for who looks on."""
     if sys.stderr.isatty():
         print(f"\r{what:40}", end="\r", file=sys.stderr, flush=True)
@@ -189,7 +189,7 @@ def compare(bootstrap: str, count: int, rounds: int, clients_to_run: list[str]) 
             send_lists(bootstrap, full, count)
         for done in range(rounds):
             for name in clients_to_run:
-                tell(f"round {done + 1} of {rounds}: {name}")
+                report(f"round {done + 1} of {rounds}: {name}")
                 topic = full
                 if WAYS[name].sends:
                     topic = f"bench-{uuid.uuid4().hex[:8]}"
@@ -199,7 +199,7 @@ def compare(bootstrap: str, count: int, rounds: int, clients_to_run: list[str]) 
                 if topic != full:
                     admin.delete_topics([topic])
         admin.delete_topics([full])
-    tell("")
+    report("")
     print(f"{'':18} {'records/s':>11} {'CPU s/M':>8} {'least':>7} {'most':>7} {'RSS MB':>7}")
     for name, rounds_of in figures.items():
         rate, cpu, mb = (statistics.median(f[key] for f in rounds_of) for key in ("per_second", "cpu", "mb"))

@@ -6,7 +6,7 @@
     python -m tests.chaos.run --peer kafka --seconds 60 --seed 7 --kinds kill,restart
     python -m tests.chaos.compare RESULTS                       how long each kind of fault was felt, side by side
 
-A run is told by its seed: which faults, in which order, on which broker, for how long. It prints its seed first; a run
+The seed determines a run: which faults, in which order, on which broker, for how long. It is printed first; a run
 that fails keeps its directory (logs, data, what was seen) and prints its path. Results are kept as JSON in
 OTTLA_CHAOS_RESULTS, where that is set.
 

@@ -115,7 +115,7 @@ def no_transaction_stays_open(held_back: Mapping[Place, tuple[int, int]]) -> lis
 def the_group_goes_on(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
     """Check that every record was consumed, and that each new owner started no later than at the committed offset."""
     taken = {(event.place, event.offset) for event in events if isinstance(event, Taken)}
-    wrong = [f"nobody took {r.place} {r.offset}" for r in records if (r.place, r.offset) not in taken]
+    wrong = [f"no member took {r.place} {r.offset}" for r in records if (r.place, r.offset) not in taken]
     return wrong + _went_back(events)
 
 

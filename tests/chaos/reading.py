@@ -26,7 +26,7 @@ def read_all(bootstrap: str, topics: dict[str, int]) -> Contents:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "nobody",
+            "group.id": "unknown",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -163,14 +163,14 @@ def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> 
         one = Felt(*fault, health.controller(), dict(health.leaders()), 0, 0, 0, {})
         one.began = time.monotonic() - zero
         inflict(cluster, fault)
-        one.mended = time.monotonic() - zero
+        one.repaired = time.monotonic() - zero
         health.wait_until_whole()
         one.whole = time.monotonic() - zero
         time.sleep(CALM_SECONDS)
         wait_until_all_go_on(history, zero + one.whole)
         one.gaps = gaps(list(history.acks), zero + one.began, zero + one.whole, ORDERED_PARTITIONS)
         say(f"{one.began:6.1f} s  {fault}, controller {one.controller}: longest gap {one.longest:.2f} s, "
-            f"in sync {one.whole - one.mended:.1f} s after its end")  # fmt: skip
+            f"in sync {one.whole - one.repaired:.1f} s after its end")  # fmt: skip
         felt.append(one)
     return felt
 

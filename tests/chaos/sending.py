@@ -156,7 +156,7 @@ class JavaProducer(OrderedProducer):
         threading.Thread(target=self._stop_when_asked, args=(process,), daemon=True).start()
         self.left = -1
         for line in process.stdout:
-            self._heard(line.split())
+            self._on_line(line.split())
         if process.wait() or self.left < 0:
             raise ChildProcessError(f"the JVM of {self.name} has ended with {process.returncode}")
 
@@ -169,7 +169,7 @@ class JavaProducer(OrderedProducer):
         except BrokenPipeError:
             return  # it has ended before
 
-    def _heard(self, words: list[str]) -> None:
+    def _on_line(self, words: list[str]) -> None:
         match words:
             case ["ack", partition, sequence, offset]:
                 at = int(offset)

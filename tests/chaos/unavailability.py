@@ -24,7 +24,7 @@ class Felt:
     controller: int
     leaders: dict[int, int]
     began: float
-    mended: float
+    repaired: float
     whole: float
     """When all replicas were in sync again."""
     gaps: dict[int, float]
@@ -70,6 +70,6 @@ def table(felt: Iterable[Felt]) -> list[str]:
     lines = [f"{'fault':<16}{'times':>6}{'median s':>10}{'longest s':>11}{'in sync s':>11}"]
     for kind, of in sorted(by_kind.items()):
         longest = [one.longest for one in of]
-        whole = max(one.whole - one.mended for one in of)
+        whole = max(one.whole - one.repaired for one in of)
         lines.append(f"{kind:<16}{len(of):>6}{median(longest):>10.2f}{max(longest):>11.2f}{whole:>11.2f}")
     return lines

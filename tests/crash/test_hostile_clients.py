@@ -107,7 +107,7 @@ def framed(request: Any, version: int) -> bytes:
     return struct.pack(">i", len(body)) + bytes(body)
 
 
-def test_thousands_of_idle_slow_and_lying_clients_cost_little_and_hold_nobody_up(broker: BrokerProcess) -> None:
+def test_thousands_of_idle_slow_and_lying_clients_do_not_delay_others(broker: BrokerProcess) -> None:
     create(broker, "t")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=4 * MEGABYTE) as producer:
         for _ in range(20):
@@ -175,7 +175,7 @@ def secured(tmp_path: Path) -> Iterator[BrokerProcess]:
         assert running.stop() == 0
 
 
-def test_half_handshakes_noise_and_slow_readers_of_tls_cost_little_and_hold_nobody_up(secured: BrokerProcess) -> None:
+def test_incomplete_tls_handshakes_noise_and_slow_readers_do_not_delay_others(secured: BrokerProcess) -> None:
     create(secured, "t")
     with KafkaProducer(bootstrap_servers=secured.bootstrap) as producer:
         for _ in range(20):

@@ -217,7 +217,7 @@ def test_errors_name_what_is_wrong(load: Load, send: Send, options: dict[str, st
         load(**options).collect()
 
 
-def test_options_that_no_read_takes_are_told_at_load(load: Load) -> None:
+def test_unsupported_options_are_reported_at_load(load: Load) -> None:
     with pytest.raises(Exception, match="minPartitions: '0' is not allowed"):
         load(minPartitions="0")
 
@@ -270,7 +270,7 @@ def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stre
     assert stream.all == sorted(named(0, 100) | named(1, 100) | named(2, 100))
 
 
-def test_a_group_is_told_what_was_read(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
+def test_read_offsets_are_committed_to_a_group(stream: Stream, send: Send, broker: Broker, topic: str) -> None:
     send(50, 30, 0)
     stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", commitGroupId="dashboard")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -300,7 +300,7 @@ def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send:
     assert stream.batches[1:] == [sorted(named(0, 5, 10)), sorted(named(0, 10, 15))]
 
 
-def test_latest_is_not_looked_up_anew_after_a_crash_in_the_first_micro_batch(
+def test_latest_is_not_looked_up_again_after_a_crash_in_the_first_micro_batch(
     stream: Stream, send: Send, spark: "SparkSession"
 ) -> None:
     send(5)

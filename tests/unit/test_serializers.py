@@ -69,7 +69,7 @@ def test_any_list_comes_back(texts: list[str | None], numbers: list[int | None])
 
 
 @given(st.sampled_from(["string", "long", "integer"]), st.binary())
-def test_bytes_that_are_no_list_are_told(inner: str, data: bytes) -> None:
+def test_bytes_that_are_not_a_list_are_rejected(inner: str, data: bytes) -> None:
     try:
         actual = ListSerde(inner).deserialize("t", data)
     except ValueError:
@@ -103,7 +103,7 @@ def test_text_has_the_encoding_of_the_options(configs: dict[str, str], is_key: b
     assert serde.deserialize("t", data) == "ö"
 
 
-def test_an_encoding_that_is_none_is_told_with_its_option() -> None:
+def test_unknown_encoding_names_its_option() -> None:
     with pytest.raises(ConfigurationError, match=r"serializer\.encoding: 'klingon'"):
         serde_named("string").configure({"serializer.encoding": "klingon"}, False)
 
@@ -117,6 +117,6 @@ def test_what_is_of_another_type_is_refused(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), [("long", b"1234"), ("boolean", b"\2"), ("void", b""), ("uuid", b"x")])
-def test_bytes_of_another_type_are_told(name: str, data: bytes) -> None:
+def test_bytes_of_another_type_are_rejected(name: str, data: bytes) -> None:
     with pytest.raises(ValueError, match="expected 8 bytes|expected the byte|expected no value|UUID"):
         serde_named(name).deserialize("t", data)

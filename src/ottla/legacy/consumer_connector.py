@@ -3,8 +3,8 @@
     config = ConsumerConfig({"zookeeper.connect": "localhost:2181", "group.id": "visits"})
     with Consumer.create_java_consumer_connector(config) as connector:
         (stream,) = connector.create_message_streams({"page_visits": 1})["page_visits"]
-        for found in stream:
-            print(found.message)
+        for message in stream:
+            print(message.message)
 
 A stream is for one thread. Streams beyond the partitions stay idle until members leave or partitions come.
 """

@@ -1,7 +1,7 @@
 """`KafkaStream` and its `ConsumerIterator`: the messages of one thread of a 0.8 consumer.
 
-    for found in stream:
-        print(found.topic, found.partition, found.offset, found.key, found.message)
+    for message in stream:
+        print(message.topic, message.partition, message.offset, message.key, message.message)
 
 The loop ends with the connector's `shutdown()`; ConsumerTimeoutError ends it when nothing comes for
 consumer.timeout.ms, and iterating again goes on.

@@ -2,8 +2,8 @@
 
     consumer = SimpleConsumer("localhost", 9092, so_timeout=10_000, buffer_size=64 * 1024, client_id="reader")
     request = FetchRequestBuilder().add_fetch("page_visits", 0, offset, 100_000).build()
-    for found in consumer.fetch(request).message_set("page_visits", 0):
-        print(found.offset, found.message.value)
+    for message in consumer.fetch(request).message_set("page_visits", 0):
+        print(message.offset, message.message.value)
 
 Which broker leads a partition, where to begin and what to do when the leader moves is for the user to find out, from
 `send(TopicMetadataRequest(...))`, `get_offsets_before` and the error codes of responses.

@@ -182,14 +182,14 @@ class ZKRebalancerListener:
             self._seen = view
             return True
         decision = ASSIGNORS[self._config.partition_assignment_strategy](view.context)
-        self._tell_idle(view, decision)
+        self._log_idle_threads(view, decision)
         if not self._claim(decision):
             return False
         self._read(decision)
         self._seen = view
         return True
 
-    def _tell_idle(self, view: GroupView, decision: Decision) -> None:
+    def _log_idle_threads(self, view: GroupView, decision: Decision) -> None:
         for topic, threads in view.mine.items():
             busy = {thread for tp, thread in decision.items() if tp.topic == topic}
             for thread in threads:

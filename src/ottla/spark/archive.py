@@ -143,7 +143,7 @@ def _module_files(name: str) -> Iterator[tuple[Path, str]]:
     root = origin.parent.parent
     for file in sorted(origin.parent.rglob("*")):
         inside = file.relative_to(root).as_posix()
-        if file.is_file() and _is_wanted(PurePosixPath(inside)):
+        if file.is_file() and _is_packed(PurePosixPath(inside)):
             yield file, inside
 
 
@@ -151,11 +151,11 @@ def _distribution_files(package: Distribution) -> Iterator[tuple[Path, str]]:
     for file in package.files or ():
         inside = PurePosixPath(file.as_posix())
         # Paths that start with .. are scripts or data outside site-packages.
-        if inside.parts[0] != ".." and _is_wanted(inside):
+        if inside.parts[0] != ".." and _is_packed(inside):
             path = Path(str(package.locate_file(file)))
             if path.is_file():
                 yield path, str(inside)
 
 
-def _is_wanted(inside: PurePosixPath) -> bool:
+def _is_packed(inside: PurePosixPath) -> bool:
     return inside.suffix not in _LEFT_OUT_SUFFIXES and not _LEFT_OUT_FOLDERS.intersection(inside.parts[:-1])

@@ -145,13 +145,13 @@ def _only_committed(level: str) -> bool:
     # No consumer is there to refuse it, and a slip of the pen would read what was rolled back.
     if level.strip().lower() not in ("read_uncommitted", "read_committed"):
         raise ConfigurationError(
-            f"kafka.isolation.level: {level!r} is not allowed: read_uncommitted or read_committed is wanted"
+            f"kafka.isolation.level: {level!r} is not allowed: expected read_uncommitted or read_committed"
         )
     return level.strip().lower() == "read_committed"
 
 
 def outcomes(log: ReadOnlyLog) -> tuple[int, list[Aborted]]:
-    """The last stable offset, and what was rolled back: told by the markers, as a running broker knows them."""
+    """Return the last stable offset and the aborted transactions, computed from the markers as in a broker."""
     begun: dict[int, int] = {}
     aborted = []
     for batch in log.batches(log.start, log.end):

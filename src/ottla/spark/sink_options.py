@@ -89,7 +89,7 @@ def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
 
 
 def batch_id(lowered: Mapping[str, str]) -> int | None:
-    """The micro-batch that foreachBatch is at, where Spark does not tell it. ConfigurationError without a sinkId."""
+    """Return the option batchId, for a foreachBatch whose micro-batch Spark does not report."""
     value = get(lowered, "batchId", not_negative)
     if value is not None and not lowered.get("sinkid", "").strip():
         raise ConfigurationError(f"batchId ({value}) needs the option sinkId, which names the write")
@@ -123,6 +123,4 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         raise ConfigurationError('no topic is named: set .option("topic", "…") or add a column topic')
     for name, allowed in COLUMNS.items():
         if name in types and types[name] not in allowed:
-            raise ConfigurationError(
-                f"the column {name} is of type {types[name]}; {' or '.join(allowed)} is wanted: cast it"
-            )
+            raise ConfigurationError(f"the column {name} is of type {types[name]}, not {' or '.join(allowed)}: cast it")

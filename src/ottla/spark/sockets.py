@@ -4,7 +4,7 @@ By TCP, Spark's default, what a task has read costs more to hand over. It is han
 directory is there because Spark leaves a file of each session behind.
 
 For long jobs, `local_session(config=worker_sockets())`; not the default, as a worker that is idle when its session ends
-then tells, with a traceback, that nobody reads its farewell (BrokenPipeError; by TCP it does not learn of that).
+then logs a traceback because its last message cannot be sent (BrokenPipeError; over TCP it does not notice).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class OttlaDataSource(DataSource):
     def schema(self) -> str:
         """The schema of Spark's Kafka connector. ConfigurationError for options that no read takes.
 
-        The connector, too, tells them at `load()`; the next to tell would be a flow of a pipeline, tried ten times.
+        The connector also raises them at `load()`; otherwise a flow of a pipeline would, after ten attempts.
         """
         keep_what_is_loaded()
         check_early(self.raw_options)

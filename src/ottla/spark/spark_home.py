@@ -1,7 +1,7 @@
 """A SPARK_HOME whose Python processes start three times as fast, for Spark on one machine.
 
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts: workers, and
-one for each look at a Python source. The zip has sources only, so each process compiles them anew, a second of
+one for each look at a Python source. The zip has sources only, so each process compiles them again, a second of
 processor time where the installed package takes a third of it. With a few at once on a busy machine that is longer than
 the ten seconds that Spark gives a process to report. Here `pyspark.zip` is a link to where pyspark is installed.
 
@@ -25,9 +25,9 @@ log = logging.getLogger("ottla.spark")
 
 
 def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set SPARK_HOME for a session on this machine, unless somebody has set it.
+    """Set SPARK_HOME for a session on this machine, unless it is set.
 
-    Raises ConfigurationError where somebody has set it to a Spark of another version than pyspark's.
+    Raises ConfigurationError if it is set to a Spark of another version than pyspark's.
     """
     if environ.get("SPARK_HOME"):
         from pyspark import __version__

@@ -36,7 +36,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"the column {name} has text that is no UTF-8 ({error}): write it as binary, leave such rows out"
-            f" (is_valid_utf8({name})), or mend them (make_valid_utf8({name}))"
+            f" (is_valid_utf8({name})), or fix them (make_valid_utf8({name}))"
         ) from error
     except (OverflowError, ValueError) as error:
         raise ConfigurationError(

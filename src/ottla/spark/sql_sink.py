@@ -2,7 +2,7 @@
 
 Each task writes its rows in one transaction, and in the same one its line of the table `ottla_sink_batches`: which
 micro-batch of which query that was. See `writer` for what that makes of it. That line is locked first, so a task that
-was thought dead and its second attempt go one after the other, and whoever comes second finds the rows written. A task
+was thought dead and its second attempt are serialized, and the second one finds the rows written. A task
 holds its rows until then (`held_rows`), as it may have to write them again.
 """
 
@@ -82,16 +82,14 @@ def _checked_url(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        # The text is not shown: who cannot be told from the rest of it is the password.
+        # The text is not shown: the password cannot be separated from the rest of it.
         example = "postgresql://user:password@host:port/database"
         raise ConfigurationError(f"url: it is not a URL such as {example}; write special characters as %40") from None
     backend = url.get_backend_name()
     if backend not in DRIVERS:
-        raise ConfigurationError(f"url: {backend} is not known; sqlite, postgresql or mysql is wanted")
+        raise ConfigurationError(f"url: {backend} is not known: use sqlite, postgresql or mysql")
     if backend == "sqlite" and (not url.database or ":memory:" in url.database):
-        raise ConfigurationError(
-            f"url: {text} is in memory, and another database in each task; sqlite:///FILE is wanted"
-        )
+        raise ConfigurationError(f"url: {text} is in memory, and another database in each task: use sqlite:///FILE")
     return url.set(drivername=DRIVERS[backend]) if "+" not in url.drivername else url
 
 
@@ -154,7 +152,7 @@ class SqlSink:
         """ConfigurationError where a table of the user's lacks columns: tasks would fail one by one."""
         schema, name = _schema_and_name(self.options.table)
         columns = [str(column["name"]) for column in inspector.get_columns(name, schema)]
-        # Only PostgreSQL tells the case of names apart.
+        # Only PostgreSQL has case-sensitive names.
         same = str if inspector.dialect.name == "postgresql" else str.lower
         missing = [column for column in self.types if same(column) not in map(same, columns)]
         if missing:
@@ -337,7 +335,7 @@ def _make_strict(engine: sa.Engine) -> None:
 
 
 def _make_transactions_real(engine: sa.Engine) -> None:
-    """By itself the driver of SQLite begins transactions late, when what a writer looked up may have changed."""
+    """SQLite's driver starts transactions only with the first write, when what a writer has read may be outdated."""
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:

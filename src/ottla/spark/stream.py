@@ -75,7 +75,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._takes_beginning(start):
             return start
         begin = offsets_from_json(start)
-        self._tell_group(begin)
+        self._commit_to_group(begin)
         latest = self._held = self._latest(begin)
         if self._finds_nothing(latest):
             return start
@@ -92,7 +92,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """
         return offsets_to_json(self._held) if self._held else None
 
-    def _tell_group(self, read: Offsets) -> None:
+    def _commit_to_group(self, read: Offsets) -> None:
         """Commit to the group of commitGroupId. Not in `commit`, which Spark calls one micro-batch late.
 
         Spark plans a micro-batch after the previous one, so the start of the next is what was read.

@@ -121,12 +121,12 @@ def test_a_batch_that_the_broker_finds_too_large_is_split(address: str) -> None:
 
 
 def test_a_record_beyond_max_request_size_is_refused_here(address: str, topic: str) -> None:
-    heard: list[BaseException | None] = []
+    errors: list[BaseException | None] = []
     with KafkaProducer(bootstrap_servers=address, max_request_size=1000) as producer:
-        future = producer.send(ProducerRecord(topic, b"." * 2000), lambda metadata, error: heard.append(error))
+        future = producer.send(ProducerRecord(topic, b"." * 2000), lambda metadata, error: errors.append(error))
         with pytest.raises(MessageTooLargeError, match="max.request.size"):
             future.get(0)
-    assert [type(error) for error in heard] == [MessageTooLargeError]
+    assert [type(error) for error in errors] == [MessageTooLargeError]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])

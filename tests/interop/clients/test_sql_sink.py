@@ -100,7 +100,7 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: st
     StreamWriter(made).commit(reported, 4)
 
 
-def test_servers_that_cut_what_does_not_fit_are_told_not_to(url: str, table: str) -> None:
+def test_servers_that_truncate_values_are_set_to_strict_mode(url: str, table: str) -> None:
     if sa.make_url(url).get_backend_name() != "mysql":
         pytest.skip("the others do not")
     # As where the server's own sql_mode has no STRICT_TRANS_TABLES.
@@ -215,14 +215,14 @@ def test_a_table_without_the_columns_is_refused(url: str, table: str) -> None:
         sink(url, table)
 
 
-def test_a_row_that_the_table_refuses_is_told(url: str, table: str) -> None:
+def test_row_that_the_table_rejects_is_reported(url: str, table: str) -> None:
     made = sink(url, f"{table}_0")
     execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT NOT NULL)")
     with pytest.raises(ConfigurationError, match=f"dbtable: the table {table} does not take a row: .*visits"):
         sink(url, table).write(Share(table, 0, 0), rows(name=["a"], visits=[None]))
 
 
-def test_a_schema_that_there_is_not_is_told(url: str, table: str) -> None:
+def test_missing_schema_is_reported(url: str, table: str) -> None:
     with pytest.raises(ConfigurationError, match=r"(?s)dbtable: cannot .*absent"):
         sink(url, f"absent.{table}")
 
@@ -365,7 +365,7 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
         sink(f"sqlite:///{tmp_path}/x.db", "t", schema=twice)
 
 
-def test_what_the_database_cannot_do_is_told_without_rows(tmp_path: Path) -> None:
+def test_database_error_is_reported_without_rows(tmp_path: Path) -> None:
     made = sink(f"sqlite:///{tmp_path}/x.db", "t")
     execute(made, "CREATE VIEW seen AS SELECT name, visits FROM t")
     with pytest.raises(KafkaError, match=r"^dbtable: cannot write seen of sqlite:.*: cannot modify seen") as raised:

@@ -69,9 +69,7 @@ def read(servers: list[str], count: int) -> list[bytes]:
         return [next(consumer).value for _ in range(count)]
 
 
-def test_paused_brokers_are_told_as_such_and_others_are_asked(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_reports_paused_brokers_and_asks_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cluster("up", "--base-port", "0", "--zookeeper-port", "0")[0] == 0
     controller = cluster.wait_until_whole()["controller"]
     assert cluster("kill", str(controller), "--signal", "STOP")[0] == 0

@@ -70,7 +70,7 @@ def test_ephemeral_nodes_go_with_the_session(connect: str) -> None:
     run(later, connect)
 
 
-def test_an_expired_session_is_told_and_its_watches_too(connect: str) -> None:
+def test_expired_session_and_its_watches_are_notified(connect: str) -> None:
     async def test(registry: ZooKeeperMetadataStore) -> None:
         renewed, changed = asyncio.Event(), asyncio.Event()
 
@@ -96,10 +96,10 @@ def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
     async def test(registry: ZooKeeperMetadataStore) -> None:
         renewed = asyncio.Event()
 
-        async def tell() -> None:
+        async def on_new_session() -> None:
             renewed.set()
 
-        registry.on_new_session(tell)
+        registry.on_new_session(on_new_session)
         removed = registry.session
         assert removed is not None
         await registry.end_session(removed)

@@ -129,7 +129,7 @@ def test_kafkas_tool_sets_rules_through_our_broker() -> None:
         exercise(lambda *arguments: succeeded(run_tool("org.apache.kafka.tools.AclCommand", *at, *arguments)))
 
 
-def test_kafkas_tool_hears_that_there_are_no_rules(bootstrap: str) -> None:
+def test_kafkas_tool_lists_no_acls(bootstrap: str) -> None:
     done = run_tool("org.apache.kafka.tools.AclCommand", "--bootstrap-server", bootstrap, "--list")
     assert "No Authorizer is configured" in done.stdout + done.stderr
 
@@ -180,7 +180,7 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
     compatibility("Apache Kafka", WITH_ZOOKEEPER, "ACLs in ZooKeeper", what)
 
 
-def test_brokers_of_a_cluster_obey_what_any_of_them_is_told(connect: str, tmp_path: Path) -> None:
+def test_acl_added_on_one_broker_applies_on_all(connect: str, tmp_path: Path) -> None:
     connect += "-of-two"
     cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
     every = ("User:ANONYMOUS", "*")

@@ -112,14 +112,14 @@ def test_ottla_acls_says_what_kafkas_tool_says(
         assert any(line.startswith("Current ACLs for resource") for line in listed)
         assert any(line.endswith("already exists.") for line in again)
         assert other("--list", *named) == listed
-        mine = tool("--list", "--principal", "User:a", "--principal", "User:nobody")
+        mine = tool("--list", "--principal", "User:a", "--principal", "User:unknown")
         assert tool("--remove", "--force", *named, *rules) == []
         assert other("--list", *named) == []
         reported.append((added, listed, again, mine))
     assert reported[0] == reported[1]
 
 
-def test_what_counts_for_a_name_is_told_and_removed_alike(ours: Tool, theirs: Tool) -> None:
+def test_acls_that_match_a_name_are_listed_and_removed_alike(ours: Tool, theirs: Tool) -> None:
     name = f"r-{uuid.uuid4().hex[:8]}"
     reported = []
     for tool in (theirs, ours):

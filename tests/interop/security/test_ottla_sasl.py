@@ -76,7 +76,7 @@ def test_records_go_there_and_back(secured: str, mechanism: str) -> None:
         assert [int(next(consumer).value) for _ in range(number)] == list(range(number))
 
 
-def test_a_token_that_is_not_taken_is_told(secured: str) -> None:
+def test_rejected_token_is_reported(secured: str) -> None:
     how = options(secured, "OAUTHBEARER")
     how |= {"sasl_jaas_config": None, "sasl_oauth_token_provider": lambda: "eyJhbGciOiJub25lIn0.e30."}
     with KafkaProducer(**how) as producer:
@@ -85,7 +85,7 @@ def test_a_token_that_is_not_taken_is_told(secured: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_told(secured: str, mechanism: str) -> None:
+def test_wrong_password_is_reported(secured: str, mechanism: str) -> None:
     with KafkaProducer(**options(secured, mechanism, "wrong")) as producer:
         with pytest.raises(SaslAuthenticationFailedError):
             producer.send("t", b"v").get(30)

@@ -115,8 +115,8 @@ def test_records_go_there_and_back(secured: dict[str, Any]) -> None:
 
 
 def test_who_does_not_say_who_he_is_is_turned_away_at_once(secured: dict[str, Any]) -> None:
-    nobody = {key: value for key, value in secured.items() if "keystore" not in key}
-    with KafkaProducer(**nobody, max_block_ms=60_000) as producer:
+    without_certificate = {key: value for key, value in secured.items() if "keystore" not in key}
+    with KafkaProducer(**without_certificate, max_block_ms=60_000) as producer:
         with pytest.raises(SslAuthenticationError, match="CERTIFICATE"):
             producer.send("t", b"v")
 

@@ -30,7 +30,7 @@ from ottla import (
 
 pytestmark = pytest.mark.interop
 
-PASSWORD = "not-told"
+PASSWORD = "not-known"
 LOGIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required user_admin={PASSWORD} user_ann={PASSWORD};"
 VALUES = [f"v{i}" for i in range(20)]
 
@@ -86,17 +86,17 @@ def test_a_rule_to_write_and_two_to_read_are_enough(copy: Copy, broker: Broker, 
     assert copy(access(broker, "ann"), topic, VALUES, tmp_path) == VALUES
 
 
-def test_librdkafka_hears_what_is_not_allowed(broker: Broker, topic: str) -> None:
+def test_librdkafka_gets_authorization_errors(broker: Broker, topic: str) -> None:
     if reason := module_missing("confluent_kafka"):
         pytest.skip(reason)
     from confluent_kafka import Consumer, KafkaError, Producer
 
     options = access(broker, "ann").librdkafka
-    heard: list[int] = []
+    codes: list[int] = []
     producer = Producer(options)
-    producer.produce(topic, b"v", callback=lambda error, _: heard.append(error.code()))
+    producer.produce(topic, b"v", callback=lambda error, _: codes.append(error.code()))
     assert producer.flush(TIMEOUT) == 0
-    assert heard == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    assert codes == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
     allow(broker, ACLOperation.READ, ResourceType.GROUP, topic)
     consumer = Consumer({**options, "group.id": topic})
@@ -116,7 +116,7 @@ def poll_until_assigned(consumer: KafkaConsumer) -> None:
             consumer.poll(timeout_ms=200)
 
 
-def test_our_clients_hear_what_is_not_allowed(broker: Broker, topic: str) -> None:
+def test_our_clients_get_authorization_errors(broker: Broker, topic: str) -> None:
     options = access(broker, "ann").python
     with KafkaProducer(**options) as producer:
         with pytest.raises(errors.TopicAuthorizationFailedError):

@@ -35,7 +35,7 @@ WAYS = [
     ("SASL_SSL", "PLAIN"),
     ("SASL_SSL", "SCRAM-SHA-256"),
 ]
-PASSWORD = "not-told,=1"
+PASSWORD = "not-known,=1"
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_fetch_of_many_megabytes_comes_whole(access: Access) -> None:
         assert [next(consumer).value for _ in values] == values
 
 
-def test_kafkas_tool_has_certificates_read_anew(broker: Broker, identities: dict[str, Path], tmp_path: Path) -> None:
+def test_kafkas_tool_reloads_certificates(broker: Broker, identities: dict[str, Path], tmp_path: Path) -> None:
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka's tools: {reason}")
     host, _, port = address(broker, "SSL").partition(":")

@@ -50,7 +50,7 @@ async def opened(connect: str, how: Security) -> ZooKeeperMetadataStore:
     return registry
 
 
-def test_nodes_of_the_brokers_are_changed_by_nobody_else(connect: str, identities: dict[str, Path]) -> None:
+def test_znodes_of_brokers_cannot_be_changed_by_others(connect: str, identities: dict[str, Path]) -> None:
     async def test() -> None:
         broker = await opened(connect, security(identities, "broker"))
         await broker.multi(

@@ -165,7 +165,7 @@ def test_ottla_consumer_groups_resets_and_deletes_offsets_as_kafkas_tool(
     delete = (*at, "--delete-offsets", "--topic")
     assert " 2          Successful" in compare(*delete, f"{visits}:2")
     compare(*delete, "nowhere")
-    compare(*at[:-1], "nobody", "--delete-offsets", "--topic", f"{visits}:2")
+    compare(*at[:-1], "unknown", "--delete-offsets", "--topic", f"{visits}:2")
     with KafkaConsumer(visits, bootstrap_servers=address, group_id=group, auto_offset_reset="earliest") as consumer:
         while not consumer.poll(1000):
             pass

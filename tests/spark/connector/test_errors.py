@@ -38,15 +38,15 @@ SECONDS = 30
 
 @pytest.mark.parametrize("job", ["batch", "stream", "write"])
 def test_brokers_that_do_not_answer_are_named_in_time(job: str, ours: Jobs, tmp_path: Path) -> None:
-    nobody = replace(ours, servers=f"127.0.0.1:{free_port()}")
+    unreachable = replace(ours, servers=f"127.0.0.1:{free_port()}")
     began = time.monotonic()
-    with pytest.raises(Exception, match=rf"kafka.bootstrap.servers {nobody.servers}.*says how long is waited"):
+    with pytest.raises(Exception, match=rf"kafka.bootstrap.servers {unreachable.servers}.*says how long is waited"):
         if job == "batch":
-            nobody.batch({"subscribe": "plain", **PATIENCE})
+            unreachable.batch({"subscribe": "plain", **PATIENCE})
         elif job == "stream":
-            nobody.stream({"subscribe": "plain", **PATIENCE}, tmp_path)
+            unreachable.stream({"subscribe": "plain", **PATIENCE}, tmp_path)
         else:
-            nobody.write(ours.spark.sql("select 'v' value"), {"topic": "plain", **PATIENCE})
+            unreachable.write(ours.spark.sql("select 'v' value"), {"topic": "plain", **PATIENCE})
     assert time.monotonic() - began < SECONDS
 
 

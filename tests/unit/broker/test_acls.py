@@ -1,4 +1,4 @@
-"""Access rules that clients add, see and remove, and that hold from the next request on."""
+"""ACLs that clients add, describe and delete, and that apply from the next request on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def rules(client: Asker, version: int = 3, **others: Any) -> list[tuple[in
     return actual
 
 
-def test_rules_are_added_told_and_removed(tmp_path: Path) -> None:
+def test_acls_are_added_described_and_removed(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         prefixed = creation(resource_type=GROUP, resource_name="g-", resource_pattern_type=PREFIXED)
         assert await create(client, creation(), creation(operation=ACLOperation.ALL), prefixed, creation()) == [0] * 4
@@ -115,11 +115,11 @@ def test_rules_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
     with_broker(again, tmp_path, **WITH_RULES)
 
 
-def test_rules_that_another_broker_was_told_a_moment_ago_are_seen(tmp_path: Path) -> None:
+def test_acls_just_added_on_another_broker_are_listed(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         assert client.context.acl_store is not None
         assert client.node._store is not None
-        await client.context.acl_store.close()  # nothing is heard but for the sake of who asks
+        await client.context.acl_store.close()  # without notifications: only requests trigger reads
         other = AclStore(client.node._store, lambda _: None)
         topic = ResourcePattern(TOPIC, "t")
         await other.add([ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, topic)])
@@ -156,7 +156,7 @@ def test_who_may_not_alter_the_cluster_changes_no_rules(tmp_path: Path) -> None:
     ],
     ids=lambda wrong: str(wrong)[:40],
 )
-def test_what_is_no_rule_is_refused_by_itself(wrong: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_acl_is_rejected_separately(wrong: dict[str, Any], tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         assert await create(client, creation(**wrong), creation()) == [INVALID, 0]
         assert len(await rules(client)) == 1
@@ -205,7 +205,9 @@ def test_one_request_has_so_many_rules_and_no_more(tmp_path: Path, monkeypatch: 
     with_broker(test, tmp_path, **WITH_RULES)
 
 
-def test_what_the_registry_refuses_is_told_of_each_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acl_that_the_metadata_store_rejects_gets_its_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(*_: object) -> None:
         raise MetadataStoreTimeoutError("ZooKeeper does not answer")
 
@@ -218,6 +220,6 @@ def test_what_the_registry_refuses_is_told_of_each_rule(tmp_path: Path, monkeypa
             DeleteAclsRequest(filters=[DeleteAclsFilter(**expected()), DeleteAclsFilter(**expected(operation=0))]), 3
         )
         assert [result.error_code for result in removed.filter_results] == [-1, INVALID]
-        assert len(await rules(client)) == 1  # what was heard has to do
+        assert len(await rules(client)) == 1  # the ACLs that were loaded before have to suffice
 
     with_broker(test, tmp_path, **WITH_RULES)

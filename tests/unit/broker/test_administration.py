@@ -100,8 +100,8 @@ def test_one_node_has_nothing_to_elect(tmp_path):
 def test_partitions_can_be_moved_to_where_they_are(tmp_path):
     async def test(client: Asker) -> None:
         await create(client)
-        wishes = {0: [0], 1: [1], 2: [0]}
-        partitions = [ReassignablePartition(partition_index=p, replicas=r) for p, r in wishes.items()]
+        replicas_by_partition = {0: [0], 1: [1], 2: [0]}
+        partitions = [ReassignablePartition(partition_index=p, replicas=r) for p, r in replicas_by_partition.items()]
         partitions.append(ReassignablePartition(partition_index=0, replicas=None))
         partitions.append(ReassignablePartition(partition_index=0, replicas=[]))
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])

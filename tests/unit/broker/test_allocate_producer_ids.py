@@ -11,9 +11,7 @@ from ottla.errors import BrokerIdNotRegisteredError, NotControllerError, StaleBr
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 
-def test_a_registered_broker_is_given_a_block_that_nobody_else_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_registered_broker_gets_a_block_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         own = client.context.image.brokers[client.context.broker_id]
 

@@ -1,4 +1,4 @@
-"""Who asks what may be done with a resource (KIP-430) is told; who does not ask gets no bits."""
+"""Authorized operations (KIP-430) are returned to clients that ask for them; others get no bits."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def allow(client: Asker, *rules: tuple[ACLOperation, ResourceType, str]) -> None
     object.__setattr__(client.context, "authorizer", authorizer)
 
 
-def test_who_is_restricted_is_told_what_rules_allow(tmp_path: Path) -> None:
+def test_authorized_operations_follow_the_acls(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         await prepare(client)

@@ -100,7 +100,7 @@ def test_clocks_may_differ_by_what_is_allowed() -> None:
         UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": "-1"})
 
 
-def test_a_token_has_to_be_good_for_what_is_wanted() -> None:
+def test_token_must_be_valid_for_audience_and_scope() -> None:
     tokens = UnsecuredJwtValidator({"unsecuredValidatorRequiredScope": "read write"}, lambda: NOW)
     assert tokens.check(unsigned(sub="a", exp=1001, scope=["write", "read", "x"])).user == "a"
     assert tokens.check(unsigned(sub="a", exp=1001, scope="read write")).user == "a"

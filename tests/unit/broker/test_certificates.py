@@ -1,4 +1,4 @@
-"""Certificates of listeners, set anew while the broker runs."""
+"""Certificates of listeners, replaced while the broker runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put(path: Path, identity: Certified) -> None:
 
 
 class Node:
-    """A broker with a listener for TLS, and one without, over which it is told what to do."""
+    """A broker with a TLS listener, and one without for its configuration."""
 
     def __init__(self, folder: Path, **more: str) -> None:
         self.folder = folder
@@ -74,7 +74,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
         yield made
 
 
-def test_who_names_the_file_has_it_read_anew(node: Node) -> None:
+def test_setting_the_same_file_reloads_it(node: Node) -> None:
     second, third = signed(CA, "localhost"), signed(CA, "localhost")
     assert node.shown() == node.first.certificate
     with KafkaProducer(**node.options("SSL"), **TRUSTING) as producer:
@@ -83,7 +83,7 @@ def test_who_names_the_file_has_it_read_anew(node: Node) -> None:
         node.alter({f"{STORE}.location": str(node.key)})
         assert node.shown() == second.certificate
         put(node.key, third)
-        assert node.shown() == second.certificate, "nobody has said that there is another one"
+        assert node.shown() == second.certificate, "the broker does not know of another one"
         node.alter({f"{STORE}.location": str(node.key)})
         assert node.shown() == third.certificate
         producer.send("t", b"after").get(20)
@@ -113,7 +113,7 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(node: Node, content:
     assert node.shown() == node.first.certificate
 
 
-def test_who_is_trusted_may_be_set_anew(tmp_path: Path) -> None:
+def test_trust_store_can_be_replaced(tmp_path: Path) -> None:
     clients = authority("clients")
     key = tmp_path / "client.pem"
     put(key, signed(clients, "client"))
@@ -130,7 +130,7 @@ def test_who_is_trusted_may_be_set_anew(tmp_path: Path) -> None:
             producer.send("t", b"v").get(20)
 
 
-def test_what_is_set_is_told_but_for_passwords(node: Node) -> None:
+def test_set_configs_are_described_except_passwords(node: Node) -> None:
     node.alter({f"{STORE}.location": str(node.key), "listener.name.ssl.ssl.truststore.password": "hush"})
     reported = node.described()
     assert reported[f"{STORE}.location"].value == str(node.key)

@@ -217,7 +217,7 @@ def test_topics_beyond_the_quota_of_changes_are_refused_where_clients_understand
     with_broker(test, tmp_path)
 
 
-def test_a_wait_longer_than_an_answer_can_tell_is_told_as_the_longest(tmp_path):
+def test_throttle_time_is_capped_at_the_fields_maximum(tmp_path):
     async def test(client: Asker) -> None:
         call = RequestContext(client.context, client.connection, 12, "c")
         assert call.throttle(5e6) == 2**31 - 1

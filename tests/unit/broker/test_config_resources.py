@@ -49,7 +49,7 @@ async def synonyms(client: Asker, kind: int, name: str, option: str) -> list[tup
     return [(s.name, s.value, s.source) for s in actual.synonyms]
 
 
-def test_a_broker_neither_tells_nor_sets_what_is_another_ones(tmp_path):
+def test_configs_of_another_broker_are_neither_described_nor_altered(tmp_path):
     async def test(client: Asker) -> None:
         for other in ("1", "one"):
             assert await describe(client, BROKER, other, "log.retention.ms") == (InvalidRequestError.code,)
@@ -79,7 +79,7 @@ def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(
     with_broker(later, tmp_path)
 
 
-def test_a_topics_option_tells_what_the_broker_sets_under_its_own_name(tmp_path):
+def test_topic_config_shows_the_broker_config_it_inherits(tmp_path):
     async def test(client: Asker) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await client.ask(CreateTopicsRequest(topics=[topic]), 7)
@@ -106,7 +106,7 @@ def test_a_groups_option_follows_the_brokers(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_an_option_that_brokers_do_not_know_is_kept_and_its_value_not_told(tmp_path, caplog):
+def test_unknown_broker_config_is_kept_and_its_value_hidden(tmp_path, caplog):
     async def test(client: Asker) -> None:
         assert await alter(client, BROKER, "0", "plugin.password", "secret") == 0
         assert "plugin.password of broker 0 is unknown" in caplog.text

@@ -75,14 +75,14 @@ def test_members_commit_and_read_offsets_in_their_epoch(tmp_path: Path) -> None:
         assert await commit(client, 1) == "GROUP_ID_NOT_FOUND"
         assert (await join(client)).member_epoch == 1
         assert await commit(client, 2) == "STALE_MEMBER_EPOCH"
-        assert await commit(client, 1, "nobody") == "UNKNOWN_MEMBER_ID"
+        assert await commit(client, 1, "unknown") == "UNKNOWN_MEMBER_ID"
         assert await commit(client, -1, "") == "UNKNOWN_MEMBER_ID"
         assert await commit(client, 1, version=8) == "UNSUPPORTED_VERSION"
         assert await commit(client, 1) is None
         assert await fetch(client, 1) == (None, 7)
         assert await fetch(client, -1, None) == (None, 7)
         assert await fetch(client, 2) == ("STALE_MEMBER_EPOCH", None)
-        assert await fetch(client, 1, "nobody") == ("UNKNOWN_MEMBER_ID", None)
+        assert await fetch(client, 1, "unknown") == ("UNKNOWN_MEMBER_ID", None)
 
     with_broker(test, tmp_path)
 

@@ -231,7 +231,7 @@ def test_the_state_of_who_moves_away_is_not_answered_for(tmp_path: Path) -> None
 
 
 class Controller:
-    """The controller, another broker: makes topics, of which this one hears when the test says so."""
+    """The controller, another broker: creates topics, whose metadata this broker receives when the test says so."""
 
     def __init__(self, client: Asker) -> None:
         self.client = client
@@ -282,9 +282,7 @@ def test_the_controller_is_asked_for_internal_topics(tmp_path: Path, monkeypatch
     with_broker(test, tmp_path)
 
 
-def test_a_topic_that_this_broker_has_not_heard_of_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topic_missing_in_this_brokers_metadata_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         other = elsewhere(client, monkeypatch)
         other.reported, other.code = False, TopicAlreadyExistsError.code or 0

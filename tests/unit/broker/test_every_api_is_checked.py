@@ -1,4 +1,4 @@
-"""Who may do nothing is refused by every API in every version, and does not hear whether a resource is there or not."""
+"""A client without rights is denied by every API in every version, and cannot find out whether a resource exists."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Refused(NamedTuple):
     """What an API answers to who may do nothing."""
 
     code: int | None
-    """None: no error, but nothing is told."""
+    """None: no error, but an empty response."""
     since: int = 0
-    """The version from which on there is a place for it; before, nothing is told."""
+    """The first version with a field for it; earlier ones return nothing."""
 
 
 TOPIC, GROUP, CLUSTER = Refused(TOPIC_REFUSED), Refused(GROUP_REFUSED), Refused(CLUSTER_REFUSED)
@@ -199,7 +199,7 @@ class About(NamedTuple):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_who_may_do_nothing_hears_nothing(name: str, tmp_path: Path) -> None:
+def test_client_without_rights_gets_no_information(name: str, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
         before = state(client)
@@ -222,7 +222,7 @@ async def check(client: Asker, name: str, version: int, there: About, missing: A
     needed = {expected.code} if expected.code is not None and version >= expected.since else set()
     assert codes(answer) == needed, (version, answer)
     if there.topic_id != ZERO_UUID and str(there.topic_id) in repr(answer):
-        # an id is no secret, and may be said to be unknown; but the name that belongs to it is not told
+        # an id is not secret, and may be reported as unknown; but its name is not returned
         assert f"'{THERE}'" not in repr(answer), (version, answer)
     else:
         other = await client.ask(fill(kind, version, missing), version)

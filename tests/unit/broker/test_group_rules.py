@@ -1,4 +1,4 @@
-"""What a client must be allowed to do for the requests of groups and transactions, and what it hears otherwise."""
+"""The rights that requests of groups and transactions require, and the errors without them."""
 
 from __future__ import annotations
 
@@ -215,8 +215,8 @@ ROWS = {
 
 
 async def prepare(client: Asker) -> UUID:
-    wishes = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("t", "s")]
-    await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
+    new_topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("t", "s")]
+    await client.ask(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)
     await find_coordinator(client)
     topic_id = client.context.image.topics["t"].id
     existing = commit(topic_id)
@@ -264,7 +264,7 @@ def test_a_commit_keeps_what_may_be_read_and_refuses_the_rest(tmp_path: Path) ->
         answer = await client.ask(request, 9)
         assert [t.partitions[0].error_code for t in answer.topics] == [0, TOPIC_REFUSED, TOPIC_REFUSED]
         assert {tp.topic for tp in client.context.groups.offsets.by_group["g"]} == {"t"}
-        request.generation_id_or_member_epoch, request.member_id = 3, "nobody"
+        request.generation_id_or_member_epoch, request.member_id = 3, "unknown"
         unknown_member = 25
         answer = await client.ask(request, 9)
         assert [t.partitions[0].error_code for t in answer.topics] == [unknown_member, TOPIC_REFUSED, TOPIC_REFUSED]
@@ -291,7 +291,7 @@ def test_all_offsets_are_those_of_topics_that_may_be_described(tmp_path: Path) -
     with_rules(test, tmp_path)
 
 
-def test_offsets_of_hidden_topics_are_not_told_even_while_a_transaction_may_change_them(tmp_path: Path) -> None:
+def test_offsets_of_hidden_topics_are_not_returned_even_during_a_transaction(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
         await commit_both(client, topic_id)
@@ -308,7 +308,7 @@ def test_offsets_of_hidden_topics_are_not_told_even_while_a_transaction_may_chan
     with_rules(test, tmp_path)
 
 
-def test_coordinators_are_told_key_by_key(tmp_path: Path) -> None:
+def test_coordinators_are_returned_per_key(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         only(client, SEES_G)
@@ -354,7 +354,7 @@ def test_partitions_join_a_transaction_together_or_not_at_all(tmp_path: Path) ->
     with_rules(test, tmp_path)
 
 
-def test_transactions_are_told_without_what_may_not_be_described(tmp_path: Path) -> None:
+def test_described_transactions_omit_hidden_topics(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
         for name in ("tx", "other"):
@@ -413,7 +413,7 @@ async def begin_sharing(client: Asker, topic_id: UUID) -> None:
     await client.ask(acquire(topic_id), 1)
 
 
-def test_progress_of_share_groups_is_told_of_topics_that_may_be_described(tmp_path: Path) -> None:
+def test_share_group_offsets_are_returned_for_describable_topics(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
         await begin_sharing(client, topic_id)
@@ -428,7 +428,7 @@ def test_progress_of_share_groups_is_told_of_topics_that_may_be_described(tmp_pa
     with_rules(test, tmp_path)
 
 
-def test_what_became_of_records_is_heard_from_readers_only(tmp_path: Path) -> None:
+def test_result_of_records_is_known_only_by_reading(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
         await begin_sharing(client, topic_id)

@@ -1,4 +1,4 @@
-"""Who asks the wrong broker is told which is the right one (KIP-951)."""
+"""Responses of the wrong broker name the leader (KIP-951)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def led_by_another(image: ClusterImage) -> ClusterImage:
     return image.with_topics({"t": replace(topic, partitions=(elsewhere,))})
 
 
-def test_a_client_is_told_the_leader_and_its_address(tmp_path: Path) -> None:
+def test_response_of_wrong_broker_names_leader_and_address(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         expected = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await client.ask(CreateTopicsRequest(topics=[expected], timeout_ms=1000), 5)

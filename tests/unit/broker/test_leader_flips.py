@@ -185,7 +185,7 @@ async def follow(client: Asker, session_id: int = 0, epoch: int = 0) -> int:
     return answer.session_id
 
 
-def test_out_of_order_at_a_leader_that_nobody_follows_is_not_leader(
+def test_out_of_order_at_a_leader_without_followers_is_not_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a broker that was paused: another one leads, and has the batches that are missing here
@@ -203,7 +203,7 @@ def test_out_of_order_at_a_leader_that_nobody_follows_is_not_leader(
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
-def test_out_of_order_at_a_leader_with_followers_is_told_after_their_next_fetch(
+def test_out_of_order_at_a_leader_with_followers_waits_for_their_next_fetch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(produce, "CONFIRM_SECONDS", 60.0)

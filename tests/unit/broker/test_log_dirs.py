@@ -161,7 +161,7 @@ def test_moves_that_cannot_be_are_refused(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_a_replica_that_is_to_come_begins_where_it_is_wanted(tmp_path):
+def test_future_replica_is_created_in_the_requested_directory(tmp_path):
     async def test(client: Asker) -> None:
         for partition in range(2):
             assert await move(client, tmp_path / "b", partition=partition) == REPLICA_NOT_AVAILABLE
@@ -260,7 +260,7 @@ def test_a_full_disk_costs_the_append_only(tmp_path, monkeypatch, caplog, code):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_a_start_without_one_directory_does_not_make_its_logs_anew(tmp_path):
+def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path):
     async def first(client: Asker) -> None:
         await create(client, "t", 2)
         assert await produce(client, 1, b"kept") == 0

@@ -81,7 +81,7 @@ def test_groups_and_offsets_go_with_their_partition_and_come_back(tmp_path: Path
     with_broker(test, tmp_path)
 
 
-def test_who_waits_for_a_rebalance_is_told_to_look_for_the_coordinator(tmp_path: Path) -> None:
+def test_waiting_members_get_not_coordinator_when_the_group_moves(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         await join(client)

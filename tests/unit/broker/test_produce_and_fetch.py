@@ -195,7 +195,7 @@ def test_a_fetch_is_answered_empty_when_its_time_is_over(tmp_path: Path) -> None
     with_broker(test, tmp_path)
 
 
-def test_a_fetch_that_waits_is_told_when_its_topic_goes(tmp_path: Path) -> None:
+def test_waiting_fetch_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
@@ -240,7 +240,7 @@ def test_the_first_batch_comes_whole_whatever_the_limits(tmp_path: Path) -> None
     with_broker(test, tmp_path)
 
 
-def test_a_session_tells_only_what_changed(tmp_path: Path) -> None:
+def test_fetch_session_returns_only_changes(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, partitions=2)
         await produce(client, batch(b"a"))
@@ -324,7 +324,7 @@ def test_a_consumer_that_waits_is_answered_when_the_broker_stops(tmp_path: Path)
     with_broker(test, tmp_path)
 
 
-def test_a_transactional_batch_is_refused_while_nobody_could_end_its_transaction(tmp_path: Path) -> None:
+def test_transactional_batch_is_rejected_without_its_coordinator(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         data = batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -387,7 +387,7 @@ def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_ends(tmp_path:
 
 
 def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(tmp_path: Path) -> None:
-    """Its nodes went while nobody could delete the log, as when they are deleted by hand."""
+    """Its znodes were deleted while no broker could delete the log, as when they are deleted by hand."""
 
     async def first(client: Asker) -> None:
         await create(client)

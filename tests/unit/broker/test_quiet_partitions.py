@@ -19,7 +19,7 @@ EPOCH = 7
 
 
 def caught_up(partition: Partition) -> CachedPartition:
-    """A follower's place in its session, when it has all and was told all."""
+    """Return a follower's cached partition when it has everything."""
     partition.append(view(b"a"))
     log = partition.log
     expected = CachedPartition(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
@@ -34,7 +34,7 @@ def caught_up(partition: Partition) -> CachedPartition:
 
 
 @pytest.mark.parametrize(("epoch", "quiet"), [(EPOCH, True), (EPOCH + 1, False), (-1, True)])
-def test_a_follower_that_has_registered_anew_is_looked_at(tmp_path: Path, epoch: int, quiet: bool) -> None:
+def test_follower_that_registered_again_is_checked(tmp_path: Path, epoch: int, quiet: bool) -> None:
     # else its leader goes on telling the controller of the old registration, which refuses it among those in sync
     async def test(partition: Partition, _: Held) -> None:
         assert caught_up(partition).is_quiet(0.0, epoch) is quiet

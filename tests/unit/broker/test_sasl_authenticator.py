@@ -86,7 +86,7 @@ def with_client(test: Callable[[Client], Awaitable[None]], data: Path, **options
     asyncio.run(run())
 
 
-def test_before_it_is_known_who_asks_only_the_versions_are_told(tmp_path: Path) -> None:
+def test_unauthenticated_client_gets_only_api_versions(tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         assert (await client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)).api_keys
         with pytest.raises(NetworkError):
@@ -138,16 +138,14 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(tmp_pat
     ("login", "reported"),
     [
         (Login("PLAIN", "alice", "wrong"), "Authentication failed: Invalid username or password"),
-        (Login("PLAIN", "nobody", "secret"), "Authentication failed: Invalid username or password"),
+        (Login("PLAIN", "unknown", "secret"), "Authentication failed: Invalid username or password"),
         (
             Login("SCRAM-SHA-256", "alice", "secret"),
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256",
         ),
     ],
 )
-def test_a_wrong_password_is_told_after_a_while_and_ends_the_connection(
-    login: Login, reported: str, tmp_path: Path
-) -> None:
+def test_wrong_password_is_answered_after_a_delay_and_disconnects(login: Login, reported: str, tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         began = time.monotonic()
         with pytest.raises(SaslAuthenticationFailedError, match=f"^{reported}$"):
@@ -214,7 +212,7 @@ def test_who_says_it_again_in_time_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("login", [Login("PLAIN", "bob", "b"), Login("SCRAM-SHA-256", "alice", "secret")])
-def test_nobody_becomes_somebody_else_on_the_way(login: Login, tmp_path: Path) -> None:
+def test_principal_does_not_change_on_a_connection(login: Login, tmp_path: Path) -> None:
     async def test(client: Client) -> None:
         await log_in(client.channel, ALICE, SECONDS)
         with pytest.raises(KafkaError):
@@ -242,7 +240,7 @@ def test_scram_answers_for_unknown_user_with_a_salt_that_stays(tmp_path: Path) -
 
     async def test(client: Client) -> None:
         await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
-        reported = await client.says(ScramClient("SCRAM-SHA-256", "nobody", "x").first())
+        reported = await client.says(ScramClient("SCRAM-SHA-256", "unknown", "x").first())
         assert reported.error_code == 0
         salts.append(bytes(reported.auth_bytes).split(b",")[1:])
 

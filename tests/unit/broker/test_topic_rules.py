@@ -1,4 +1,4 @@
-"""What requests about topics, records, options and the cluster need, and what is heard by who may not do them."""
+"""The rights that requests of topics, records, configs and the cluster require, and the errors without them."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_topic_is_created_by_asking_for_it_where_that_is_allowed(
     with_rules(test, tmp_path)
 
 
-def test_without_creation_it_is_told_to_who_may_describe_that_there_is_no_topic(tmp_path: Path) -> None:
+def test_without_auto_creation_missing_topics_are_reported_only_with_describe(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         only(client, allow(DESCRIBE, TOPIC, "new"))
         request = asking("new", "other", allow_auto_topic_creation=False)
@@ -183,7 +183,7 @@ def test_without_creation_it_is_told_to_who_may_describe_that_there_is_no_topic(
     with_rules(test, tmp_path)
 
 
-def test_metadata_by_id_tells_no_name_of_what_may_not_be_described(tmp_path: Path) -> None:
+def test_metadata_by_id_hides_names_without_describe(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "a")
         topic_id = client.context.image.topics["a"].id
@@ -206,11 +206,11 @@ def test_topics_by_id_are_refused_in_versions_whose_answers_need_a_name(tmp_path
     with_broker(test, tmp_path)
 
 
-def test_the_numbers_and_options_of_a_new_topic_are_told_to_who_may_describe_them(tmp_path: Path) -> None:
+def test_created_topic_returns_configs_only_with_describe_configs(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         only(client, allow(CREATE, TOPIC, "a"), allow(CREATE, TOPIC, "b"), allow(DESCRIBE_CONFIGS, TOPIC, "b"))
-        wishes = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "abc"]
-        a, b, c = (await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)).topics
+        new_topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "abc"]
+        a, b, c = (await client.ask(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)).topics
         assert (a.error_code, a.topic_config_error_code, a.num_partitions, a.configs) == (0, TOPIC_REFUSED, -1, [])
         assert (b.error_code, b.topic_config_error_code, b.num_partitions, bool(b.configs)) == (0, 0, 2, True)
         assert (c.error_code, c.topic_config_error_code, c.num_partitions) == (TOPIC_REFUSED, 0, -1)

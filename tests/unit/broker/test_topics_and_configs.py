@@ -183,10 +183,10 @@ def test_partitions_are_not_added_while_one_moves_or_with_another_number_of_repl
     with_broker(test, tmp_path)
 
 
-def test_options_that_somebody_wrote_wrong_into_the_registry_keep_no_topic_from_being_served(tmp_path: Path) -> None:
+def test_invalid_configs_in_the_metadata_store_do_not_keep_topics_offline(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        wishes = [topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="7")]), topic("u")]
-        await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
+        new_topics = [topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="7")]), topic("u")]
+        await client.ask(CreateTopicsRequest(topics=new_topics, timeout_ms=1000), 7)
         await client.context.config_store.set_topic("t", {"retention.ms": "abc", "segment.bytes": "100"})
         actual = client.context.partitions.get(TopicPartition("t", 0))
         assert actual is not None
@@ -337,7 +337,7 @@ def test_create_topics_counts_a_broker_that_has_just_registered(
 def test_a_starting_broker_is_registered_before_it_accepts_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # whoever sees three open ports may create a topic with three replicas
+    # once three ports are open, a topic with three replicas can be created
     seen: list[bool] = []
     register = Registration.register
 

@@ -52,14 +52,14 @@ class Instance:
 
     real: Transactor
     alive: bool = False
-    """It was initialised, and nobody took its id over since."""
+    """It was initialised, and no other producer has taken its id over since."""
     current: Open | None = None
     forgotten: bool = False
     """Its transaction timed out before the last restart: the epoch it had then is not in the log."""
 
     @property
     def may_go_on(self) -> bool:
-        """Its transaction, if it has one, was not ended by somebody else."""
+        """Return whether its transaction, if it has one, was not ended by another producer."""
         return self.alive and (self.current is None or self.current.committed is None)
 
 
@@ -126,7 +126,7 @@ class World:
         self.done["refused"] += 1
         comes_back = await instance.real.init(come_back=True)
         if instance.forgotten and comes_back:
-            instance.alive, instance.real.producer_id = False, -1  # it gives up, and begins anew
+            instance.alive, instance.real.producer_id = False, -1  # it gives up, and starts again
         assert (comes_back == 0) is instance.alive, f"step {self.number}: error {comes_back}"
         instance.current, instance.forgotten = None, False
 

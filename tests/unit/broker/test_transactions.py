@@ -1,4 +1,4 @@
-"""Transactions through dispatch: commit, abort, fencing, timeouts, restarts, offsets, and what tools are told."""
+"""Transactions through dispatch: commit, abort, fencing, timeouts, restarts, offsets, and what tools see."""
 
 from __future__ import annotations
 
@@ -532,7 +532,7 @@ def test_brokers_verify_and_add_for_several_transactions(tmp_path: Path, version
     at_clock(test, tmp_path)
 
 
-def test_old_producers_are_told_of_fencing_in_old_terms(tmp_path: Path) -> None:
+def test_old_producers_get_the_old_fencing_error(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         request = AddPartitionsToTxnRequest(
@@ -577,7 +577,7 @@ def test_markers_of_other_brokers_are_written_under_their_rules(
 # Limits and tools
 
 
-def test_wishes_that_cannot_be_granted(tmp_path: Path) -> None:
+def test_requests_that_cannot_be_fulfilled(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         await find_coordinator(client)
 
@@ -640,7 +640,7 @@ def test_unused_ids_are_forgotten(tmp_path: Path) -> None:
     at_clock(second, tmp_path)
 
 
-def test_tools_are_told_of_transactions_and_producers(tmp_path: Path) -> None:
+def test_tools_describe_transactions_and_producers(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         await begin(client, transactional_id="idle")
@@ -723,7 +723,7 @@ def test_a_marker_that_lets_much_be_read_ends_the_wait_for_it(tmp_path: Path) ->
     at_clock(test, tmp_path)
 
 
-def test_a_reader_is_told_of_the_rolled_back_transactions_in_what_it_reads(tmp_path: Path) -> None:
+def test_fetch_returns_aborted_transactions_of_its_range(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         await create(client, index_interval_bytes="100")
         await find_coordinator(client)

@@ -124,7 +124,7 @@ def test_acls_need_a_zookeeper_that_knows_the_broker() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "/kafka", "localhost:abc", "a:1:2", "a b:1", "::1:2181"])
-def test_an_address_of_zookeeper_that_is_none_is_told(value: str) -> None:
+def test_invalid_zookeeper_address_is_reported(value: str) -> None:
     with pytest.raises(ConfigurationError, match=r"zookeeper\.connect.*host:port"):
         BrokerConfig({"zookeeper.connect": value})
 
@@ -150,7 +150,7 @@ def test_kafkas_authorizers_are_one_here(name: str) -> None:
     assert BrokerConfig({"authorizer.class.name": name}).authorizer_class_name == "AclAuthorizer"
 
 
-def test_a_broker_does_not_start_open_to_all_where_another_authorizer_is_wanted() -> None:
+def test_broker_does_not_start_with_an_unknown_authorizer() -> None:
     with pytest.raises(ConfigurationError, match=r"'org\.example\.MyAuthorizer' .*: expected one of AclAuthorizer"):
         BrokerConfig({"authorizer.class.name": "org.example.MyAuthorizer"})
     assert not BrokerConfig({"authorizer.class.name": ""}).authorizer_class_name

@@ -42,7 +42,7 @@ class Registry(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST subjects/S/versions registers, POST subjects/S looks up, GET schemas/ids/N tells."""
+    """POST subjects/S/versions registers, POST subjects/S looks up, GET schemas/ids/N returns."""
 
     server: Registry
     protocol_version = "HTTP/1.1"
@@ -52,21 +52,21 @@ class Handler(BaseHTTPRequestHandler):
         parts = self._parts()
         number = self.server.register(parts[1], schema)
         version = self.server.subjects[parts[1]].index(number) + 1
-        self._tell({"id": number, "subject": parts[1], "version": version, "schema": schema})
+        self._respond({"id": number, "subject": parts[1], "version": version, "schema": schema})
 
     def do_GET(self) -> None:
         parts = self._parts()
         if parts[:2] == ["schemas", "ids"] and int(parts[2]) <= len(self.server.schemas):
-            self._tell({"schema": self.server.schemas[int(parts[2]) - 1]})
+            self._respond({"schema": self.server.schemas[int(parts[2]) - 1]})
         else:
-            self._tell({"error_code": 40403, "message": "Schema not found"}, 404)
+            self._respond({"error_code": 40403, "message": "Schema not found"}, 404)
 
     def _parts(self) -> list[str]:
         path = urlparse(self.path).path.strip("/")
         self.server.arguments.append(f"{self.command} {path}")
         return path.split("/")
 
-    def _tell(self, answer: dict[str, Any], status: int = 200) -> None:
+    def _respond(self, answer: dict[str, Any], status: int = 200) -> None:
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -146,7 +146,7 @@ def test_a_partition_that_the_answer_leaves_out_counts_as_failed(broker: Scripte
     assert len(sent(broker)) == 2
 
 
-def test_a_lost_connection_is_made_anew_and_the_messages_sent_again(broker: ScriptedBroker) -> None:
+def test_lost_connection_is_reopened_and_messages_are_sent_again(broker: ScriptedBroker) -> None:
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda _: DROP)
     broker.on(ProduceRequest, lambda request: refused(request, {}))
@@ -173,7 +173,7 @@ def test_a_partition_without_a_leader_is_tried_again_while_others_are_sent(broke
     assert [partition for partition, _ in sent(broker)] == [0, 1]
 
 
-def test_a_refresh_finds_the_new_leader_and_opens_connections_anew(broker: ScriptedBroker) -> None:
+def test_refresh_finds_the_new_leader_and_reopens_connections(broker: ScriptedBroker) -> None:
     with ScriptedBroker() as other:
         other.on(ProduceRequest, lambda request: refused(request, {}), times=10)
         broker.on(MetadataRequest, led_by(broker, broker), times=1)
@@ -223,7 +223,7 @@ def test_acks_0_waits_for_no_answer(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_the_broker_is_told_acks_and_its_time(broker: ScriptedBroker, acks: int) -> None:
+def test_produce_request_has_acks_and_timeout(broker: ScriptedBroker, acks: int) -> None:
     with Producer[str, str](config(broker, request_required_acks=acks, request_timeout_ms=1234)) as producer:
         producer.send(KeyedMessage("t", "k.1", "v"))
     (request,) = broker.asked(ProduceRequest)

@@ -124,7 +124,7 @@ def test_offsets_are_looked_up_by_time(node: Broker, topic: str) -> None:
         assert sorted([response.offsets(topic, 0), response.offsets(topic, 1)]) == [(0,), (5, 0)]
 
 
-def test_metadata_tells_leaders(node: Broker, topic: str) -> None:
+def test_metadata_has_leaders(node: Broker, topic: str) -> None:
     with reader(node) as consumer:
         (records,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
         assert (records.topic, records.error_code) == (topic, 0)
@@ -151,7 +151,7 @@ def test_a_group_commits_offsets(node: Broker, topic: str, version: int) -> None
         assert after == OffsetMetadataAndError(7, "note" if version else "", 0)
 
 
-def test_a_lost_connection_is_made_anew_once(broker: ScriptedBroker) -> None:
+def test_lost_connection_is_reopened_once(broker: ScriptedBroker) -> None:
     with SimpleConsumer(broker.host, broker.port) as consumer:
         consumer.send(TopicMetadataRequest(["t"]))
         broker.on(MetadataRequest, lambda _: DROP)

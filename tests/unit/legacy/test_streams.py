@@ -61,7 +61,7 @@ def test_messages_of_a_compressed_set_before_the_offset_are_skipped() -> None:
     assert stream(queue).iterator().next().offset == 5
 
 
-def test_nothing_within_the_timeout_is_told_and_going_on_works() -> None:
+def test_timeout_is_reported_and_reading_can_continue() -> None:
     queue = ChunkQueue(2)
     info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0)
     messages = stream(queue, 10).iterator()
@@ -72,7 +72,7 @@ def test_nothing_within_the_timeout_is_told_and_going_on_works() -> None:
     assert messages.next().message == b"0"
 
 
-def test_a_message_larger_than_a_fetch_is_told() -> None:
+def test_message_larger_than_a_fetch_is_reported() -> None:
     queue = ChunkQueue(2)
     queue.put(chunk(PartitionTopicInfo(TopicPartition("t", 0), queue, 7)))
     with pytest.raises(MessageSizeTooLargeException, match=r"offset 7.*fetch\.message\.max\.bytes"):
@@ -136,7 +136,7 @@ def test_a_stored_offset_goes_on(node: Broker) -> None:
     assert read(produced(node, "stored", b"a", b"b"), "stored", 1, 1) == [b"b"]
 
 
-def test_a_leader_that_goes_is_looked_for_anew(node: Broker) -> None:
+def test_leader_that_moves_is_looked_up_again(node: Broker) -> None:
     address = produced(node, "moved", b"a")
     with ScriptedBroker() as removed:
         arguments = iter([(removed.host, removed.port), address])

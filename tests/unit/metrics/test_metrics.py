@@ -76,7 +76,7 @@ def test_a_finer_sensor_records_only_at_its_level() -> None:
         assert metrics.values()["g"]["total"] == expected
 
 
-def test_reporters_hear_of_metrics_that_come_and_go() -> None:
+def test_reporters_are_notified_of_added_and_removed_metrics() -> None:
     reporter = Reporter()
     metrics = registry(reporters=[reporter], namespace="kafka.test")
     sensor = metrics.sensor("s")
@@ -97,7 +97,7 @@ def test_reporters_hear_of_metrics_that_come_and_go() -> None:
     ]
 
 
-def test_a_reporter_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_reporter_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     class Bad:
         def init(self, metrics: Metrics) -> None:
             raise RuntimeError("oh")
@@ -107,7 +107,7 @@ def test_a_reporter_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) ->
     assert "Bad failed in init()" in caplog.text
 
 
-def test_a_sensor_knows_how_long_nobody_used_it() -> None:
+def test_sensor_reports_its_idle_time() -> None:
     clock = ManualClock()
     sensor = Metrics(clock=clock).sensor("s")
     clock.advance(50_000)

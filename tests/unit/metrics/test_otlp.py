@@ -47,7 +47,7 @@ def test_sums_may_be_what_came_since_the_last_time() -> None:
         assert metrics(exporter.encoded([name], delta=True))[name][:2] == (DELTA, recorded)
 
 
-def test_only_what_is_asked_for_is_told() -> None:
+def test_only_requested_items_are_returned() -> None:
     made = registry()
     made.sensor("s").record(1)
     exporter = Exporter(made, {})
@@ -58,6 +58,6 @@ def test_only_what_is_asked_for_is_told() -> None:
     assert exporter.encoded([], delta=True) == b""
 
 
-def test_the_resource_tells_whose_metrics_they_are() -> None:
+def test_resource_identifies_the_client() -> None:
     data = Exporter(registry(), {"transactional_id": "x"}).encoded([""], delta=True)
     assert labels(data) == {"transactional_id": "x"}

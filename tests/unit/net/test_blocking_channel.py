@@ -41,7 +41,7 @@ def ask(channel: BlockingChannel) -> object:
     return channel.receive()
 
 
-def test_nobody_listens() -> None:
+def test_without_listener() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     channel = BlockingChannel("127.0.0.1", port)
@@ -62,7 +62,7 @@ def test_another_correlation_id_is_no_answer() -> None:
         ask(channel)
 
 
-def test_a_peer_that_goes_is_told() -> None:
+def test_peer_that_disconnects_is_reported() -> None:
     with peer(lambda sock: None) as channel, pytest.raises(NetworkError, match="closed the connection"):
         ask(channel)
 

@@ -177,7 +177,7 @@ def test_a_host_without_an_address_is_named() -> None:
 def test_connecting_has_a_time_limit() -> None:
     async def test() -> None:
         options = SocketOptions(connect_timeout=0.05)
-        # An address of documentation (RFC 5737): nobody answers, or the network says so at once.
+        # An address for documentation (RFC 5737): no host answers, or the network reports an error at once.
         channel = Channel(asyncio.get_running_loop(), "192.0.2.1", 9092, client_id="test", options=options)
         with pytest.raises(BrokerConnectionError, match=r"192\.0\.2\.1"):
             await channel.connect()

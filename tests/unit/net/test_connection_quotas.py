@@ -67,7 +67,7 @@ def test_a_rate_forgets_what_is_older_than_its_windows():
     assert rate.per_second(11.1) == 0
 
 
-def test_waiting_as_told_brings_the_rate_back_to_its_bound():
+def test_waiting_the_throttle_time_restores_the_rate():
     rate = SampledRate(11)
     for second in range(10):
         rate.add(200, now=float(second))

@@ -30,7 +30,7 @@ def test_a_trusted_certificate_is_the_keys_own() -> None:
     assert store.trusted == read_jks(KEY, None).keys[0][1]
 
 
-def test_a_wrong_password_is_told() -> None:
+def test_wrong_password_is_reported() -> None:
     with pytest.raises(ValueError, match="password"):
         read_jks(KEY, "wrong")
     with pytest.raises(ValueError, match="password of the key"):
@@ -38,14 +38,14 @@ def test_a_wrong_password_is_told() -> None:
 
 
 @pytest.mark.parametrize("size", range(24, len(KEY) - 20, 29))
-def test_a_store_that_ends_too_early_is_told(size: int) -> None:
+def test_truncated_store_is_reported(size: int) -> None:
     body = KEY[:size]
     digest = hashlib.sha1("storepass".encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
     with pytest.raises(ValueError, match="too early"):
         read_jks(body + digest, "storepass")
 
 
-def test_what_is_no_store_is_told() -> None:
+def test_invalid_store_is_reported() -> None:
     with pytest.raises(ValueError, match="not a JKS key store"):
         read_jks(b"\xfe\xed\xfe\xed" + b"\xff" * 40, None)
 

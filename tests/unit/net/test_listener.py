@@ -376,8 +376,8 @@ def test_large_requests_beyond_the_bound_wait_and_small_ones_do_not() -> None:
 
         async with Server(handle, memory_bytes=2 * size) as server:
             peers = [await server.connect() for _ in range(count)]
-            wishes = [_write(w, frame(b"%04d" % i + bytes(size))) for i, (_, w) in enumerate(peers)]
-            writes = [asyncio.ensure_future(request) for request in wishes]
+            requests = [_write(w, frame(b"%04d" % i + bytes(size))) for i, (_, w) in enumerate(peers)]
+            writes = [asyncio.ensure_future(request) for request in requests]
             await until(lambda: any(c.busy for c in server.listener.connections))
             await until(lambda: server.memory._waiting)
             reader, small = await server.connect()

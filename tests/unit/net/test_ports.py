@@ -44,5 +44,5 @@ def test_where_every_port_may_be_outgoing_the_kernel_chooses(tmp_path: Path, mon
     assert free_port() > 0
 
 
-def test_a_system_that_does_not_tell_has_the_usual_range(tmp_path: Path) -> None:
+def test_system_without_port_range_has_the_default(tmp_path: Path) -> None:
     assert outgoing_from(tmp_path / "missing") == ports.OUTGOING_FROM

@@ -143,14 +143,14 @@ def test_stores_that_java_wrote_open_connections_both_ways(tmp_path: Path, end: 
     shake_hands(tmp_path, options, server=signed(java(), "localhost"), wants=java())
 
 
-def test_who_is_not_trusted_is_told_with_the_option(tmp_path: Path) -> None:
+def test_untrusted_broker_certificate_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(SslAuthenticationError, match=r"ssl\.truststore\.location") as error:
         shake_hands(tmp_path, {"ssl_truststore_certificates": authority("other").pem, "ssl_truststore_type": "PEM"})
     assert not error.value.retriable
 
 
 @pytest.mark.option("ssl.endpoint.identification.algorithm", "ssl.check.hostname")
-def test_a_certificate_for_another_host_is_refused_unless_nobody_asks(tmp_path: Path) -> None:
+def test_certificate_for_another_host_is_rejected_unless_verification_is_off(tmp_path: Path) -> None:
     trusting = {"ssl_truststore_certificates": CA.pem, "ssl_truststore_type": "PEM"}
     with pytest.raises(SslAuthenticationError, match=r"ssl\.endpoint\.identification\.algorithm"):
         shake_hands(tmp_path, trusting, host="127.0.0.1")
@@ -204,12 +204,12 @@ BEING: dict[str, Callable[[Path], dict[str, Any]]] = {
     "ssl.password",
 )
 @pytest.mark.parametrize("kind", BEING)
-def test_a_broker_that_wants_to_know_is_told_who_we_are(tmp_path: Path, kind: str) -> None:
+def test_client_certificate_is_sent_on_request(tmp_path: Path, kind: str) -> None:
     shake_hands(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem), **BEING[kind](tmp_path)}, wants=CA)
 
 
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_broker_that_does_not_know_us_is_told_with_the_option(tmp_path: Path, newest: ssl.TLSVersion) -> None:
+def test_untrusted_client_certificate_names_the_option(tmp_path: Path, newest: ssl.TLSVersion) -> None:
     with pytest.raises(SslAuthenticationError, match=r"\(see ssl\."):
         shake_hands(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem)}, wants=CA, newest=newest)
 
@@ -288,14 +288,14 @@ def test_with_suites_of_tls_1_3_alone_nothing_older_is_spoken() -> None:
         ({"ssl_endpoint_identification_algorithm": "ldaps"}, r"ssl\.endpoint"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_option(options: dict[str, str], named: str) -> None:
+def test_error_names_the_option(options: dict[str, str], named: str) -> None:
     actual = {key: value.replace("{me}", __file__) for key, value in options.items()}
     actual = {k: str(STORES / v[1:-1]) if v.startswith("{") else v for k, v in actual.items()}
     with pytest.raises(ConfigurationError, match=named):
         client_context(config(**actual))
 
 
-def test_a_wrong_password_of_a_pem_key_is_told(tmp_path: Path) -> None:
+def test_wrong_password_of_a_pem_key_is_reported(tmp_path: Path) -> None:
     pem = in_file(tmp_path, CLIENT.key_pem("right") + CLIENT.pem)
     for password in ("wrong", None):
         with pytest.raises(ConfigurationError, match=r"ssl\.key\.password.*the password is wrong"):

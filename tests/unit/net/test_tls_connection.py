@@ -108,7 +108,7 @@ def test_what_openssl_holds_already_is_worked_on_when_the_answer_before_is_there
 
         async with SecureServer(lambda body, connection: later(bytes(body))) as server:
             reader, writer = await server.connect()
-            # One record: after the first of them the socket has nothing more to tell.
+            # One record: after the first of them the socket has no more data.
             writer.write(b"".join(frame(bytes([i]) * 200) for i in range(50)))
             assert [await answer(reader) for _ in range(50)] == [bytes([i]) * 200 for i in range(50)]
             writer.close()
@@ -208,7 +208,7 @@ def test_file_ranges_are_sent_between_buffers_and_released_once(tmp_path: Path) 
     assert [p.released for p in pieces] == [1, 1, 1]
 
 
-def test_a_slow_reader_gets_every_byte_and_holds_up_nobody(tmp_path: Path) -> None:
+def test_slow_reader_gets_every_byte_without_delaying_others(tmp_path: Path) -> None:
     content = os.urandom(8_000_000)
     (tmp_path / "log").write_bytes(content)
 
@@ -482,14 +482,14 @@ def test_a_client_is_called_as_the_rules_have_it() -> None:
         (signed(authority("else"), "x"), "DEFAULT", "its certificate was rejected"),
         (CLIENT, "RULE:^CN=other$/x/", "no rule of ssl.principal.mapping.rules matches CN=client"),
     ],
-    ids=["nobody", "stranger", "no rule"],
+    ids=["anonymous", "stranger", "no rule"],
 )
-def test_who_is_not_known_is_told_so_and_cut_off(
+def test_unknown_user_is_rejected_and_disconnected(
     who: Certified | None, rules: str, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
         async with SecureServer(named, serving("required"), rules) as server:
-            reader, writer = await server.connect(who)  # with TLS 1.3 the client hears of it afterwards
+            reader, writer = await server.connect(who)  # with TLS 1.3 the client is notified afterwards
             writer.write(frame(b"?"))
             with contextlib.suppress(ssl.SSLError, ConnectionError):  # the first of them says why
                 assert await reader.read() == b""
@@ -503,7 +503,7 @@ def test_who_is_not_known_is_told_so_and_cut_off(
 def test_a_connection_ends_with_tls_saying_so() -> None:
     def talk(port: int) -> bytes:
         with socket.create_connection(("127.0.0.1", port)) as sock:
-            # without close_notify this raises, as somebody else may have cut the connection
+            # without close_notify this raises, as a third party may have cut the connection
             with asking().wrap_socket(sock, server_hostname="localhost", suppress_ragged_eofs=False) as peer:
                 peer.sendall(struct.pack(">i", -1))
                 return peer.recv(1)

@@ -1,4 +1,4 @@
-"""A client that has gone while its request waits: its descriptor is free at once, and nobody waits on its behalf."""
+"""A client that has gone while its request waits: its descriptor is free at once, and the wait ends."""
 
 from __future__ import annotations
 

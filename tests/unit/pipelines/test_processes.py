@@ -10,11 +10,11 @@ import pytest
 
 from ottla.pipelines.processes import Child, ProcessEndedError, wait_for_release
 
-TELLS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
+REPORTS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
 
 
-def test_what_a_child_tells_is_heard(tmp_path: Path) -> None:
-    child = Child("c", [sys.executable, "-c", TELLS], tmp_path)
+def test_facts_of_a_child_process_are_received(tmp_path: Path) -> None:
+    child = Child("c", [sys.executable, "-c", REPORTS], tmp_path)
     child.finish()
     assert child.facts == {"seen": 7}
     child.check()

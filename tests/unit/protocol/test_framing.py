@@ -42,7 +42,7 @@ def test_a_frame_in_use_is_not_overwritten() -> None:
     assert bytes(held[0]) == b"a" * 40
 
 
-def test_memory_is_used_again_when_nobody_holds_a_frame() -> None:
+def test_memory_is_reused_without_frame_holders() -> None:
     reader = FrameReader(10_000, block_bytes=256)
     block = reader.space().obj
     for _ in range(100):

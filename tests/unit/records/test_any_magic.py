@@ -91,7 +91,7 @@ def test_scanner_walks_over_every_format(hot, seed, chunk_bytes):
     assert (scanner.damaged, scanner.position) == (True, at)
 
 
-def test_scanner_takes_a_gap_for_damage_where_it_is_told_to(hot):
+def test_scanner_takes_a_gap_for_damage_if_required(hot):
     first, second, third = entry(2), entry(2, base_offset=5), entry(2, base_offset=9)
     for contiguous_from, stored in ((0, len(first)), (3, len(first)), (6, len(first + second)), (100, 3 * len(first))):
         scanner = hot.scanner.Scanner(0, 0, check_crc=True, contiguous_from=contiguous_from)

@@ -176,7 +176,7 @@ def _columns(hot, batch, header):
     return decoder.drain()
 
 
-def test_crc_is_checked_unless_told_otherwise(hot):
+def test_crc_is_checked_unless_disabled(hot):
     data = bytearray(build(hot, [(NOW, b"a", b"1")]))
     data[-2] ^= 1
     with pytest.raises(CorruptMessageError, match="CRC"):

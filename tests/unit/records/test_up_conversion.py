@@ -6,7 +6,7 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.up_conversion import up_converted
 
 
-def test_times_that_a_broker_gave_to_old_messages_are_told_as_such():
+def test_log_append_time_of_old_messages_is_returned_as_such():
     def stamped(offset: int, time_ms: int, *values: bytes) -> bytes:
         builder = BatchBuilder(bytearray(1000), base_offset=offset)
         for value in values:

@@ -13,7 +13,7 @@ FORMATS = [("pyspark_ottla", "ottla"), ("pyspark_ottla_sql", "ottla.sql")]
 
 
 @pytest.mark.parametrize(("module", "name"), FORMATS)
-def test_spark_finds_the_formats_without_being_told(module: str, name: str) -> None:
+def test_spark_finds_the_formats_without_registration(module: str, name: str) -> None:
     assert module in [batch.name for batch in iter_modules()]
     assert import_module(module).DefaultSource.name() == name
 

@@ -185,7 +185,7 @@ def test_a_compressed_message_from_before_0_11_may_hold_any_number(tmp_path: Pat
     assert [row[1] for row in rows(tmp_path, **bounds)] == list(range(1700, 2300))
 
 
-def test_damage_is_told_with_its_place(broker: Broker, tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_position(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 100)
     broker.stop()
     segment = next(path for path in sorted(tmp_path.glob("t-*/*.log")) if path.stat().st_size)
@@ -237,7 +237,7 @@ def test_what_lies_behind_the_high_watermark_is_not_looked_at(broker: Broker, tm
     assert rows(tmp_path, kafka_isolation_level="read_committed") == expected
 
 
-def test_a_tail_that_was_cut_off_is_told(broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_truncated_tail_is_reported(broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     send(broker.bootstrap_servers, 100)
     send(broker.bootstrap_servers, 100)
     expected = [row for row in consumed(broker.bootstrap_servers) if row[0] == 0]

@@ -179,5 +179,5 @@ def test_an_end_before_what_is_still_there_is_no_range() -> None:
     assert batch_ranges({A0: 5, A1: 0}, {A0: 3, A1: 10}, TWO, Losses()) == [OffsetRange(A1, 0, 10)]
 
 
-def test_no_wish_for_tasks_makes_more_than_there_are_offsets() -> None:
+def test_min_partitions_never_exceeds_the_number_of_offsets() -> None:
     assert len(split([OffsetRange(A0, 0, 3), OffsetRange(A1, 0, 2)], 10**12)) == 5

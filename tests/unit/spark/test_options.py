@@ -172,6 +172,6 @@ def test_durations_are_those_of_spark() -> None:
     ]
 
 
-def test_a_wrong_value_is_told_where_it_would_be_ignored() -> None:
+def test_invalid_value_of_an_ignored_option_is_reported() -> None:
     with pytest.raises(ConfigurationError, match="maxRecordsPerPartition: '0'"):
         batch(maxRecordsPerPartition="0")

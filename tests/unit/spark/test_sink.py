@@ -289,7 +289,7 @@ def test_writes_whose_names_read_the_same_are_two(bootstrap: str, topic: str) ->
         assert not reported.known
 
 
-def test_a_task_that_writes_longer_than_its_transaction_may_is_told(topic: str) -> None:
+def test_task_beyond_its_transaction_timeout_is_explained(topic: str) -> None:
     often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50, "num.partitions": 3}
     with Broker(often) as broker:
         options = options_for(broker.bootstrap_servers, topic, transaction_timeout_ms="200")
@@ -307,13 +307,13 @@ def test_a_task_that_writes_longer_than_its_transaction_may_is_told(topic: str) 
         assert read(broker.bootstrap_servers, topic) == []
 
 
-def test_a_timeout_that_brokers_do_not_allow_is_told(bootstrap: str, topic: str) -> None:
+def test_transaction_timeout_above_the_brokers_limit_is_reported(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic, transaction_timeout_ms="2000000")
     with pytest.raises(InvalidTransactionTimeoutError, match=r"kafka\.transaction\.timeout\.ms is 2000000"):
         write_share(Share("q", 0, 0), options, iter([batch(value=[b"v"])]))
 
 
-def test_offsets_that_are_no_markers_are_told(bootstrap: str, topic: str) -> None:
+def test_offsets_that_are_not_markers_are_reported(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
     share = Share("reset", 0, 0)
     write_share(share, options, iter([batch(value=[b"v"])]))
@@ -363,7 +363,7 @@ def test_wrong_options_are_named(options: dict[str, str], match: str) -> None:
     [
         ({"key": BinaryType()}, "t", "the column value is missing"),
         ({"value": BinaryType()}, None, "no topic is named"),
-        ({"value": IntegerType()}, "t", "the column value is of type int; binary or string is wanted"),
+        ({"value": IntegerType()}, "t", "the column value is of type int, not binary or string"),
         ({"value": StringType(), "partition": LongType()}, "t", "the column partition is of type bigint"),
         ({"value": StringType(), "headers": ArrayType(StringType())}, "t", "the column headers is of type"),
     ],

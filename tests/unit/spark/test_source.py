@@ -38,7 +38,7 @@ def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
         ({"includeHeaders": "maybe"}, "includeHeaders"),
     ],
 )
-def test_options_that_no_read_takes_are_told_before_there_is_one(wrong: dict[str, str], said: str) -> None:
+def test_unsupported_options_are_reported_before_the_read(wrong: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         OttlaDataSource({**READING, **wrong}).schema()
 

@@ -79,7 +79,7 @@ def test_the_limit_is_a_limit() -> None:
     assert reader.latestOffset(reader.initialOffset(), limit) == {"a": {"0": 20, "1": 10}}
 
 
-def test_a_limited_micro_batch_tells_how_far_the_topics_are() -> None:
+def test_limited_micro_batch_reports_latest_offsets() -> None:
     reader, brokers = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
     assert reader.reportLatestOffset() is None
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())

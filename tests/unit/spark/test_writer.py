@@ -54,7 +54,7 @@ def test_a_named_write_is_that_of_the_micro_batch(monkeypatch: pytest.MonkeyPatc
     assert share(monkeypatch, Shares("q-of-mine", 8), Context()) == Share("q-of-mine", 8, 5)
 
 
-def test_a_named_write_that_no_micro_batch_is_told_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_write_without_known_micro_batch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be written again with the micro-batch: twice, without an error."""
     with pytest.raises(IllegalStateError, match="sinkId 'copy': .* set the option batchId"):
         share(monkeypatch, Shares("copy"), Context())
@@ -66,7 +66,7 @@ def test_writes_without_a_name_are_each_their_own(monkeypatch: pytest.MonkeyPatc
     assert first[1:] == second[1:] == (0, 5, None)
 
 
-def test_a_share_tells_the_run_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_has_the_run_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     run = "1ae47a74-5fa1-45bf-af38-1075f617d9ad"
     assert share(monkeypatch, Shares("copy"), Context(query="q", batch_id="7", run=run)).run == run
     # A job group of the user's own, the same in every run.

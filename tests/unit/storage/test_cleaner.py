@@ -246,7 +246,7 @@ def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log):
     assert cleanable.dirtiest([cleanable.measure(log, half, now + 10**12)]) is not None
 
 
-def test_keys_of_all_lengths_are_told_apart():
+def test_keys_of_all_lengths_are_distinguished():
     seen = OffsetMap(1 << 20)
     keys = [b"x" * n for n in range(40)] + [b"y" * n for n in range(1, 40)]
     for offset, key in enumerate(keys):

@@ -101,7 +101,7 @@ class Model:
         else:
             self.log.close_without_flush()
             for path in self.log.dir.glob("*.snapshot"):
-                path.unlink()  # the batches must tell everything
+                path.unlink()  # the batches must suffice
             self.log = self.make_log(**CONFIG)
         self.log.high_watermark = self.log.log_end_offset
         stored = {p.id: p.last_sequence for p in self.log.producers.producers.values()}

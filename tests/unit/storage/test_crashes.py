@@ -181,7 +181,7 @@ def test_leftovers_are_removed(make_log, name):
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "snapshot"])
 @pytest.mark.parametrize("content", [b"", b"garbage\xff\x00", None])
-def test_damaged_state_files_are_made_anew(make_log, name, content):
+def test_damaged_state_files_are_rebuilt(make_log, name, content):
     log = make_log(**CONFIG)
     for i in range(50):
         log.append(batch(b"x" * 200, producer_id=7, producer_epoch=2, base_sequence=i), leader_epoch=i // 10)

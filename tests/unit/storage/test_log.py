@@ -137,7 +137,7 @@ def test_indexes_are_written_when_their_segment_is_rolled(make_log):
     assert first.time_index.path.stat().st_size > 0
 
 
-def test_on_roll_is_told(make_log):
+def test_on_roll_is_called(make_log):
     log = make_log(segment_bytes=500)
     rolled = []
     log.on_roll = lambda actual: rolled.append(actual.log_end_offset)
@@ -346,7 +346,7 @@ def test_truncation_removes_records_and_what_was_derived_from_them(make_log):
     assert (log.log_end_offset, log.leader_epochs.entries, log.size) == (0, [], 0)
 
 
-def test_truncate_fully_begins_anew_at_an_offset(make_log):
+def test_truncate_fully_restarts_at_an_offset(make_log):
     log = make_log()
     fill(log, 5)
     log.truncate_fully_and_start_at(100)
@@ -493,7 +493,7 @@ def _target(fd):
 
 def test_log_that_is_not_used_has_no_open_files(make_log):
     log = make_log(segment_bytes=1000, index_interval_bytes=100)
-    assert not open_files(log), "nobody has used it yet"
+    assert not open_files(log), "it has not been used yet"
     fill(log, 60)
     for offset in range(0, 60, 5):
         log.read(offset, 100, max_offset=60).release()

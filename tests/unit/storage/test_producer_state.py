@@ -209,7 +209,7 @@ def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log):
     assert send(again, 19).duplicate
 
 
-def test_open_transaction_is_told_by_producer_and_epoch(make_log):
+def test_open_transaction_is_found_by_producer_and_epoch(make_log):
     log = make_log()
     send(log, 0, epoch=2, transactional=True)
     assert log.producers.has_open_transaction(1, 2)
@@ -275,7 +275,7 @@ def test_abort_that_cannot_be_indexed_is_not_in_the_log(make_log, monkeypatch):
     assert [a[:3] for a in log.aborted_transactions(0, 2)] == [(1, 0, 1)]
 
 
-def test_ended_transactions_are_forgotten_though_nobody_reads(make_log):
+def test_ended_transactions_are_dropped_without_readers(make_log):
     log = make_log()
     for i in range(10):
         send(log, i, transactional=True)
@@ -316,7 +316,7 @@ def test_a_guard_belongs_to_one_epoch(make_log):
     assert states.is_guarded(1, new)
 
 
-def test_guards_that_nobody_asks_for_are_forgotten(make_log):
+def test_unused_verification_guards_expire(make_log):
     states = make_log().producers
     guard = states.guard(1, 0)
     states.remove_expired(NOW)

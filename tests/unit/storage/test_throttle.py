@@ -14,7 +14,7 @@ def test_bytes_above_the_limit_take_their_time():
     assert time.monotonic() - began >= 0.05
 
 
-def test_without_a_limit_nobody_waits():
+def test_without_a_limit_there_is_no_wait():
     Throttle().spend(10**15)
 
 

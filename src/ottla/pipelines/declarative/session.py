@@ -111,7 +111,7 @@ def session(
             yield spark
         else:
             cast(Any, spark).client.set_retry_policies([retries_while_alive(jvm)])
-            with _end_told(jvm, project):
+            with _reporting_server_exit(jvm, project):
                 yield spark
     finally:
         spark.stop()
@@ -129,7 +129,7 @@ def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
 
 
 @contextmanager
-def _end_told(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
+def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
     """Report the exit of the server as such, rather than as its client's error."""
     try:
         yield

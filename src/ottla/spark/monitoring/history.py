@@ -1,6 +1,6 @@
-"""What a session's streaming queries have done so far, each since it was first seen.
+"""The history of a session's streaming queries, each since it was first seen.
 
-Written by the threads that Spark's events come on, read by whoever shows it; `Histories` has the lock. A query keeps
+Written by the threads of Spark's events, read by terminal, metrics and report; `Histories` has the lock. A query keeps
 its history over restarts from its checkpoint, as Spark keeps its id.
 """
 
@@ -59,7 +59,7 @@ class QueryHistory:
         return self.last.state if self.last else None
 
     def add(self, batch: MicroBatch) -> None:
-        """Another micro-batch, or again the last one: Spark tells of an idle query under the id of the next."""
+        """Add a micro-batch, or the last one again: Spark reports an idle query under the id of the next one."""
         if self.last is not None and self.last.batch_id == batch.batch_id:
             self._count(self.recent.pop(), -1)
         self._count(batch, 1)
@@ -123,13 +123,13 @@ class Histories:
             self._changed.notify_all()
 
     def wait_for_ends(self, still_active: frozenset[str], seconds: float) -> None:
-        """Wait until the end of every query was told that is not active any more: Spark tells a moment later."""
+        """Wait for the termination events of all queries that are not active; Spark sends them with a delay."""
 
-        def all_told() -> bool:
+        def all_ended() -> bool:
             return all(q.status != RUNNING or q.query_id in still_active for q in self._queries.values())
 
         with self._changed:
-            self._changed.wait_for(all_told, seconds)
+            self._changed.wait_for(all_ended, seconds)
 
     @contextmanager
     def reading(self) -> Iterator[list[QueryHistory]]:

@@ -90,7 +90,7 @@ class QueryMetrics:
         label = query.name
 
         def gauge() -> float:
-            # By name, so that a query that begins anew goes on in the same line of a chart.
+            # By name, so that a restarted query continues the same line of a chart.
             with self._histories.reading() as queries:
                 return next((float(value(q)) for q in reversed(queries) if q.name == label), 0.0)
 

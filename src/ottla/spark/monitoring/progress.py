@@ -1,6 +1,6 @@
-"""One micro-batch, as Spark's StreamingQueryProgress tells it in JSON: of any source, classic or through Connect.
+"""One micro-batch, parsed from the JSON of Spark's StreamingQueryProgress: of any source, classic or through Connect.
 
-How far a query is behind is told by sources that report both `endOffset` and `latestOffset` in the form of Spark's
+The lag of a query is known for sources that report both `endOffset` and `latestOffset` in the form of Spark's
 Kafka connector, `{"topic": {"0": 12}}`: format("ottla") and format("kafka").
 """
 
@@ -41,7 +41,7 @@ class MicroBatch(NamedTuple):
     durations_ms: Mapping[str, int]
     """By Spark's names of the phases: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets …"""
     behind: Behind
-    """Empty where no source tells."""
+    """Empty if no source reports it."""
     state: State | None
     watermark: str | None
 

@@ -31,7 +31,7 @@ def test_who_knows_the_password_is_let_in(message: str, user: str) -> None:
         b"\xff\0\xff\0\xff",
     ],
 )
-def test_nobody_else_is(message: bytes) -> None:
+def test_other_principals_are_denied(message: bytes) -> None:
     server = PlainServer(USERS)
     with pytest.raises(SaslAuthenticationFailedError):
         server.step(message)

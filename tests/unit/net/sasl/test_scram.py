@@ -79,7 +79,7 @@ def test_a_challenge_that_is_not_for_this_client_is_refused(challenge: str) -> N
         client.final(challenge.format(nonce=nonce).encode())
 
 
-def test_what_a_broker_says_is_wrong_is_told() -> None:
+def test_error_messages_of_brokers_are_shown() -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "secret")
     with pytest.raises(SaslAuthenticationFailedError, match="unknown-user"):
         client.verify(b"e=unknown-user")
@@ -135,7 +135,7 @@ def test_a_proof_is_good_once() -> None:
         again.step(final)
 
 
-def test_librdkafka_which_told_its_nonce_twice_is_let_in() -> None:
+def test_librdkafka_that_sends_its_nonce_twice_is_authenticated() -> None:
     server, client = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get), Own("alice", "secret")
     server.step(client.first())
     assert server.step(client.final(server._nonce, "abc" + server._nonce)).startswith(b"v=")
@@ -178,7 +178,7 @@ def test_what_kafka_keeps_is_read() -> None:
 
 
 def challenge(server: ScramServer, user: str) -> tuple[str, str]:
-    """Salt and iterations that a server tells a client of this name."""
+    """Return the salt and iterations that a server sends for this user name."""
     reported = server.step(ScramClient("SCRAM-SHA-256", user, "guess").first()).decode()
     salt, iterations = reported.split(",")[1:]
     return salt, iterations
@@ -193,15 +193,15 @@ def test_server_answers_for_unknown_user_as_for_a_known_one() -> None:
             "SCRAM-SHA-256", users.get, lambda user: invented("SCRAM-SHA-256", user, secret, users["alice"])
         )
 
-    salt, iterations = challenge(started(), "nobody")
-    assert (salt, iterations) == challenge(started(), "nobody")  # after a restart and on other brokers, too
+    salt, iterations = challenge(started(), "unknown")
+    assert (salt, iterations) == challenge(started(), "unknown")  # after a restart and on other brokers, too
     assert len(salt) == len(challenge(started(), "alice")[0])
     assert iterations == challenge(started(), "alice")[1]
-    assert salt != challenge(started(), "somebody")[0]
-    assert salt != challenge(started(b"of another"), "nobody")[0]
+    assert salt != challenge(started(), "another")[0]
+    assert salt != challenge(started(b"of another"), "unknown")[0]
     server = started()
     with pytest.raises(SaslAuthenticationFailedError, match="unknown"):
-        talk(ScramClient("SCRAM-SHA-256", "nobody", "guess"), server)
+        talk(ScramClient("SCRAM-SHA-256", "unknown", "guess"), server)
     assert server.user is None
 
 

@@ -45,7 +45,7 @@ def get(tokens: TokenProvider) -> Token:
 
 
 class Endpoint:
-    """Gives the answers that it was told, one after the other."""
+    """Returns the given responses, one after the other."""
 
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.answers = list(answers)
@@ -111,7 +111,7 @@ def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
 
 
 @pytest.mark.option("sasl.oauthbearer.header.urlencode")
-def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_where_that_is_wanted() -> None:
+def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_if_required() -> None:
     jaas = {"clientId": "id:1", "clientSecret": "s ü", "scope": "x y"}
     with serving((200, {"access_token": "opaque"})) as endpoint:
         get(token_provider(config(endpoint.url, sasl_oauthbearer_header_urlencode=True), jaas))
@@ -128,7 +128,7 @@ def test_an_endpoint_in_trouble_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("answer", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
-def test_who_is_refused_hears_why_and_does_not_ask_again(answer: tuple[int, Any]) -> None:
+def test_rejected_client_gets_the_reason_and_does_not_retry(answer: tuple[int, Any]) -> None:
     with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="cannot get a token") as error:
         get(token_provider(config(endpoint.url, **SECRET), {}))
     assert len(endpoint.requested) == 1
@@ -150,7 +150,7 @@ def test_trouble_does_not_last_for_ever() -> None:
         get(token_provider(config(endpoint.url, sasl_login_retry_backoff_max_ms=0, **SECRET), {}))
 
 
-def test_a_file_is_read_anew_for_each_token(tmp_path: Path) -> None:
+def test_token_file_is_read_for_each_token(tmp_path: Path) -> None:
     path = tmp_path / "to ken"
     path.write_text("one\n")
     tokens = token_provider(config(path.as_uri()), {})
@@ -204,7 +204,7 @@ def test_a_provider_is_a_function_or_has_one_and_may_be_async() -> None:
         get(from_callable(lambda: 5))
 
 
-def test_what_a_provider_raises_is_told() -> None:
+def test_exception_of_a_token_provider_is_reported() -> None:
     def down() -> str:
         raise RuntimeError("vault is down")
 
@@ -248,7 +248,7 @@ def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
         ({"clientId": "x"}, "https://host/token", "client.credentials.client.id"),
     ],
 )
-def test_what_is_missing_is_told_before_anything_is_asked(jaas: dict[str, str], url: str | None, option: str) -> None:
+def test_missing_packages_are_reported_first(jaas: dict[str, str], url: str | None, option: str) -> None:
     options = {} if url is None else {"sasl.oauthbearer.token.endpoint.url": url}
     with pytest.raises(ConfigurationError, match=option):
         token_provider(OAuthLoginConfig(options), jaas)

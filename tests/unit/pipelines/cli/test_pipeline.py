@@ -19,7 +19,7 @@ def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return tmp_path / "mine"
 
 
-def test_init_tells_what_it_wrote_and_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_prints_written_files_and_next_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "init", str(tmp_path / "mine"), "--template", "page-visits"]) == 0
     *files, _, hint = capsys.readouterr().out.splitlines()
     assert all(Path(name).is_file() for name in files)
@@ -47,9 +47,7 @@ def test_options_that_contradict_each_other_are_refused(
     assert said in line
 
 
-def test_a_directory_without_a_project_is_told_how_to_make_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_directory_without_project_names_the_init_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "--spec", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "no spark-pipeline.yml here or above; `ottla pipeline init NAME` makes a project" in line
@@ -83,7 +81,7 @@ def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str
     assert not (project / "broker").exists()
 
 
-def test_a_second_demo_is_told_that_one_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_demo_in_one_directory_is_rejected(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And not that a directory of the broker's is in use."""
     for module in ("pyspark", "grpc", "yaml"):
         pytest.importorskip(module)
@@ -92,7 +90,7 @@ def test_a_second_demo_is_told_that_one_runs(project: Path, capsys: pytest.Captu
     assert capsys.readouterr().err == f"ottla pipeline: {project}: another `ottla pipeline` is at work there\n"
 
 
-def test_brokers_that_are_not_there_are_told_before_spark_starts(
+def test_unreachable_brokers_are_reported_before_spark_starts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)

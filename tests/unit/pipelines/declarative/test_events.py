@@ -55,5 +55,5 @@ def test_another_message_is_kept_as_it_is() -> None:
         ("", ""),
     ],
 )
-def test_an_error_is_told_in_one_line(error: str, reason: str) -> None:
+def test_error_is_one_line(error: str, reason: str) -> None:
     assert reason_of(error) == reason

@@ -25,7 +25,7 @@ def test_two_flows_into_a_table_of_files_are_too_many() -> None:
         ("ottla.sql", {"url": "oracle://h/d", "dbtable": "t"}, "url: oracle is not known"),
     ],
 )
-def test_a_sink_that_cannot_work_is_told_when_it_is_defined(form: str, options: dict[str, str], said: str) -> None:
+def test_invalid_sink_is_reported_at_its_definition(form: str, options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         check_sink(sink(form, options))
 

@@ -59,7 +59,7 @@ def test_a_directory_whose_name_spark_would_change_is_refused(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_the_storage_is_told_as_it_is_spelled(tmp_path: Path) -> None:
+def test_storage_is_shown_as_written(tmp_path: Path) -> None:
     """Spark takes %C3%BC for six characters."""
     create(tmp_path / "für-alle" / "mine", TEMPLATES[1])
     assert "/für-alle/mine/pipeline-storage" in (tmp_path / "für-alle" / "mine" / "spark-pipeline.yml").read_text()
@@ -70,7 +70,7 @@ def test_here_is_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert create(Path(), TEMPLATES[1])
 
 
-def test_a_storage_elsewhere_is_somebodys_wish_unless_it_is_another_projects(tmp_path: Path) -> None:
+def test_storage_elsewhere_is_accepted_unless_it_is_another_projects(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     for storage in ("file:///big/disk", "s3://bucket/pipeline-storage", f"file:{tmp_path}/link/pipeline-storage"):
         check_storage(tmp_path, storage)

@@ -58,7 +58,7 @@ def test_what_was_emptied_is_not_emptied_again(tmp_path: Path) -> None:
     assert not after.taken_up(options(tmp_path))["full_refresh_all"]
 
 
-def test_directories_that_nobody_knows_are_removed_but_not_those_of_streams(tmp_path: Path) -> None:
+def test_orphaned_directories_are_removed_except_those_of_streams(tmp_path: Path) -> None:
     for name in ("known", "stream", "orphan", "mine", "other.db"):
         (tmp_path / "tables" / name).mkdir(parents=True)
     (tmp_path / "pipeline-storage/_checkpoints/spark_catalog/default/stream/stream/0").mkdir(parents=True)
@@ -112,7 +112,7 @@ def test_a_definition_that_spark_refuses_is_the_reason(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(("free", "said"), [(0, r"spark\.log; no space is left in "), (1 << 30, r"spark\.log$")])
-def test_what_spark_does_not_expect_is_told_in_a_line(
+def test_unexpected_exit_of_spark_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: str
 ) -> None:
     pytest.importorskip("grpc")
@@ -133,7 +133,7 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
         run(options(tmp_path / "mine"), print)
 
 
-def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+def test_missing_connect_server_is_reported_at_once(tmp_path: Path) -> None:
     """Spark's client retries for ten minutes. The error does not show the token that may follow the address."""
     pytest.importorskip("grpc")
     create(tmp_path / "mine", TEMPLATES[1])
@@ -145,14 +145,14 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("remote", ["host", "host:15002", "sc://", "sc://host:port", "http://host:1"])
-def test_an_address_that_is_no_connect_servers_is_told(tmp_path: Path, remote: str) -> None:
+def test_invalid_connect_address_is_reported(tmp_path: Path, remote: str) -> None:
     pytest.importorskip("grpc")
     create(tmp_path / "mine", TEMPLATES[1])
     with pytest.raises(ConfigurationError, match=r"^--remote: .*use sc://HOST:PORT"):
         run(options(tmp_path / "mine", remote=remote), print)
 
 
-def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_of_spark_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql.connect.session import SparkSession
@@ -171,7 +171,7 @@ def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path, monkeypat
         pass
 
 
-def test_a_project_that_was_moved_is_refused_before_it_begins_anew(tmp_path: Path) -> None:
+def test_moved_project_is_rejected_before_it_restarts(tmp_path: Path) -> None:
     """Spark would make the old place again, with checkpoints that begin from nothing, and send the sinks everything."""
     for module in ("yaml", "grpc"):
         pytest.importorskip(module)

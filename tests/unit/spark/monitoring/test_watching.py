@@ -57,7 +57,7 @@ def history(*documents: dict[str, Any]) -> QueryHistory:
     return query
 
 
-def test_a_progress_tells_rows_rates_phases_state_and_lag() -> None:
+def test_progress_has_rows_rates_phases_state_and_lag() -> None:
     batch = micro_batch(progress())
     assert (batch.name, batch.rows, batch.rows_per_second, batch.milliseconds) == ("pages", 300, 150.0, 2000)
     assert batch.durations_ms == {"addBatch": 1500, "walCommit": 100}
@@ -186,7 +186,7 @@ def test_a_name_is_no_markup() -> None:
     assert "[red]a[/b]" in out.getvalue()
 
 
-def test_a_failure_without_words_is_told() -> None:
+def test_failure_without_message_is_reported() -> None:
     query = history(progress())
     query.status, query.error = "failed", "\n"
     assert "It failed: ." in finding(query)
