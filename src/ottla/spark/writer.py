@@ -143,9 +143,9 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         if query is None:
             # Also with Spark Connect, where foreachBatch writes through requests of its own.
             raise IllegalStateError(
-                f"sinkId {sink_id!r}: Spark does not report the micro-batch to this write, so it cannot be done once for"
-                " each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId that no"
-                " other query has; elsewhere leave sinkId out"
+                f"sinkId {sink_id!r}: Spark does not report the micro-batch to this write, so it cannot be done once"
+                " for each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId"
+                " that no other query has; elsewhere leave sinkId out"
             )
         return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 

@@ -245,7 +245,7 @@ def test_a_transform_in_transactions_is_read_once(
                         break  # the next consumer begins where the group committed
                     producer.commit_transaction()
                     seen += [r.value for r in records]
-    found: list[bytes] = []
+    values_read: list[bytes] = []
     with KafkaConsumer(
         output,
         bootstrap_servers=address,
@@ -254,9 +254,9 @@ def test_a_transform_in_transactions_is_read_once(
         isolation_level="read_committed",
     ) as reader:
         deadline = time.monotonic() + 30
-        while len(found) < len(values) and time.monotonic() < deadline:
-            found += [r.value for records in reader.poll(500).values() for r in records]
-    assert sorted(found) == sorted(b"out-" + value for value in values)
+        while len(values_read) < len(values) and time.monotonic() < deadline:
+            values_read += [r.value for records in reader.poll(500).values() for r in records]
+    assert sorted(values_read) == sorted(b"out-" + value for value in values)
 
 
 def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
