@@ -173,6 +173,8 @@ class BrokerNode:
         authorizer, acl_store = self._build_authorizer(store)
         if acl_store is not None:
             stack.push_async_callback(acl_store.close)
+        # Before the lifecycle, which waits for the network: data is flushed and marked as clean whatever happens there.
+        stack.callback(self._close_log_dirs)
         stack.callback(self._workers.shutdown, wait=True)
         cache = lifecycle.metadata_cache
         in_cluster = config.zookeeper_connect is not None

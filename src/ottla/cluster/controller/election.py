@@ -31,6 +31,7 @@ from ottla.errors import NotControllerError
 log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.1
+CANCEL_SECONDS: Final = 0.1
 """Delay after the metadata store has failed."""
 
 
@@ -80,9 +81,11 @@ class ControllerElection:
 
     async def close(self) -> None:
         """Take part in no more elections. A current term ends with the session."""
-        if self._task is not None:
+        # Again and again: a cancellation that meets the completion of what the task awaits can be lost (asyncio.wait_for
+        # of Python 3.11), and the task would then wait for the end of its term, which comes with the session.
+        while self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=CANCEL_SECONDS)
 
     async def _run(self) -> None:
         while True:
