@@ -81,8 +81,8 @@ class ControllerElection:
 
     async def close(self) -> None:
         """Take part in no more elections. A current term ends with the session."""
-        # Again and again: a cancellation that meets the completion of what the task awaits can be lost (asyncio.wait_for
-        # of Python 3.11), and the task would then wait for the end of its term, which comes with the session.
+        # Repeated: a cancellation can be lost if what the task awaits completes at that moment (asyncio.wait_for of
+        # Python 3.11). The task would then wait for the end of its term, which comes with the end of the session.
         while self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task], timeout=CANCEL_SECONDS)
