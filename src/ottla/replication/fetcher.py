@@ -251,7 +251,8 @@ class ReplicaFetcher:
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._partition_added.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._partition_added.wait()
         except TimeoutError:
             pass
 

@@ -137,7 +137,8 @@ class SharePartitionReader:
         for share in shares:
             share.waiters.add(wake)
         try:
-            await asyncio.wait_for(changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await changed.wait()
         except TimeoutError:
             pass
         finally:

@@ -64,7 +64,8 @@ class ControllerRequestHandler:
     async def wait_initialized(self) -> None:
         """Wait until this broker has the cluster's topics, but not longer than `INITIALIZATION_SECONDS`."""
         try:
-            await asyncio.wait_for(self._initialized.wait(), INITIALIZATION_SECONDS)
+            async with asyncio.timeout(INITIALIZATION_SECONDS):
+                await self._initialized.wait()
         except TimeoutError:
             self._initialized.set()
 

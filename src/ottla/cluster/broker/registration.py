@@ -62,7 +62,8 @@ class Registration:
                 await self._publish(self._broker)
                 return
             try:
-                await asyncio.wait_for(deleted.wait(), deadline - time.monotonic())
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await deleted.wait()
             except TimeoutError:
                 raise StartupError(
                     f"broker.id: {path} belongs to another running broker; give each broker its own broker.id"

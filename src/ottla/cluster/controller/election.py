@@ -31,7 +31,6 @@ from ottla.errors import NotControllerError
 log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.1
-CANCEL_SECONDS: Final = 0.1
 """Delay after the metadata store has failed."""
 
 
@@ -81,11 +80,9 @@ class ControllerElection:
 
     async def close(self) -> None:
         """Take part in no more elections. A current term ends with the session."""
-        # Repeated: a cancellation can be lost if what the task awaits completes at that moment (asyncio.wait_for of
-        # Python 3.11). The task would then wait for the end of its term, which comes with the end of the session.
-        while self._task is not None and not self._task.done():
+        if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task], timeout=CANCEL_SECONDS)
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         while True:

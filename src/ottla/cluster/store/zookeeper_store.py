@@ -239,7 +239,8 @@ class ZooKeeperMetadataStore:
         future: asyncio.Future[Any] = self._loop.create_future()
         call().rawlink(lambda result: self._pass_result(future, result))
         try:
-            return await asyncio.wait_for(future, self._session_seconds)
+            async with asyncio.timeout(self._session_seconds):
+                return await future
         except TimeoutError:
             raise MetadataStoreTimeoutError(f"ZooKeeper at {self._connect} does not answer") from None
         except Exception as error:

@@ -117,7 +117,8 @@ class TransactionCompleter:
             changed.set()  # it has changed during the attempt
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await changed.wait()
         finally:
             del self._retrying[transactional_id]
         return changed.is_set()
