@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
+from ottla import errors
 from ottla.broker.apis import BY_KEY, ApiEntry, Handler
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.quotas.request_quota import RequestQuotaTracker
@@ -19,13 +20,6 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import exceeding, handle_in_parts
 from ottla.broker.request_time import timed
 from ottla.cluster.interbroker.membership_proof import MEMBER
-from ottla.errors import (
-    ClusterAuthorizationFailedError,
-    KafkaError,
-    MalformedMessageError,
-    UnsupportedVersionError,
-    code_of,
-)
 from ottla.net.server.connection import Chunk as SentChunk
 from ottla.net.server.connection import CloseConnectionError, Connection, Reply
 from ottla.protocol.apis import APIS
@@ -101,9 +95,9 @@ class Dispatch:
                     next(steps)
                 except StopIteration as done:
                     request, steps = done.value, None
-        except (MalformedMessageError, UnsupportedVersionError) as error:
+        except (errors.MalformedMessageError, errors.UnsupportedVersionError) as error:
             raise CloseConnectionError(f"cannot decode a request: {error}") from None
-        except ClusterAuthorizationFailedError as error:
+        except errors.ClusterAuthorizationFailedError as error:
             return framed(failure(entry, version, error), header)
         meter = (
             RequestQuotaTracker(self._quotas, context, header.api_key, len(frame), began)
@@ -131,7 +125,7 @@ class Dispatch:
         """Decode a request with many items; other requests have their turn in between."""
         try:
             request = await in_slices(steps)
-        except MalformedMessageError as error:
+        except errors.MalformedMessageError as error:
             raise CloseConnectionError(f"cannot decode a request: {error}") from None
         reply = self._handle(request, header, entry, handler, context, meter)
         return await reply if isinstance(reply, Awaitable) else reply
@@ -155,7 +149,7 @@ class Dispatch:
                 answer = handle_in_parts(lambda part: self._start(entry, handler, part, context), request, path, levels)
             else:
                 answer = self._start(entry, handler, request, context)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             answer = failure(entry, header.api_version, error)
         except Exception as error:
             # a bug of ours must neither stop the broker nor leave the client without a response
@@ -204,7 +198,7 @@ class Dispatch:
     ) -> Reply:
         try:
             answer = await pending
-        except KafkaError as error:
+        except errors.KafkaError as error:
             answer = failure(entry, header.api_version, error)
         except Exception as error:
             answer = self._unexpected(entry, header, error)
@@ -216,14 +210,14 @@ class Dispatch:
         if row is None:
             entry = BY_KEY.get(key)
             if entry is None:
-                raise UnsupportedVersionError(f"API {key} is not served")
+                raise errors.UnsupportedVersionError(f"API {key} is not served")
             versions = entry.versions(in_cluster=self._in_cluster)
             row = self._handlers[key] = (entry, versions, entry.handler, entry.api.request)
         return row
 
     def _other_version(self, header: RequestHeader, entry: ApiEntry) -> Reply:
         if header.api_key != API_VERSIONS:
-            raise UnsupportedVersionError(f"{entry.name} version {header.api_version} is not served")
+            raise errors.UnsupportedVersionError(f"{entry.name} version {header.api_version} is not served")
         from ottla.broker.handlers.api_versions import unsupported
 
         return framed(unsupported(), header._replace(api_version=0))
@@ -232,7 +226,7 @@ class Dispatch:
         if isinstance(error, CloseConnectionError):
             raise error
         log.error("%s failed", entry.name, exc_info=error)
-        return failure(entry, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
+        return failure(entry, header.api_version, errors.KafkaError(f"{type(error).__name__}: {error}"))
 
 
 def _finish(
@@ -287,13 +281,13 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
         return result
 
 
-def failure(entry: ApiEntry, version: int, error: KafkaError) -> Response:
+def failure(entry: ApiEntry, version: int, error: errors.KafkaError) -> Response:
     """Return the response to a request that failed. CloseConnectionError if this version has no field for the error."""
     response_class = entry.api.response
     places = {field.name for field in response_class.FIELDS if field.in_version(version)}
     if "error_code" not in places:
         raise CloseConnectionError(f"{entry.name} failed: {error}")
-    values = {"error_code": code_of(error), "error_message": error.message}
+    values = {"error_code": errors.code_of(error), "error_message": error.message}
     return response_class(**{name: value for name, value in values.items() if name in places})
 
 

@@ -7,17 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ottla import errors
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.quotas.client_quotas import ANONYMOUS
 from ottla.cluster.interbroker.membership_proof import MEMBER
-from ottla.errors import (
-    ClusterAuthorizationFailedError,
-    DelegationTokenAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    KafkaError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
-)
 from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER, Connection
@@ -30,15 +23,15 @@ broker_log.addFilter(RateLimitFilter())
 
 MAX_THROTTLE_MS = 2**31 - 1
 """The largest value of `throttle_time_ms` in a response."""
-AUTHORIZATION_ERRORS: dict[ResourceType, type[KafkaError]] = {
-    ResourceType.TOPIC: TopicAuthorizationFailedError,
-    ResourceType.GROUP: GroupAuthorizationFailedError,
-    ResourceType.CLUSTER: ClusterAuthorizationFailedError,
-    ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailedError,
-    ResourceType.DELEGATION_TOKEN: DelegationTokenAuthorizationFailedError,
+AUTHORIZATION_ERRORS: dict[ResourceType, type[errors.KafkaError]] = {
+    ResourceType.TOPIC: errors.TopicAuthorizationFailedError,
+    ResourceType.GROUP: errors.GroupAuthorizationFailedError,
+    ResourceType.CLUSTER: errors.ClusterAuthorizationFailedError,
+    ResourceType.TRANSACTIONAL_ID: errors.TransactionalIdAuthorizationFailedError,
+    ResourceType.DELEGATION_TOKEN: errors.DelegationTokenAuthorizationFailedError,
 }
 """The error of an unauthorized operation, by the type of its resource."""
-NO_ERRORS: Mapping[str, KafkaError] = MappingProxyType({})
+NO_ERRORS: Mapping[str, errors.KafkaError] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -113,13 +106,13 @@ class RequestContext:
 
     def authorization_error(
         self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME
-    ) -> KafkaError | None:
+    ) -> errors.KafkaError | None:
         """Return the error of an unauthorized operation, None if the client is authorized."""
         return None if self.allows(operation, kind, name) else self.deny(operation, kind, name)
 
     def unauthorized_errors(
         self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]
-    ) -> Mapping[str, KafkaError]:
+    ) -> Mapping[str, errors.KafkaError]:
         """Return the errors of those resources that the client is not authorized for, by name."""
         if self.broker.authorizer is None:
             return NO_ERRORS
@@ -133,7 +126,7 @@ class RequestContext:
         client = self.client
         return {name for name in set(names) if not authorizer.allows(client, operation, kind, name)}
 
-    def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> KafkaError:
+    def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> errors.KafkaError:
         """Log the denial and return its error."""
         client = self.client
         log.info("Denied %s on %s %s to %s from %s", operation.name, kind.name, name, client.principal, client.host)

@@ -15,18 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ottla import errors
 from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.options import loaded
-from ottla.errors import (
-    ConfigurationError,
-    CorruptMessageError,
-    InvalidRecordError,
-    InvalidRequestError,
-    TelemetryTooLargeError,
-    ThrottlingQuotaExceededError,
-    UnknownSubscriptionIdError,
-    UnsupportedVersionError,
-)
 from ottla.records.compression import decompress
 from ottla.records.crc import crc32c
 
@@ -86,7 +77,7 @@ class Telemetry:
     def check_has_receivers(self) -> None:
         """Raise UnsupportedVersionError without a receiver of client metrics, as Kafka does."""
         if not self._receivers:
-            raise UnsupportedVersionError("metric.reporters of this broker has no receiver of client metrics")
+            raise errors.UnsupportedVersionError("metric.reporters of this broker has no receiver of client metrics")
 
     def subscribe(self, client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
         """Return the client's subscription."""
@@ -106,12 +97,14 @@ class Telemetry:
         """Pass metrics to the receivers; raise a KafkaError for an invalid push."""
         state = self._clients.get(client.client_instance_id)
         if state is None or state.subscription.subscription_id != subscription_id:
-            raise UnknownSubscriptionIdError(f"the client has no subscription {subscription_id}")
+            raise errors.UnknownSubscriptionIdError(f"the client has no subscription {subscription_id}")
         if state.terminating:
-            raise InvalidRequestError("the client has already sent its last metrics")
+            raise errors.InvalidRequestError("the client has already sent its last metrics")
         self._check_interval(state, terminating)
         if len(metrics) > self.max_bytes:
-            raise TelemetryTooLargeError(f"{len(metrics)} bytes of metrics exceed telemetry.max.bytes={self.max_bytes}")
+            raise errors.TelemetryTooLargeError(
+                f"{len(metrics)} bytes of metrics exceed telemetry.max.bytes={self.max_bytes}"
+            )
         payload = self._decompressed(compression, metrics)
         for receiver in self._receivers:
             try:
@@ -127,14 +120,14 @@ class Telemetry:
             and not terminating
             and now - state.pushed_ms < state.subscription.push_interval_ms / 2
         ):
-            raise ThrottlingQuotaExceededError("the client pushes metrics more often than its subscription says")
+            raise errors.ThrottlingQuotaExceededError("the client pushes metrics more often than its subscription says")
         state.pushed_ms, state.terminating = now, terminating
 
     def _decompressed(self, compression: int, metrics: bytes) -> bytes:
         try:
             return bytes(decompress(compression, metrics, self.max_bytes))
-        except CorruptMessageError as error:
-            raise InvalidRecordError(f"cannot decompress the metrics: {error.message}") from None
+        except errors.CorruptMessageError as error:
+            raise errors.InvalidRecordError(f"cannot decompress the metrics: {error.message}") from None
 
 
 def subscription_for(client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
@@ -170,7 +163,7 @@ def receivers_of(reporters: tuple[str, ...]) -> tuple[Receiver, ...]:
         try:
             reporter = loaded(name)()
         except ValueError as error:
-            raise ConfigurationError(f"metric.reporters: {name!r}: {error}") from None
+            raise errors.ConfigurationError(f"metric.reporters: {name!r}: {error}") from None
         if hasattr(reporter, "client_telemetry"):
             receivers.append(reporter.client_telemetry)
     return tuple(receivers)

@@ -6,26 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.broker.broker_context import BrokerContext
 from ottla.cluster.controller import replica_placement
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
-from ottla.errors import (
-    BrokerConnectionError,
-    BrokerNotAvailableError,
-    ConfigurationError,
-    CoordinatorNotAvailableError,
-    InvalidConfigError,
-    InvalidRequestError,
-    KafkaError,
-    LeaderNotAvailableError,
-    NetworkError,
-    NotControllerError,
-    RequestTimedOutError,
-    TopicAlreadyExistsError,
-    for_code,
-)
 from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.names import check_topic_name
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -33,11 +19,11 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopic
 log = logging.getLogger("ottla.broker")
 
 UNREACHED = (
-    BrokerConnectionError,
-    BrokerNotAvailableError,
-    NetworkError,
-    NotControllerError,
-    RequestTimedOutError,
+    errors.BrokerConnectionError,
+    errors.BrokerNotAvailableError,
+    errors.NetworkError,
+    errors.NotControllerError,
+    errors.RequestTimedOutError,
 )
 """Errors of requests to the controller."""
 FORWARDED_VERSION = 7
@@ -71,7 +57,7 @@ def plan(
     checked = check_options(options or {})
     if assignment:
         if (partitions, replication_factor) != (USE_DEFAULT, USE_DEFAULT):
-            raise InvalidRequestError(
+            raise errors.InvalidRequestError(
                 "a topic must have either an assignment or numbers of partitions and replicas, not both"
             )
         return TopicPlan(name, replica_placement.validate_assignment(assignment, image.brokers), checked)
@@ -97,7 +83,7 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
     try:
         return await _create_anywhere(broker, plan(broker, name))
     except UNREACHED as error:
-        raise LeaderNotAvailableError(error.message) from error
+        raise errors.LeaderNotAvailableError(error.message) from error
 
 
 async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
@@ -115,18 +101,18 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
             options["min.insync.replicas"] = str(min(int(min_isr), factor))
     try:
         return await _create_anywhere(broker, plan(broker, name, count, factor, None, options))
-    except TopicAlreadyExistsError:
+    except errors.TopicAlreadyExistsError:
         return await _seen(broker, name)  # another client has created it
-    except KafkaError as error:
+    except errors.KafkaError as error:
         log.warning("Cannot create topic %s now: %s", name, error)
-        raise CoordinatorNotAvailableError(error.message) from error
+        raise errors.CoordinatorNotAvailableError(error.message) from error
 
 
 async def _create_anywhere(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
     """Create a planned topic, through the controller on another broker if necessary."""
     try:
         return await create(broker, topic_plan)
-    except NotControllerError:
+    except errors.NotControllerError:
         await _ask_controller(broker, topic_plan)
         return await _seen(broker, topic_plan.name)
 
@@ -145,8 +131,8 @@ async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
         controller_id, request, FORWARDED_VERSION, timeout=seconds, purpose="forward"
     )
     for result in answer.topics:
-        if result.error_code not in (0, TopicAlreadyExistsError.code):
-            raise for_code(result.error_code)(result.error_message)
+        if result.error_code not in (0, errors.TopicAlreadyExistsError.code):
+            raise errors.for_code(result.error_code)(result.error_message)
 
 
 async def _seen(broker: BrokerContext, name: str) -> TopicImage:
@@ -154,7 +140,7 @@ async def _seen(broker: BrokerContext, name: str) -> TopicImage:
     await broker.metadata_cache.wait_for(lambda image: name in image.topics, SEEN_SECONDS)
     topic = broker.image.topics.get(name)
     if topic is None:
-        raise LeaderNotAvailableError(f"this broker has not received topic {name} from the controller yet")
+        raise errors.LeaderNotAvailableError(f"this broker has not received topic {name} from the controller yet")
     return topic
 
 
@@ -203,12 +189,12 @@ def check_options(options: Mapping[str, str | None]) -> dict[str, str]:
     for key, value in options.items():
         option = TopicConfig.options.get(key)
         if option is None:
-            raise InvalidConfigError(f"Unknown topic config name: {key}")
+            raise errors.InvalidConfigError(f"Unknown topic config name: {key}")
         if value is None:
-            raise InvalidConfigError(f"Null value not supported for topic configs: {key}")
+            raise errors.InvalidConfigError(f"Null value not supported for topic configs: {key}")
         checked[key] = value
     try:
         TopicConfig(checked)
-    except ConfigurationError as error:
-        raise InvalidConfigError(error.message) from None
+    except errors.ConfigurationError as error:
+        raise errors.InvalidConfigError(error.message) from None
     return checked

@@ -18,25 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla import errors
 from ottla.broker.broker_context import BrokerContext
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
-from ottla.errors import (
-    BrokerConnectionError,
-    BrokerNotAvailableError,
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidProducerEpochError,
-    InvalidTxnStateError,
-    KafkaError,
-    NetworkError,
-    NotCoordinatorError,
-    OperationNotAttemptedError,
-    ProducerFencedError,
-    RequestTimedOutError,
-    TransactionAbortableError,
-)
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
@@ -45,15 +30,15 @@ if TYPE_CHECKING:
     from ottla.storage.producer_state import VerificationGuard
 
 PASSING = (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
+    errors.CoordinatorLoadInProgressError,
+    errors.CoordinatorNotAvailableError,
+    errors.NotCoordinatorError,
     # the coordinator on another broker was unreachable, or was asked for several partitions and rejected one
-    BrokerConnectionError,
-    BrokerNotAvailableError,
-    NetworkError,
-    RequestTimedOutError,
-    OperationNotAttemptedError,
+    errors.BrokerConnectionError,
+    errors.BrokerNotAvailableError,
+    errors.NetworkError,
+    errors.RequestTimedOutError,
+    errors.OperationNotAttemptedError,
 )
 """Errors that do not concern the transaction itself."""
 FENCED_SINCE = 2
@@ -65,8 +50,8 @@ def known_errors_only(version: int, fenced_since: int = FENCED_SINCE) -> Iterato
     """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients that do not know it."""
     try:
         yield
-    except ProducerFencedError as error:
-        raise error if version >= fenced_since else InvalidProducerEpochError(error.message) from None
+    except errors.ProducerFencedError as error:
+        raise error if version >= fenced_since else errors.InvalidProducerEpochError(error.message) from None
 
 
 class ClientCapabilities(NamedTuple):
@@ -76,7 +61,7 @@ class ClientCapabilities(NamedTuple):
     """The broker adds partitions to the transaction with the first write."""
     abortable: bool
     """The client knows TRANSACTION_ABORTABLE."""
-    retriable_error: type[KafkaError]
+    retriable_error: type[errors.KafkaError]
     """The error after which a client without `joins` retries the request."""
 
 
@@ -91,7 +76,7 @@ class TransactionalWriter(NamedTuple):
 class VerificationResult:
     """The results of verification by another broker; other partitions of the request are in neither field."""
 
-    errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    partition_errors: dict[TopicPartition, errors.KafkaError] = field(default_factory=dict)
     guards: dict[TopicPartition, VerificationGuard] = field(default_factory=dict)
     """The guards of verified partitions."""
 
@@ -102,7 +87,7 @@ def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
         return False  # a standalone broker
     try:
         return broker.transactions.coordinator(transactional_id) != broker.broker_id
-    except NotCoordinatorError:
+    except errors.NotCoordinatorError:
         return True
 
 
@@ -126,8 +111,8 @@ async def add_or_verify(
             await _verify_remotely(broker, writer, {tp: written[tp] for tp in new}, rules, admission)
         else:
             await _add(broker, writer, new)
-    except KafkaError as error:
-        admission.errors |= dict.fromkeys(new, _error_for(error, rules))
+    except errors.KafkaError as error:
+        admission.partition_errors |= dict.fromkeys(new, _error_for(error, rules))
 
 
 async def _add(broker: BrokerContext, writer: TransactionalWriter, new: list[TopicPartition]) -> None:
@@ -137,7 +122,7 @@ async def _add(broker: BrokerContext, writer: TransactionalWriter, new: list[Top
     runtime = broker.transactions
     try:
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
-    except ConcurrentTransactionsError:
+    except errors.ConcurrentTransactionsError:
         await runtime.wait_completed(writer.transactional_id, broker.config.add_partitions_to_txn_retry_backoff_max_ms)
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
 
@@ -160,7 +145,7 @@ async def _verify_remotely(
         led = {tp: p.log.producers for tp in new if (p := broker.partitions.get_leader(tp)) is not None}
         guards = {tp: producers.guard(*writer.producer) for tp, producers in led.items()}
         answers = await _answers(broker, writer, list(led), rules)
-        concurrent = any(isinstance(error, ConcurrentTransactionsError) for error in answers.values())
+        concurrent = any(isinstance(error, errors.ConcurrentTransactionsError) for error in answers.values())
         met = any(not led[tp].is_guarded(writer.producer.id, guard) for tp, guard in guards.items())
         if not (met or (rules.joins and concurrent)) or loop.time() >= deadline:
             break
@@ -169,9 +154,9 @@ async def _verify_remotely(
         if error is None:
             admission.guards[tp] = guards[tp]
             continue
-        if isinstance(error, ConcurrentTransactionsError):
+        if isinstance(error, errors.ConcurrentTransactionsError):
             led[tp].expect(*writer.producer, new[tp])  # the client will retry it, as in `_look_up`
-        admission.errors[tp] = _error_for(error, rules)
+        admission.partition_errors[tp] = _error_for(error, rules)
 
 
 async def _answers(
@@ -196,8 +181,8 @@ def ensure_verified(
     tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
     if _is_open(partition, writer.producer):
         return
-    if tp in admission.errors:
-        raise admission.errors[tp]
+    if tp in admission.partition_errors:
+        raise admission.partition_errors[tp]
     if not (rules.joins or broker.config.transaction_partition_verification_enable):
         return
     guard = admission.guards.get(tp)
@@ -214,26 +199,26 @@ def _look_up(
     """Raise unless this broker, as the coordinator, has the partition in the open transaction."""
     try:
         missing = broker.transactions.missing(*writer, [partition.topic_partition])
-    except ConcurrentTransactionsError as error:
+    except errors.ConcurrentTransactionsError as error:
         # the client will retry it, and its next batch must not be taken for the first one
         partition.log.producers.expect(*writer.producer, sequence)
         raise _error_for(error, rules) from None
-    except KafkaError as error:
+    except errors.KafkaError as error:
         raise _error_for(error, rules) from None
     if missing:
-        raise _error_for(TransactionAbortableError(), rules)
+        raise _error_for(errors.TransactionAbortableError(), rules)
 
 
 def _is_open(partition: Partition | None, producer: Producer) -> bool:
     return partition is not None and partition.log.producers.has_open_transaction(*producer)
 
 
-def _error_for(error: KafkaError, rules: ClientCapabilities) -> KafkaError:
+def _error_for(error: errors.KafkaError, rules: ClientCapabilities) -> errors.KafkaError:
     """Return the error in terms that this client knows."""
-    if isinstance(error, ProducerFencedError):
-        return InvalidProducerEpochError(error.message)
-    if isinstance(error, TransactionAbortableError) and not rules.abortable:
-        return InvalidTxnStateError("Partition was not added to the transaction")
-    if isinstance(error, PASSING) or (isinstance(error, ConcurrentTransactionsError) and not rules.joins):
+    if isinstance(error, errors.ProducerFencedError):
+        return errors.InvalidProducerEpochError(error.message)
+    if isinstance(error, errors.TransactionAbortableError) and not rules.abortable:
+        return errors.InvalidTxnStateError("Partition was not added to the transaction")
+    if isinstance(error, PASSING) or (isinstance(error, errors.ConcurrentTransactionsError) and not rules.joins):
         return rules.retriable_error(f"the transaction cannot be verified now: {error.name}")
     return error

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from ottla import errors
-from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.legacy.client_utils import ClientUtils
 from ottla.legacy.producer_config import ProducerConfig
 from ottla.legacy.producer_pool import ProducerPool
@@ -40,7 +39,7 @@ class BrokerPartitionInfo:
             self.update_info({topic})
         metadata = self._topics.get(topic)
         if metadata is None or not metadata.partitions:
-            raise UnknownTopicOrPartitionError(f"{topic}: no broker knows its partitions")
+            raise errors.UnknownTopicOrPartitionError(f"{topic}: no broker knows its partitions")
         return sorted(
             PartitionAndLeader(topic, p.partition_index, p.leader_id if p.leader_id >= 0 else None)
             for p in metadata.partitions
@@ -60,5 +59,5 @@ class BrokerPartitionInfo:
         self._pool.update_producer(leaders)
 
 
-def _error(code: int) -> KafkaError:
+def _error(code: int) -> errors.KafkaError:
     return errors.for_code(code)()

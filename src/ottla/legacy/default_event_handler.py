@@ -17,7 +17,6 @@ from typing import Any
 
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.errors import KafkaError, LeaderNotAvailableError, SerializationError, UnknownTopicOrPartitionError
 from ottla.legacy.broker_partition_info import BrokerPartitionInfo, PartitionAndLeader
 from ottla.legacy.encoder import Encoder
 from ottla.legacy.errors import FailedToSendMessageError
@@ -119,7 +118,7 @@ class DefaultEventHandler:
                 key = self._to_bytes(self._key_encoder, event.key, event.topic) if event.has_key else None
                 message = Message(key, self._to_bytes(self._encoder, event.message, event.topic))
                 serialized.append(event.with_message(message))
-            except SerializationError as error:
+            except errors.SerializationError as error:
                 if self.config.producer_type == "sync":
                     raise
                 log.error("%s", error)
@@ -130,7 +129,7 @@ class DefaultEventHandler:
             return encoder.to_bytes(value)
         except Exception as error:  # user code: any exception is reported with encoder, topic and type
             name = type(encoder).__name__
-            raise SerializationError(
+            raise errors.SerializationError(
                 f"{name} cannot encode a {type(value).__name__} of topic {topic}: {error}"
             ) from error
 
@@ -152,7 +151,7 @@ class DefaultEventHandler:
         """Ask for metadata; that it fails shows in the send that follows."""
         try:
             self.broker_partition_info.update_info(topics)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.error("%s", error)
         self._sticky.clear()
 
@@ -195,7 +194,7 @@ class DefaultEventHandler:
             return self._sticky_partition(message.topic, partitions)
         number: int = self._partitioner.partition(key, len(partitions))
         if not 0 <= number < len(partitions):
-            raise UnknownTopicOrPartitionError(
+            raise errors.UnknownTopicOrPartitionError(
                 f"Invalid partition id: {number} for topic {message.topic}; 0 to {len(partitions) - 1} are valid"
             )
         return number
@@ -206,7 +205,7 @@ class DefaultEventHandler:
         if topic not in self._sticky:
             available = [i for i, p in enumerate(partitions) if p.leader_broker_id is not None]
             if not available:
-                raise LeaderNotAvailableError(f"No leader for any partition in topic {topic}")
+                raise errors.LeaderNotAvailableError(f"No leader for any partition in topic {topic}")
             self._sticky[topic] = random.choice(available)
         return self._sticky[topic]
 
@@ -219,7 +218,7 @@ class DefaultEventHandler:
             return list(data)
         try:
             response = self._pool.get_producer(broker_id).send(self._request(data))
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.warning("Failed to send to broker %d for %s: %s", broker_id, ", ".join(map(str, data)), error)
             return list(data)
         return [] if response is None else _failed(response, data)

@@ -13,12 +13,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    MessageTooLargeError,
-    UnsupportedCompressionTypeError,
-)
+from ottla import errors
 from ottla.records import any_magic, compression
 from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
@@ -75,7 +70,7 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
     """The message format at `pos`: 0, 1 or 2. CorruptMessageError where the bytes are too few."""
     view = memoryview(buf).cast("B")
     if len(view) - pos <= MAGIC_POSITION:
-        raise CorruptMessageError(f"{len(view) - pos} bytes are no batch")
+        raise errors.CorruptMessageError(f"{len(view) - pos} bytes are no batch")
     return view[pos + MAGIC_POSITION]
 
 
@@ -88,9 +83,9 @@ def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
     while len(view) - pos >= LOG_OVERHEAD + MIN_MESSAGE_BYTES:
         offset, size, crc, magic, attributes = _HEAD.unpack_from(view, pos)
         if magic not in (0, 1):
-            raise CorruptMessageError(f"a message of format {magic} in a set of format 0 or 1")
+            raise errors.CorruptMessageError(f"a message of format {magic} in a set of format 0 or 1")
         if size < MIN_MESSAGE_BYTES + 8 * magic:
-            raise CorruptMessageError(f"a message size of {size} is less than its fields take")
+            raise errors.CorruptMessageError(f"a message size of {size} is less than its fields take")
         end = pos + LOG_OVERHEAD + size
         if end > len(view):
             return
@@ -108,13 +103,13 @@ def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
 
 def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
     if end - pos < _LENGTH.size:
-        raise CorruptMessageError("a message ends within its key or value")
+        raise errors.CorruptMessageError("a message ends within its key or value")
     (size,) = _LENGTH.unpack_from(view, pos)
     pos += _LENGTH.size
     if size == -1:
         return None, pos
     if not 0 <= size <= end - pos:
-        raise CorruptMessageError(f"a length of {size} where {end - pos} bytes are left in a message")
+        raise errors.CorruptMessageError(f"a length of {size} where {end - pos} bytes are left in a message")
     return bytes(view[pos : pos + size]), pos + size
 
 
@@ -124,17 +119,17 @@ def open_message(message: LegacyMessage, max_bytes: int = compression.MAX_DECOMP
     Raises CorruptMessageError, and DecompressedTooLargeError for more than `max_bytes` of messages inside.
     """
     if not message.is_valid:
-        raise CorruptMessageError(f"the message at offset {message.offset} fails its CRC")
+        raise errors.CorruptMessageError(f"the message at offset {message.offset} fails its CRC")
     if message.codec == NONE:
         return [message]
     if message.value is None:
-        raise CorruptMessageError(f"the compressed message at offset {message.offset} is empty")
+        raise errors.CorruptMessageError(f"the compressed message at offset {message.offset} is empty")
     inner = list(messages(_decompressed(message, max_bytes)))
     for nested in inner:
         if not nested.is_valid or nested.codec != NONE or nested.magic != message.magic:
-            raise CorruptMessageError(f"the compressed message at offset {message.offset} holds a damaged one")
+            raise errors.CorruptMessageError(f"the compressed message at offset {message.offset} holds a damaged one")
     if not inner:
-        raise CorruptMessageError(f"the compressed message at offset {message.offset} holds none")
+        raise errors.CorruptMessageError(f"the compressed message at offset {message.offset} holds none")
     return _placed(message, inner)
 
 
@@ -182,15 +177,17 @@ def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES)
     """
     view = memoryview(buf).cast("B")
     if len(view) > max_bytes:
-        raise MessageTooLargeError(f"a message set of {len(view)} bytes, of which at most {max_bytes} can be converted")
+        raise errors.MessageTooLargeError(
+            f"a message set of {len(view)} bytes, of which at most {max_bytes} can be converted"
+        )
     outers = list(_whole_messages(view))
     codecs = {outer.codec for outer in outers}
     if not outers:
-        raise InvalidRecordError(f"{len(view)} bytes are no whole message")
+        raise errors.InvalidRecordError(f"{len(view)} bytes are no whole message")
     if len({outer.magic for outer in outers}) > 1:
-        raise InvalidRecordError("messages of several formats in one set")
+        raise errors.InvalidRecordError("messages of several formats in one set")
     if codecs != {NONE} and len(outers) > 1:
-        raise InvalidRecordError("a compressed message is not the only one of its set")
+        raise errors.InvalidRecordError("a compressed message is not the only one of its set")
     return bytearray(_batch([m for outer in outers for m in _opened(outer, max_bytes)], outers[0].codec))
 
 
@@ -200,22 +197,22 @@ def _whole_messages(view: memoryview) -> Iterator[LegacyMessage]:
     while len(view) - pos > MAGIC_POSITION:
         size = _LENGTH.unpack_from(view, pos + 8)[0]
         if size < MIN_MESSAGE_BYTES:
-            raise CorruptMessageError(f"a message size of {size} is less than its fields take")
+            raise errors.CorruptMessageError(f"a message size of {size} is less than its fields take")
         magic = view[pos + MAGIC_POSITION]
         if magic > 1:
-            error = InvalidRecordError if magic == MAGIC else CorruptMessageError
+            error = errors.InvalidRecordError if magic == MAGIC else errors.CorruptMessageError
             raise error(f"a message of format {magic} in a set of format 0 or 1")
         end = pos + LOG_OVERHEAD + size
         if end > len(view):
             return
         if zlib.crc32(view[pos + any_magic.CRC_START : end]) != int.from_bytes(view[pos + 12 : pos + 16], "big"):
-            raise CorruptMessageError(f"message {pos} bytes into the set fails its CRC")
+            raise errors.CorruptMessageError(f"message {pos} bytes into the set fails its CRC")
         try:
             (message,) = messages(view[:end], pos)
-        except CorruptMessageError as error:
-            raise InvalidRecordError(error.message) from None
+        except errors.CorruptMessageError as error:
+            raise errors.InvalidRecordError(error.message) from None
         if not message.is_valid:
-            raise InvalidRecordError(f"message {pos} bytes into the set does not fill its size")
+            raise errors.InvalidRecordError(f"message {pos} bytes into the set does not fill its size")
         yield message
         pos = end
 
@@ -225,22 +222,24 @@ def _opened(outer: LegacyMessage, max_bytes: int) -> list[LegacyMessage]:
     if outer.codec == NONE:
         return [outer]
     if outer.codec == ZSTD:
-        raise InvalidRecordError(f"zstd is no codec of message format {outer.magic}")
+        raise errors.InvalidRecordError(f"zstd is no codec of message format {outer.magic}")
     if outer.value is None:
-        raise InvalidRecordError("a compressed message without a value")
+        raise errors.InvalidRecordError("a compressed message without a value")
     try:
         data = _decompressed(outer, max_bytes, compression.decompress_produced)
     except DecompressedTooLargeError as error:
-        raise MessageTooLargeError(error.message) from None
-    except CorruptMessageError as error:
-        raise InvalidRecordError(error.message) from None
+        raise errors.MessageTooLargeError(error.message) from None
+    except errors.CorruptMessageError as error:
+        raise errors.InvalidRecordError(error.message) from None
     inner = list(_whole_messages(memoryview(data).cast("B")))
     if not inner:
-        raise InvalidRecordError("a compressed message with none inside")
+        raise errors.InvalidRecordError("a compressed message with none inside")
     if any(m.magic != outer.magic or m.codec != NONE for m in inner):
-        raise InvalidRecordError("a compressed message holds one of another format or a compressed one")
+        raise errors.InvalidRecordError("a compressed message holds one of another format or a compressed one")
     if outer.magic == 1 and 0 != outer.offset < inner[-1].offset:
-        raise InvalidRecordError(f"wrapper offset {outer.offset} is less than the last inner one, {inner[-1].offset}")
+        raise errors.InvalidRecordError(
+            f"wrapper offset {outer.offset} is less than the last inner one, {inner[-1].offset}"
+        )
     return _placed(outer, inner)
 
 
@@ -287,7 +286,7 @@ def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
             continue
         any_magic.verify(buf, start, header)
         if header.codec == ZSTD:
-            raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
+            raise errors.UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
         decoded = any_magic.decode_records(buf, start, header, from_offset)
         if decoded:
             out += encode_set(decoded, header.attributes, magic)
@@ -325,7 +324,7 @@ def encode(
 def _with_lz4_checksum(frame: bytes, *, over_magic: bool) -> bytes:
     """The LZ4 frame with its header checksum computed as format 0 does (over the magic too), or as it should be."""
     if len(frame) <= _LZ4_FLAGS_END or not frame.startswith(_LZ4_MAGIC):
-        raise CorruptMessageError("lz4 data has no frame header")
+        raise errors.CorruptMessageError("lz4 data has no frame header")
     end = _LZ4_FLAGS_END + (8 if frame[4] & 0x08 else 0)  # a content size may follow the flags
     checksum = (_xxh32_short(frame[0 if over_magic else 4 : end]) >> 8) & 0xFF
     return frame[:end] + bytes((checksum,)) + frame[end + 1 :]

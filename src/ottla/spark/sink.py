@@ -18,16 +18,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ottla import errors
 from ottla.client.producer.producer import KafkaProducer
 from ottla.client.producer.record import ProducerRecord
-from ottla.errors import (
-    ConfigurationError,
-    IllegalStateError,
-    InvalidTransactionTimeoutError,
-    KafkaError,
-    KafkaTimeoutError,
-    ProducerFencedError,
-)
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.row_groups import RowGroup, row_groups
 from ottla.spark.sink_options import SinkOptions
@@ -84,13 +77,13 @@ class TopicSink:
         """Initialize the transactional id. Raises KafkaTimeoutError with the remedy if no broker answers."""
         try:
             producer.init_transactions()
-        except KafkaTimeoutError as error:
-            raise KafkaTimeoutError(
+        except errors.KafkaTimeoutError as error:
+            raise errors.KafkaTimeoutError(
                 f"no answer at kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check the"
                 " address and that its brokers run; kafka.max.block.ms says how long is waited"
             ) from error
-        except InvalidTransactionTimeoutError as error:
-            raise InvalidTransactionTimeoutError(
+        except errors.InvalidTransactionTimeoutError as error:
+            raise errors.InvalidTransactionTimeoutError(
                 f"kafka.transaction.timeout.ms is {self.options.transaction_timeout_ms}, which the brokers refuse:"
                 " set it to at most their transaction.max.timeout.ms, or raise that"
             ) from error
@@ -101,11 +94,11 @@ class TopicSink:
         began, limit_ms = time.monotonic(), self.options.transaction_timeout_ms
         try:
             yield
-        except ProducerFencedError as error:
+        except errors.ProducerFencedError as error:
             took_ms = 1000 * (time.monotonic() - began)
             if took_ms < limit_ms:
                 raise
-            raise ProducerFencedError(
+            raise errors.ProducerFencedError(
                 f"the task has written for {took_ms / 1000:.0f} s, longer than kafka.transaction.timeout.ms"
                 f" ({limit_ms}) allows, so the brokers have taken its rows back. Raise that (and, if need be, the"
                 " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
@@ -116,9 +109,9 @@ class TopicSink:
         try:
             with self._admin() as admin:
                 markers = {task: self._marker(admin, name) for task, name in self._others(admin, share, tasks).items()}
-        except IllegalStateError:
+        except errors.IllegalStateError:
             raise
-        except KafkaError as error:
+        except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
             log.warning("could not check whether %s was divided into other tasks before: %s", share.query, error)
             return None
@@ -153,7 +146,7 @@ class TopicSink:
         try:
             return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
         except (ValueError, KeyError, TypeError) as error:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 f"the offsets of group {group} are not markers of this sink, so the written micro-batches are"
                 " unknown: they were reset, or another application uses the group. Set another transactionalIdPrefix"
             ) from error
@@ -189,11 +182,11 @@ def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:
     try:
         pairs = headers.as_py() or []
     except UnicodeDecodeError as error:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"the column headers has a key that is not UTF-8 ({error}): fix it with make_valid_utf8, or remove it"
         ) from error
     if any(pair is None or pair["key"] is None for pair in pairs):
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             "the column headers has null as a header, or as the key of one: remove it, for example with"
             " filter(headers, h -> h.key is not null)"
         )

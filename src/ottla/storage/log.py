@@ -16,15 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
-from ottla.errors import (
-    InvalidRecordError,
-    KafkaStorageError,
-    OffsetOutOfRangeError,
-    RecordListTooLargeError,
-    UnsupportedForMessageFormatError,
-)
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.records import any_magic
 from ottla.records.batch import MAGIC, BatchHeader, assign
@@ -170,7 +164,7 @@ class Log:
         next_offset = self.log_end_offset
         for batch in batches:
             if batch.header.base_offset < next_offset:
-                raise InvalidRecordError(
+                raise errors.InvalidRecordError(
                     f"{self.topic_partition}: the leader sent offset {batch.header.base_offset}, {next_offset} follows"
                 )
             next_offset = batch.header.next_offset
@@ -206,7 +200,7 @@ class Log:
     def _write(self, data: memoryview, batches: list[Batch]) -> None:
         """Write batches that have their offsets, and note what they change."""
         if self.closed:
-            raise KafkaStorageError(f"the log of {self.topic_partition} is closed")
+            raise errors.KafkaStorageError(f"the log of {self.topic_partition} is closed")
         self._used = True
         last = batches[-1].header
         latest_ms = last.max_timestamp if len(batches) == 1 else max(b.header.max_timestamp for b in batches)
@@ -246,7 +240,7 @@ class Log:
         except OSError as error:
             raise DiskFailedError(f"could not shorten the log of {self.topic_partition}: {error}") from error
 
-    def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
+    def _storage_error(self, doing: str, error: OSError) -> errors.KafkaStorageError:
         return storage_error(f"{doing} the log of {self.topic_partition}", self.dir, error)
 
     # Segments
@@ -254,7 +248,7 @@ class Log:
     def _roll_if_needed(self, nbytes: int, last_offset: int, timestamp: int) -> None:
         config, segment = self.config, self.active
         if nbytes > config.segment_bytes:
-            raise RecordListTooLargeError(f"{nbytes} bytes do not fit into a segment of {config.segment_bytes}")
+            raise errors.RecordListTooLargeError(f"{nbytes} bytes do not fit into a segment of {config.segment_bytes}")
         if segment.size == 0:
             return
         if (
@@ -358,7 +352,7 @@ class Log:
         Raises OffsetOutOfRangeError for an offset outside of the log.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
+            raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
             )
         if offset >= max_offset:
@@ -426,7 +420,7 @@ class Log:
     def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record at `timestamp_ms` or later. Raises UnsupportedForMessageFormatError in format 0."""
         if self.config.message_format == 0:
-            raise UnsupportedForMessageFormatError("messages of format 0 have no times to look for")
+            raise errors.UnsupportedForMessageFormatError("messages of format 0 have no times to look for")
         for segment in self.segments:
             if segment.latest().timestamp >= timestamp_ms:
                 self._keep_open(segment)
@@ -587,7 +581,7 @@ class Log:
         Raises OffsetOutOfRangeError above the high watermark.
         """
         if offset > self.high_watermark:
-            raise OffsetOutOfRangeError(
+            raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition}: records can be deleted up to {self.high_watermark}, not {offset}"
             )
         if offset > self.log_start_offset:

@@ -19,10 +19,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ottla import names
+from ottla import errors, names
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
-from ottla.errors import KafkaError, KafkaStorageError, StartupError
 from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
@@ -53,7 +52,7 @@ PROGRESS_SECONDS = 2.0
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
-class UnusableDirectoryError(StartupError):
+class UnusableDirectoryError(errors.StartupError):
     """The disk, not the configuration, is at fault: the broker can go on with its other directories."""
 
 
@@ -65,7 +64,7 @@ class LogDir:
         self.clock = clock
         self.producer_expiration_ms = producer_expiration_ms
         self.logs: dict[TopicPartition, Log] = {}
-        self.failed: dict[TopicPartition, KafkaStorageError] = {}
+        self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
         """Logs that could not be opened, and why; the others are served."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As checkpointed: what each partition begins with."""
@@ -134,7 +133,7 @@ class LogDir:
             fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._release()
-            raise StartupError(
+            raise errors.StartupError(
                 f"log.dirs: {self.path} is in use by another process; stop it or choose another"
             ) from None
         except OSError as error:
@@ -152,13 +151,13 @@ class LogDir:
         properties = _read_properties(path)
         owner = properties.get("broker.id", properties.get("node.id"))
         if owner is not None and owner != str(broker_id):
-            raise StartupError(
+            raise errors.StartupError(
                 f"log.dirs: {self.path} belongs to broker {owner}, and this is broker {broker_id}; "
                 f"set broker.id={owner} or choose another directory"
             )
         stored_cluster = properties.get("cluster.id")
         if cluster_id is not None and stored_cluster is not None and stored_cluster != cluster_id:
-            raise StartupError(
+            raise errors.StartupError(
                 f"log.dirs: {self.path} belongs to cluster {stored_cluster}, and this is cluster {cluster_id}; "
                 f"choose another directory"
             )
@@ -200,7 +199,7 @@ class LogDir:
             raise UnusableDirectoryError(storage_error("load the logs", self.path, error).message) from error
         reported = began
 
-        def load_one(item: tuple[TopicPartition, Path]) -> Log | KafkaStorageError:
+        def load_one(item: tuple[TopicPartition, Path]) -> Log | errors.KafkaStorageError:
             tp, directory = item
             return self._load_one(tp, directory, config_of, recovery_points.get(tp, 0), start_offsets.get(tp, 0))
 
@@ -218,7 +217,7 @@ class LogDir:
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
             return checkpoints.read_offsets(self.path / name)
-        except KafkaStorageError as error:
+        except errors.KafkaStorageError as error:
             # Without it more is checked, or more is kept: slower, and never wrong.
             log.warning("%s; continuing without it", error)
             return {}
@@ -240,7 +239,7 @@ class LogDir:
 
     def _load_one(
         self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
-    ) -> Log | KafkaStorageError:
+    ) -> Log | errors.KafkaStorageError:
         """The log, or why there is none. On a thread of its own after a crash."""
         try:
             return open_log(
@@ -254,11 +253,11 @@ class LogDir:
                 compacted=tp in self.cleaner_offsets,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
-        except KafkaStorageError as error:
+        except errors.KafkaStorageError as error:
             return error
 
-    def _add_loaded(self, tp: TopicPartition, loaded: Log | KafkaStorageError) -> None:
-        if isinstance(loaded, KafkaStorageError):
+    def _add_loaded(self, tp: TopicPartition, loaded: Log | errors.KafkaStorageError) -> None:
+        if isinstance(loaded, errors.KafkaStorageError):
             log.error("%s", loaded)
             self.failed[tp] = loaded
             return
@@ -408,7 +407,7 @@ class LogDir:
         """Mark a log as uncleanable until the next start; it is logged once, and the others are compacted."""
         self.uncleanable.add(tp)
         # A KafkaError speaks for itself; anything else is a fault of the cleaner, which the traceback shows.
-        trace = because if isinstance(because, Exception) and not isinstance(because, KafkaError) else None
+        trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
         reason = str(because) or type(because).__name__
         log.error("%s is not compacted any more until the next start: %s", tp, reason, exc_info=trace)
 
@@ -484,7 +483,7 @@ class LogDir:
             for tp, opened in self.logs.items():
                 try:
                     opened.close()
-                except (KafkaStorageError, OSError) as error:
+                except (errors.KafkaStorageError, OSError) as error:
                     clean = False
                     log.error("closing %s: %s", tp, error)
             self.checkpoint()
@@ -492,7 +491,7 @@ class LogDir:
                 self._remove(path)
             if clean:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
-        except (KafkaStorageError, OSError) as error:
+        except (errors.KafkaStorageError, OSError) as error:
             # the next start checks the logs, as after a crash
             log.error("%s was not closed in order: %s", self.path, error)
         finally:

@@ -12,15 +12,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
 
-from ottla.errors import (
-    CorruptMessageError,
-    InvalidProducerEpochError,
-    InvalidTxnStateError,
-    KafkaStorageError,
-    OutOfOrderSequenceNumberError,
-    TransactionCoordinatorFencedError,
-    UnknownProducerIdError,
-)
+from ottla import errors
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from ottla.records.crc import crc32c
 from ottla.records.decoder import Record
@@ -111,12 +103,12 @@ def read_marker(record: Record) -> Marker | None:
     try:
         version, kind = _MARKER_KEY.unpack_from(record.key or b"")
         if version < 0:
-            raise CorruptMessageError(f"a control record of version {version}")
+            raise errors.CorruptMessageError(f"a control record of version {version}")
         if kind not in (ABORT, COMMIT):
             return None
         _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
     except StructError:
-        raise CorruptMessageError(f"the control record at offset {record.offset} is damaged") from None
+        raise errors.CorruptMessageError(f"the control record at offset {record.offset} is damaged") from None
     return Marker(kind, coordinator_epoch)
 
 
@@ -207,7 +199,7 @@ class ProducerStates:
         if producer is None or epoch > producer.epoch:
             return
         if epoch < producer.epoch or producer.first_txn_offset != NO_TRANSACTION:
-            raise InvalidProducerEpochError(
+            raise errors.InvalidProducerEpochError(
                 f"a marker of producer {producer_id} has epoch {epoch}, the log has seen {producer.epoch}"
             )
 
@@ -235,16 +227,16 @@ class ProducerStates:
             return
         epoch = header.producer_epoch
         if epoch < producer.epoch:
-            raise InvalidProducerEpochError(
+            raise errors.InvalidProducerEpochError(
                 f"producer {header.producer_id} has epoch {epoch}, the log has seen {producer.epoch}"
             )
         if producer.first_txn_offset != NO_TRANSACTION and not header.is_transactional:
-            raise InvalidTxnStateError(f"producer {producer.id} may only write inside of its open transaction")
+            raise errors.InvalidTxnStateError(f"producer {producer.id} may only write inside of its open transaction")
         if header.base_sequence == NO_SEQUENCE:
             return
         if epoch != producer.epoch:
             if header.base_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
-                raise OutOfOrderSequenceNumberError(
+                raise errors.OutOfOrderSequenceNumberError(
                     f"producer {header.producer_id} begins its epoch {epoch} with sequence {header.base_sequence}"
                 )
             return
@@ -253,10 +245,10 @@ class ProducerStates:
             if header.is_transactional and producer.batch_like(header) is not None:
                 # Kafka takes it for a duplicate, and the records are lost in a transaction that is then committed. With
                 # this error producers abort and begin a new epoch (KIP-360).
-                raise UnknownProducerIdError(
+                raise errors.UnknownProducerIdError(
                     f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
                 )
-            raise OutOfOrderSequenceNumberError(
+            raise errors.OutOfOrderSequenceNumberError(
                 f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
             )
 
@@ -264,7 +256,7 @@ class ProducerStates:
         """Raise for a batch that overtook the one which has to begin the transaction here."""
         epoch, lowest = self._lowest.get(header.producer_id, (NO_PRODUCER_EPOCH, MAX_SEQUENCE))
         if epoch == header.producer_epoch and header.base_sequence > lowest:
-            raise OutOfOrderSequenceNumberError(
+            raise errors.OutOfOrderSequenceNumberError(
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, but {lowest} was seen before"
             )
 
@@ -274,12 +266,12 @@ class ProducerStates:
         if producer is None:
             return
         if header.producer_epoch < producer.epoch:
-            raise InvalidProducerEpochError(
+            raise errors.InvalidProducerEpochError(
                 f"a marker of producer {header.producer_id} has epoch {header.producer_epoch}, "
                 f"the log has seen {producer.epoch}"
             )
         if marker.coordinator_epoch < producer.coordinator_epoch:
-            raise TransactionCoordinatorFencedError(
+            raise errors.TransactionCoordinatorFencedError(
                 f"a marker of coordinator epoch {marker.coordinator_epoch} after one of {producer.coordinator_epoch}"
             )
 
@@ -390,7 +382,9 @@ class ProducerStates:
         except StructError:
             sound = False
         if not sound:
-            raise KafkaStorageError(f"{path} is no producer snapshot of version {SNAPSHOT_VERSION}, or is damaged")
+            raise errors.KafkaStorageError(
+                f"{path} is no producer snapshot of version {SNAPSHOT_VERSION}, or is damaged"
+            )
         self.clear(int(path.name.removesuffix(SNAPSHOT_SUFFIX)))
         for fields in _SNAPSHOT_ENTRY.iter_unpack(content[_SNAPSHOT_HEAD.size :]):
             self._add(_unpack(fields))

@@ -13,14 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla import errors
 from ottla.config.topic import LogConfig
-from ottla.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    MessageTooLargeError,
-    UnsupportedForMessageFormatError,
-)
 from ottla.records import any_magic, compression
 from ottla.records.batch import (
     CODEC_MASK,
@@ -64,7 +58,7 @@ class RecordError(NamedTuple):
     message: str
 
 
-class InvalidRecordsError(InvalidRecordError):
+class InvalidRecordsError(errors.InvalidRecordError):
     """Records that cannot be appended; `records` has which and why (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
@@ -72,7 +66,7 @@ class InvalidRecordsError(InvalidRecordError):
         self.records = records
 
 
-class InvalidTimestampsError(InvalidTimestampError):
+class InvalidTimestampsError(errors.InvalidTimestampError):
     """Records with timestamps that the topic does not accept; `records` has which and why (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
@@ -101,7 +95,7 @@ def read_copied_batches(view: memoryview) -> list[Batch]:
 def _check_filled(view: memoryview, batches: list[Batch]) -> None:
     end = batches[-1].end if batches else 0
     if end != len(view) or not batches:
-        raise CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are no whole batch")
+        raise errors.CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are no whole batch")
 
 
 def check_size(batches: list[Batch], max_message_bytes: int) -> None:
@@ -109,27 +103,27 @@ def check_size(batches: list[Batch], max_message_bytes: int) -> None:
     for batch in batches:
         size = batch.end - batch.start
         if size > max_message_bytes:
-            raise MessageTooLargeError(f"a batch of {size} bytes where max.message.bytes is {max_message_bytes}")
+            raise errors.MessageTooLargeError(f"a batch of {size} bytes where max.message.bytes is {max_message_bytes}")
 
 
 def check_client_batch(header: BatchHeader) -> None:
     """Raise where a producer's batch claims what only a broker may, or counts wrongly."""
     if header.base_offset:
-        raise InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")
+        raise errors.InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")
     if header.is_control:
-        raise InvalidRecordError("clients may not write control records")
+        raise errors.InvalidRecordError("clients may not write control records")
     if header.timestamp_type:
-        raise InvalidTimestampError("only the broker may give a batch LogAppendTime")
+        raise errors.InvalidTimestampError("only the broker may give a batch LogAppendTime")
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"a batch of {header.count} records cannot end with offset delta {header.last_offset_delta}"
         )
     if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"producer {header.producer_id} sent sequence {header.base_sequence} and epoch {header.producer_epoch}"
         )
     if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
-        raise InvalidRecordError("a transactional batch without a producer id")
+        raise errors.InvalidRecordError("a transactional batch without a producer id")
 
 
 def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
@@ -137,9 +131,9 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
     header = batch.header
     if header.has_producer_id:
         kind = "transactional" if header.is_transactional else "idempotent"
-        raise UnsupportedForMessageFormatError(f"{kind} records cannot be stored in message format {magic}")
+        raise errors.UnsupportedForMessageFormatError(f"{kind} records cannot be stored in message format {magic}")
     if any(record.headers for record in decode_records(view, batch.start, header)):
-        raise UnsupportedForMessageFormatError(f"record headers cannot be stored in message format {magic}")
+        raise errors.UnsupportedForMessageFormatError(f"record headers cannot be stored in message format {magic}")
 
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
@@ -158,14 +152,16 @@ def single_batch(view: memoryview) -> memoryview:
     """
     size = _whole_batch(view)
     if size is None:
-        raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has none")
+        raise errors.InvalidRecordError(
+            "Produce requests must have exactly one record batch per partition, this one has none"
+        )
     if view[MAGIC_POSITION] != MAGIC:
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"Produce requests since version 3 must have batches of message format 2, not {view[MAGIC_POSITION]}"
         )
     if size < len(view):
         if _whole_batch(view[size:]) is not None:
-            raise InvalidRecordError(
+            raise errors.InvalidRecordError(
                 "Produce requests must have exactly one record batch per partition, this one has more"
             )
         return view[:size]
@@ -178,11 +174,11 @@ def _whole_batch(view: memoryview) -> int | None:
         return None
     length = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
     if length < MIN_MESSAGE_BYTES:
-        raise CorruptMessageError(f"a batch length of {length} is less than any batch takes")
+        raise errors.CorruptMessageError(f"a batch length of {length} is less than any batch takes")
     if len(view) <= MAGIC_POSITION:
         return None
     if view[MAGIC_POSITION] > MAGIC:
-        raise CorruptMessageError(f"there is no message format {view[MAGIC_POSITION]}")
+        raise errors.CorruptMessageError(f"there is no message format {view[MAGIC_POSITION]}")
     size = LOG_OVERHEAD + length
     return size if size <= len(view) else None
 
@@ -195,12 +191,12 @@ def open_batch(view: memoryview, batch: Batch, max_bytes: int) -> Buffer:
     try:
         return compression.decompress_produced(batch.header.codec, records, max_bytes)
     except DecompressedTooLargeError as error:
-        raise MessageTooLargeError(
+        raise errors.MessageTooLargeError(
             f"a batch decompresses to more than message.max.decompressed.bytes={error.max_bytes}: "
             "send smaller batches, or raise it at the broker"
         ) from None
-    except CorruptMessageError as error:
-        raise InvalidRecordError(error.message) from None
+    except errors.CorruptMessageError as error:
+        raise errors.InvalidRecordError(error.message) from None
 
 
 def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Validated:
@@ -211,8 +207,8 @@ def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_m
         latest = min(now_ms + config.message_timestamp_after_max_ms, MAX_TIMESTAMP)
     try:
         validated = validate_records(records, header.count, header.base_timestamp, earliest, latest, config.compacted)
-    except CorruptMessageError as error:
-        raise InvalidRecordError(error.message) from None
+    except errors.CorruptMessageError as error:
+        raise errors.InvalidRecordError(error.message) from None
     if validated.out_of_bounds or validated.without_key:
         _refuse_records(validated, earliest, latest)
     return validated
@@ -220,12 +216,12 @@ def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_m
 
 def _refuse_records(validated: Validated, earliest: int, latest: int) -> None:
     reason = "a compacted topic takes no record without a key"
-    errors = [RecordError(i, reason) for i in validated.without_key]
-    errors += [
+    record_errors = [RecordError(i, reason) for i in validated.without_key]
+    record_errors += [
         RecordError(i, f"its timestamp {timestamp} is not within {earliest} to {latest}, the topic's bounds now")
         for i, timestamp in validated.out_of_bounds
     ]
-    raise (InvalidTimestampsError if validated.out_of_bounds else InvalidRecordsError)(sorted(errors))
+    raise (InvalidTimestampsError if validated.out_of_bounds else InvalidRecordsError)(sorted(record_errors))
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:

@@ -267,7 +267,7 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
         assert not writing.done()
         released.set()
         await writing
-        assert not admission.errors
+        assert not admission.partition_errors
         assert client.context.transactions.by_id["tx"].partitions == {T1}
 
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)

@@ -9,18 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from ottla import errors
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import known_errors_only
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
-from ottla.errors import (
-    KafkaError,
-    OperationNotAttemptedError,
-    TopicAuthorizationFailedError,
-    TransactionAbortableError,
-    UnknownTopicOrPartitionError,
-    code_of,
-)
 from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -61,32 +54,32 @@ async def _transaction(transaction: AddPartitionsToTxnTransaction, context: Requ
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     try:
         unauthorized = _unauthorized_topics(transaction, context)
-    except KafkaError as error:
-        return dict.fromkeys(partitions, code_of(error))
-    errors = {
-        tp: code_of(reason)
+    except errors.KafkaError as error:
+        return dict.fromkeys(partitions, errors.code_of(error))
+    partition_errors = {
+        tp: errors.code_of(reason)
         for tp in partitions
         if (reason := unauthorized.get(tp.topic) or _partition_error(tp, context))
     }
-    if errors:
-        return {tp: errors.get(tp, code_of(OperationNotAttemptedError())) for tp in partitions}
+    if partition_errors:
+        return {tp: partition_errors.get(tp, errors.code_of(errors.OperationNotAttemptedError())) for tp in partitions}
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     runtime = context.broker.transactions
     try:
         if transaction.verify_only:
             missing = runtime.missing(transaction.transactional_id, producer, partitions)
-            return {tp: code_of(TransactionAbortableError()) if tp in missing else 0 for tp in partitions}
+            return {tp: errors.code_of(errors.TransactionAbortableError()) if tp in missing else 0 for tp in partitions}
         version = EPOCH_PER_TRANSACTION if context.version >= SEVERAL_SINCE else CLASSIC
         with known_errors_only(context.version):
             await runtime.add_partitions(transaction.transactional_id, producer, partitions, version)
-    except KafkaError as error:
-        return dict.fromkeys(partitions, code_of(error))
+    except errors.KafkaError as error:
+        return dict.fromkeys(partitions, errors.code_of(error))
     return dict.fromkeys(partitions, 0)
 
 
 def _unauthorized_topics(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext
-) -> Mapping[str, KafkaError]:
+) -> Mapping[str, errors.KafkaError]:
     """Return the errors of topics that the producer may not write to; raise the error of the transactional id."""
     if context.version >= SEVERAL_SINCE:
         return {}
@@ -96,10 +89,10 @@ def _unauthorized_topics(
     )
 
 
-def _partition_error(tp: TopicPartition, context: RequestContext) -> KafkaError | None:
+def _partition_error(tp: TopicPartition, context: RequestContext) -> errors.KafkaError | None:
     if context.version < SEVERAL_SINCE and tp.topic in INTERNAL_TOPICS:
-        return TopicAuthorizationFailedError()
-    return UnknownTopicOrPartitionError() if context.broker.image.partition(tp) is None else None
+        return errors.TopicAuthorizationFailedError()
+    return errors.UnknownTopicOrPartitionError() if context.broker.image.partition(tp) is None else None
 
 
 def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla import errors
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.topic_creation import create_internal
 from ottla.coordinator.share_partition.share_state_records import ShareKey
-from ottla.errors import (
-    KafkaError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-    code_of,
-)
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as m
 from ottla.security.acl import ResourceType
@@ -38,8 +33,10 @@ async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestConte
     return m.AlterShareGroupOffsetsResponse(responses=answers)
 
 
-def _failed(topic: m.AlterShareGroupOffsetsRequestTopic, error: KafkaError) -> m.AlterShareGroupOffsetsResponseTopic:
-    code, message = code_of(error), error.message
+def _failed(
+    topic: m.AlterShareGroupOffsetsRequestTopic, error: errors.KafkaError
+) -> m.AlterShareGroupOffsetsResponseTopic:
+    code, message = errors.code_of(error), error.message
     return m.AlterShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,
         partitions=[
@@ -77,7 +74,7 @@ def _reset(group_id: str, tp: TopicPartition, start: int, context: RequestContex
     topic = context.broker.image.topics.get(tp.topic)
     partition = context.broker.partitions.get_leader(tp)
     if topic is None or partition is None:
-        raise UnknownTopicOrPartitionError(f"{tp} does not exist.")
+        raise errors.UnknownTopicOrPartitionError(f"{tp} does not exist.")
     if not 0 <= start <= partition.high_watermark:
-        raise OffsetOutOfRangeError(f"{tp}: offset {start} is not in the range 0 to {partition.high_watermark}")
+        raise errors.OffsetOutOfRangeError(f"{tp}: offset {start} is not in the range 0 to {partition.high_watermark}")
     return context.broker.share_states.reset(ShareKey(group_id, topic.id, tp.partition), start)

@@ -5,16 +5,11 @@ The salted password is not stored, only the keys derived from it, in Kafka's for
 
 from __future__ import annotations
 
+from ottla import errors
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, ScramMechanism, credential
 from ottla.cluster.store import config_entities
-from ottla.errors import (
-    DuplicateResourceError,
-    ResourceNotFoundError,
-    UnacceptableCredentialError,
-    UnsupportedSaslMechanismError,
-)
 from ottla.model import ACLOperation
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -51,10 +46,10 @@ async def handle(
 
 async def _alter(user: str, changes: list[Change], context: RequestContext) -> None:
     if not user:
-        raise UnacceptableCredentialError("Username must not be empty")
+        raise errors.UnacceptableCredentialError("Username must not be empty")
     mechanisms = [change.mechanism for change in changes]
     if len(set(mechanisms)) < len(mechanisms):
-        raise DuplicateResourceError(f"the request changes a credential of {user} twice")
+        raise errors.DuplicateResourceError(f"the request changes a credential of {user} twice")
     path = config_entities.entity(config_entities.USERS, user)
     async with context.broker.config_store.changing(path):
         options = dict(context.broker.image.configs.get(path, {}))
@@ -69,18 +64,20 @@ def _apply(change: Change, options: dict[str, str]) -> None:
         _check(change, mechanism)
         options[mechanism.name] = credential(mechanism, change.salt, change.salted_password, change.iterations)
     elif options.pop(mechanism.name, None) is None:
-        raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
+        raise errors.ResourceNotFoundError("Attempt to delete a user credential that does not exist")
 
 
 def _mechanism(number: int) -> ScramMechanism:
     mechanism = MECHANISMS.get(number)
     if mechanism is None:
-        raise UnsupportedSaslMechanismError("Unknown SCRAM mechanism")
+        raise errors.UnsupportedSaslMechanismError("Unknown SCRAM mechanism")
     return mechanism
 
 
 def _check(change: ScramCredentialUpsertion, mechanism: ScramMechanism) -> None:
     if change.iterations < mechanism.min_iterations:
-        raise UnacceptableCredentialError(f"Too few iterations: at least {mechanism.min_iterations} are required")
+        raise errors.UnacceptableCredentialError(
+            f"Too few iterations: at least {mechanism.min_iterations} are required"
+        )
     if change.iterations > MAX_ITERATIONS:
-        raise UnacceptableCredentialError(f"Too many iterations: at most {MAX_ITERATIONS} are allowed")
+        raise errors.UnacceptableCredentialError(f"Too many iterations: at most {MAX_ITERATIONS} are allowed")

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla import errors
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller import reassignment_rules, replica_placement
-from ottla.errors import (
-    InvalidPartitionsError,
-    InvalidReplicaAssignmentError,
-    NotControllerError,
-    ReassignmentInProgressError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import ACLOperation
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -37,7 +31,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
         result = CreatePartitionsTopicResult(name=topic.name)
         with errors_in(result):
             if not context.broker.controller.is_active:
-                raise NotControllerError
+                raise errors.NotControllerError
             context.require(ACLOperation.ALTER, ResourceType.TOPIC, topic.name)
             added = _plan(topic, context)
             if not request.validate_only:
@@ -54,27 +48,29 @@ def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tup
     image = context.broker.image
     topic = image.topics.get(requested.name)
     if topic is None:
-        raise UnknownTopicOrPartitionError(f"Topic '{requested.name}' does not exist.")
+        raise errors.UnknownTopicOrPartitionError(f"Topic '{requested.name}' does not exist.")
     old = len(topic.partitions)
     if requested.count <= old:
-        raise InvalidPartitionsError(
+        raise errors.InvalidPartitionsError(
             f"Topic {requested.name} already has {old} partition(s); {requested.count} is not more than that."
         )
     if any(reassignment_rules.is_reassigning(p) for p in topic.partitions):
         # a partition that is reassigned temporarily has more replicas than its topic
-        raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{requested.name}'.")
+        raise errors.ReassignmentInProgressError(
+            f"A partition reassignment is in progress for the topic '{requested.name}'."
+        )
     if requested.assignments is None:
         return replica_placement.assign_more_partitions(
             [p.replicas for p in topic.partitions], requested.count, image.racks
         )
     if len(requested.assignments) != requested.count - old:
-        raise InvalidReplicaAssignmentError(
+        raise errors.InvalidReplicaAssignmentError(
             f"{requested.count - old} partition(s) are added, but {len(requested.assignments)} are assigned replicas"
         )
     chosen = {old + i: a.broker_ids for i, a in enumerate(requested.assignments)}
     replicas = len(topic.partitions[0].replicas)
     if any(len(brokers) != replicas for brokers in chosen.values()):
-        raise InvalidReplicaAssignmentError(
+        raise errors.InvalidReplicaAssignmentError(
             f"Inconsistent replication factor between partitions: partition 0 has {replicas} replicas."
         )
     return replica_placement.validate_assignment(chosen, image.brokers, first=old)

@@ -9,15 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Collection
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.broker.request_context import RequestContext
-from ottla.errors import (
-    KafkaError,
-    OffsetOutOfRangeError,
-    PolicyViolationError,
-    RequestTimedOutError,
-    TopicAuthorizationFailedError,
-    code_of,
-)
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -66,11 +59,11 @@ async def _when_gone(
     await wait_all([w.deleted for w in waiting], timeout_ms)
     for partition, deleted, result in waiting:
         error = (deleted.exception() if deleted.done() else None) or (
-            None if deleted.done() else RequestTimedOutError()
+            None if deleted.done() else errors.RequestTimedOutError()
         )
         deleted.cancel()
         result.low_watermark = partition.leader_replica.low_watermark(_alive(context))
-        result.error_code = code_of(error) if isinstance(error, KafkaError) else 0
+        result.error_code = errors.code_of(error) if isinstance(error, errors.KafkaError) else 0
     return response
 
 
@@ -88,18 +81,18 @@ def _answer(
     broker = context.broker
     try:
         if topic in unauthorized:
-            raise TopicAuthorizationFailedError
+            raise errors.TopicAuthorizationFailedError
         partition = broker.partitions.leader(broker.image, TopicPartition(topic, requested.partition_index))
         log = partition.log
         if "delete" not in log.config.cleanup_policy:
-            raise PolicyViolationError(f"topic {topic} is only compacted, its records cannot be deleted")
+            raise errors.PolicyViolationError(f"topic {topic} is only compacted, its records cannot be deleted")
         offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= log.high_watermark:
-            raise OffsetOutOfRangeError
+            raise errors.OffsetOutOfRangeError
         log.delete_records_before(offset)
-    except KafkaError as error:
+    except errors.KafkaError as error:
         return DeleteRecordsPartitionResult(
-            partition_index=requested.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code_of(error)
+            partition_index=requested.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=errors.code_of(error)
         )
     result = DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=log.log_start_offset)
     deleted = partition.leader_replica.when_deleted(offset, lambda: _alive(context))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from ottla import errors
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.share.share_group import ShareGroup
-from ottla.errors import (
-    GroupIdNotFoundError,
-    NonEmptyGroupError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import ACLOperation
 from ottla.protocol.messages import delete_share_group_offsets as m
 from ottla.security.acl import ResourceType
@@ -25,7 +21,7 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -
             context.require(ACLOperation.READ, ResourceType.TOPIC, requested.topic_name)
             topic = context.broker.image.topics.get(requested.topic_name)
             if topic is None:
-                raise UnknownTopicOrPartitionError(f"Topic {requested.topic_name} does not exist.")
+                raise errors.UnknownTopicOrPartitionError(f"Topic {requested.topic_name} does not exist.")
             answer.topic_id = topic.id
             context.broker.share_states.delete_topic(request.group_id, topic.id)
         responses.append(answer)
@@ -38,6 +34,6 @@ def _check_empty(group_id: str, context: RequestContext) -> None:
     runtime.check(group_id)
     group = runtime.groups.by_id.get(group_id)
     if not isinstance(group, ShareGroup):
-        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+        raise errors.GroupIdNotFoundError(f"Group {group_id} is not a share group.")
     if group.members:
-        raise NonEmptyGroupError(f"Group {group_id} has members.")
+        raise errors.NonEmptyGroupError(f"Group {group_id} has members.")

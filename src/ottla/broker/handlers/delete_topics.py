@@ -9,17 +9,10 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
+from ottla import errors
 from ottla.broker.error_codes import errors_in
 from ottla.broker.quotas.client_quotas import MutationQuota
 from ottla.broker.request_context import RequestContext
-from ottla.errors import (
-    InvalidRequestError,
-    InvalidTopicError,
-    NotControllerError,
-    TopicDeletionDisabledError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import ACLOperation
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -41,7 +34,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         with errors_in(result):
             if not context.broker.controller.is_active:
-                raise NotControllerError
+                raise errors.NotControllerError
             topic_name = _name(name, topic_id, context)
             if _may(ACLOperation.DESCRIBE, topic_name, context):
                 result.name = topic_name
@@ -59,11 +52,11 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 def _name(name: str | None, topic_id: UUID, context: RequestContext) -> str:
     if name is not None:
         if topic_id != ZERO_UUID:
-            raise InvalidRequestError("a topic must be identified either by its name or by its id")
+            raise errors.InvalidRequestError("a topic must be identified either by its name or by its id")
         return name
     topic_name = context.broker.image.names.get(topic_id)
     if topic_name is None:
-        raise UnknownTopicIdError
+        raise errors.UnknownTopicIdError
     return topic_name
 
 
@@ -78,15 +71,15 @@ def _check_allowed(name: str, context: RequestContext, *, by_id: bool) -> None:
         raise context.deny(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
     if not _may(ACLOperation.DELETE, name, context):
         error = context.deny(ACLOperation.DELETE, ResourceType.TOPIC, name)
-        raise error if name in context.broker.image.topics else UnknownTopicOrPartitionError()
+        raise error if name in context.broker.image.topics else errors.UnknownTopicOrPartitionError()
 
 
 async def _delete(name: str, quota: MutationQuota, context: RequestContext) -> None:
     if not context.broker.config.delete_topic_enable:
-        raise TopicDeletionDisabledError
+        raise errors.TopicDeletionDisabledError
     topic = context.broker.image.topics.get(name)
     if topic is not None and topic.is_internal:
-        raise InvalidTopicError(f"topic {name} is internal and cannot be deleted")
+        raise errors.InvalidTopicError(f"topic {name} is internal and cannot be deleted")
     if topic is not None:
         quota.record(len(topic.partitions))
     await context.broker.controller.topics.delete(name)

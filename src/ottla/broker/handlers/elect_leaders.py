@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
+from ottla import errors
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import NO_LEADER
-from ottla.errors import (
-    ElectionNotNeededError,
-    EligibleLeadersNotAvailableError,
-    InvalidRequestError,
-    KafkaError,
-    PreferredLeaderNotAvailableError,
-    UnknownTopicOrPartitionError,
-    code_of,
-)
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -40,16 +32,16 @@ def handle(
     if authorization_error is not None:
         return _failed(request, authorization_error)
     if request.election_type not in (PREFERRED, UNCLEAN):
-        raise InvalidRequestError(f"unknown election type {request.election_type}")
+        raise errors.InvalidRequestError(f"unknown election type {request.election_type}")
     return _elect(request, context)
 
 
-def _failed(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+def _failed(request: ElectLeadersRequest, error: errors.KafkaError) -> ElectLeadersResponse:
     results = [
         ReplicaElectionResult(topic=topic.topic, partition_result=[_result(index, error) for index in topic.partitions])
         for topic in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=code_of(error), replica_election_results=results)
+    return ElectLeadersResponse(error_code=errors.code_of(error), replica_election_results=results)
 
 
 async def _elect(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -68,7 +60,7 @@ async def _elect(request: ElectLeadersRequest, context: RequestContext) -> Elect
             partition_results.append(_result(index, error))
         if request.topic_partitions is None:
             partition_results = [
-                result for result in partition_results if result.error_code != ElectionNotNeededError.code
+                result for result in partition_results if result.error_code != errors.ElectionNotNeededError.code
             ]
         if partition_results:
             results.append(ReplicaElectionResult(topic=topic, partition_result=partition_results))
@@ -85,26 +77,30 @@ def _requested(request: ElectLeadersRequest, context: RequestContext) -> Iterabl
     return [(entry.topic, entry.partitions) for entry in request.topic_partitions]
 
 
-def _result(index: int, error: KafkaError | None) -> PartitionResult:
+def _result(index: int, error: errors.KafkaError | None) -> PartitionResult:
     if error is None:
         return PartitionResult(partition_id=index, error_message=None)
-    return PartitionResult(partition_id=index, error_code=code_of(error), error_message=error.message)
+    return PartitionResult(partition_id=index, error_code=errors.code_of(error), error_message=error.message)
 
 
-def _why_not_needed(tp: TopicPartition, election_type: int, context: RequestContext) -> KafkaError | None:
+def _why_not_needed(tp: TopicPartition, election_type: int, context: RequestContext) -> errors.KafkaError | None:
     partition = context.broker.image.partition(tp)
     if partition is None:
-        return UnknownTopicOrPartitionError("The partition does not exist.")
+        return errors.UnknownTopicOrPartitionError("The partition does not exist.")
     if election_type == UNCLEAN:
-        return None if partition.leader == NO_LEADER else ElectionNotNeededError("the partition already has a leader")
+        return (
+            None
+            if partition.leader == NO_LEADER
+            else errors.ElectionNotNeededError("the partition already has a leader")
+        )
     if partition.leader == partition.replicas[0]:
-        return ElectionNotNeededError("the preferred replica already is the leader")
+        return errors.ElectionNotNeededError("the preferred replica already is the leader")
     return None
 
 
-def _why_not_elected(tp: TopicPartition, reason: Reason, context: RequestContext) -> KafkaError:
+def _why_not_elected(tp: TopicPartition, reason: Reason, context: RequestContext) -> errors.KafkaError:
     if reason is Reason.UNCLEAN:
-        return EligibleLeadersNotAvailableError()
+        return errors.EligibleLeadersNotAvailableError()
     partition = context.broker.image.partition(tp)
     first = "?" if partition is None else partition.replicas[0]
-    return PreferredLeaderNotAvailableError(f"broker {first} is not alive or not in sync")
+    return errors.PreferredLeaderNotAvailableError(f"broker {first} is not alive or not in sync")

@@ -18,21 +18,13 @@ from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Any
 
+from ottla import errors
 from ottla.broker import leader_discovery
 from ottla.broker.replica_selector import preferred_read_replica
 from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import Merged
 from ottla.broker.sessions.fetch_sessions import CachedPartition, FetchContext, PartitionKey
 from ottla.config.topic import LogConfig
-from ottla.errors import (
-    KafkaError,
-    TopicAuthorizationFailedError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnsupportedCompressionTypeError,
-    UnsupportedVersionError,
-    code_of,
-)
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.fetch import (
@@ -298,7 +290,7 @@ class Fetch:
             return item[1].partition
         try:
             return self._find(item[0])
-        except KafkaError:
+        except errors.KafkaError:
             return None
 
     def _topic(self, key: PartitionKey) -> str | None:
@@ -310,11 +302,11 @@ class Fetch:
     def _find(self, key: PartitionKey) -> Partition:
         broker, topic = self._broker, self._topic(key)
         if not self._may_follow or topic in self._unauthorized:
-            raise TopicAuthorizationFailedError
+            raise errors.TopicAuthorizationFailedError
         if topic is None:
-            raise UnknownTopicIdError
+            raise errors.UnknownTopicIdError
         if not topic:
-            raise UnknownTopicOrPartitionError
+            raise errors.UnknownTopicOrPartitionError
         tp = TopicPartition(topic, key.partition)
         if self._is_follower or self._version < FOLLOWERS_SINCE:
             return broker.partitions.leader(broker.image, tp)
@@ -343,9 +335,12 @@ class Fetch:
             aborted = _aborted(log, request.fetch_offset, data.nbytes) if committed else None
             if self._version < BATCHES_SINCE:
                 data = self._in_old_format(partition, data, request.fetch_offset, size, committed=committed)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             return PartitionData(
-                partition_index=key.partition, error_code=code_of(error), high_watermark=-1, records=memoryview(b"")
+                partition_index=key.partition,
+                error_code=errors.code_of(error),
+                high_watermark=-1,
+                records=memoryview(b""),
             )
         return _of(log, key, data, aborted_transactions=aborted)
 
@@ -368,7 +363,7 @@ class Fetch:
                         self._followed_at,
                     )
                 )
-            except KafkaError:
+            except errors.KafkaError:
                 data.release()
                 raise
         cached.partition = partition
@@ -399,9 +394,9 @@ class Fetch:
     def _check_known(self, config: LogConfig) -> None:
         """Raise if clients of this version cannot read the topic's batches."""
         if self._version < ZSTD_SINCE and config.compression_type == "zstd":
-            raise UnsupportedCompressionTypeError(f"reading zstd requires version {ZSTD_SINCE} of Fetch")
+            raise errors.UnsupportedCompressionTypeError(f"reading zstd requires version {ZSTD_SINCE} of Fetch")
         if config.message_format > self._format and not config.message_downconversion_enable:
-            raise UnsupportedVersionError("the topic's message.downconversion.enable is false")
+            raise errors.UnsupportedVersionError("the topic's message.downconversion.enable is false")
 
     @property
     def _format(self) -> int:

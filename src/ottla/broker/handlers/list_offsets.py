@@ -15,16 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from ottla import errors
 from ottla.broker.request_context import RequestContext
-from ottla.errors import (
-    InvalidRequestError,
-    KafkaError,
-    LeaderNotAvailableError,
-    OffsetNotAvailableError,
-    TopicAuthorizationFailedError,
-    UnsupportedVersionError,
-    code_of,
-)
 from ottla.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -97,11 +89,11 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     try:
         if topic in unauthorized:
-            raise TopicAuthorizationFailedError
+            raise errors.TopicAuthorizationFailedError
         if twice and context.version > 0:
-            raise InvalidRequestError(f"{topic}-{requested.partition_index} occurs twice in the request")
+            raise errors.InvalidRequestError(f"{topic}-{requested.partition_index} occurs twice in the request")
         if requested.timestamp < 0 and context.version < KNOWN_SINCE.get(requested.timestamp, context.version + 1):
-            raise UnsupportedVersionError(f"timestamp {requested.timestamp} is not supported")
+            raise errors.UnsupportedVersionError(f"timestamp {requested.timestamp} is not supported")
         partition = context.broker.partitions.leader(
             context.broker.image, TopicPartition(topic, requested.partition_index)
         )
@@ -117,9 +109,13 @@ def _answer(
             and partition.leader_replica.is_hw_behind_epoch_start
             and _is_late(requested.timestamp, entry)
         ):
-            raise OffsetNotAvailableError if context.version >= NOT_AVAILABLE_SINCE else LeaderNotAvailableError
-    except KafkaError as error:
-        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code_of(error))
+            raise (
+                errors.OffsetNotAvailableError
+                if context.version >= NOT_AVAILABLE_SINCE
+                else errors.LeaderNotAvailableError
+            )
+    except errors.KafkaError as error:
+        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=errors.code_of(error))
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index,
         timestamp=entry.timestamp,

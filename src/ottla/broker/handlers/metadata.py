@@ -13,20 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
+from ottla import errors
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import UNASKED, on_cluster, on_topic
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.errors import (
-    InvalidRequestError,
-    KafkaError,
-    LeaderNotAvailableError,
-    ReplicaNotAvailableError,
-    TopicAlreadyExistsError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    code_of,
-)
 from ottla.model import ACLOperation
 from ottla.names import check_topic_name
 from ottla.protocol.fields import ZERO_UUID
@@ -65,39 +56,41 @@ def _unauthorized(names: Collection[str], context: RequestContext) -> Collection
 
 
 async def _create_then_answer(request: MetadataRequest, context: RequestContext, missing: set[str]) -> MetadataResponse:
-    errors: dict[str, KafkaError] = {}
+    topic_errors: dict[str, errors.KafkaError] = {}
     if not context.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
-        errors |= context.unauthorized_errors(ACLOperation.CREATE, ResourceType.TOPIC, missing)
-    for name in sorted(missing - errors.keys()):
+        topic_errors |= context.unauthorized_errors(ACLOperation.CREATE, ResourceType.TOPIC, missing)
+    for name in sorted(missing - topic_errors.keys()):
         try:
             await create_missing(context.broker, name)
-            errors[name] = UnknownTopicOrPartitionError()
-        except TopicAlreadyExistsError:
+            topic_errors[name] = errors.UnknownTopicOrPartitionError()
+        except errors.TopicAlreadyExistsError:
             pass  # another client has created it
-        except KafkaError as error:
-            errors[name] = error
-    answer = _answer(request, context, errors)
+        except errors.KafkaError as error:
+            topic_errors[name] = error
+    answer = _answer(request, context, topic_errors)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _answer(
-    request: MetadataRequest, context: RequestContext, errors: Mapping[str, KafkaError]
+    request: MetadataRequest, context: RequestContext, topic_errors: Mapping[str, errors.KafkaError]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     # only now: creating topics may have added ids
     names = _names(request.topics or [], context.broker.image)
-    errors = {**errors, **context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
-    return _describe(request, context, [_requested_topic(topic, errors, context) for topic in request.topics or ()])
+    topic_errors = {**topic_errors, **context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
+    return _describe(
+        request, context, [_requested_topic(topic, topic_errors, context) for topic in request.topics or ()]
+    )
 
 
 def _requested_topic(
-    requested: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext
+    requested: MetadataRequestTopic, topic_errors: Mapping[str, errors.KafkaError], context: RequestContext
 ) -> TopicImage | MetadataResponseTopic:
     """Return the requested topic, or a response with its error; if it was requested by id, without its name."""
     try:
-        return _find(requested, errors, context)
-    except KafkaError as error:
+        return _find(requested, topic_errors, context)
+    except errors.KafkaError as error:
         name = requested.name if context.version >= TOPIC_IDS_SINCE else requested.name or ""
-        return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=requested.topic_id)
+        return MetadataResponseTopic(error_code=errors.code_of(error), name=name, topic_id=requested.topic_id)
 
 
 def _describe(
@@ -130,22 +123,24 @@ def _described(
     return _topic(topic, _operations(request, topic, context), context)
 
 
-def _find(requested: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext) -> TopicImage:
+def _find(
+    requested: MetadataRequestTopic, topic_errors: Mapping[str, errors.KafkaError], context: RequestContext
+) -> TopicImage:
     image, name = context.broker.image, requested.name
     by_id = requested.topic_id != ZERO_UUID
     if context.version < TOPIC_IDS_SINCE and (by_id or name is None):
-        raise InvalidRequestError
+        raise errors.InvalidRequestError
     if by_id:
         name = image.names.get(requested.topic_id)
         if name is None:
-            raise UnknownTopicIdError
+            raise errors.UnknownTopicIdError
     name = name or ""
-    if name in errors:
-        raise errors[name]
+    if name in topic_errors:
+        raise topic_errors[name]
     topic = image.topics.get(name)
     if topic is None:
         check_topic_name(name)
-        raise UnknownTopicOrPartitionError
+        raise errors.UnknownTopicOrPartitionError
     return topic
 
 
@@ -193,9 +188,9 @@ def _partition(index: int, p: PartitionImage, context: RequestContext) -> Metada
     replicas, isr, code = list(p.replicas), list(p.isr), 0
     if context.version == 0:
         replicas, isr = ([r for r in ids if r in brokers] for ids in (replicas, isr))
-        code = code_of(ReplicaNotAvailableError()) if offline else 0
+        code = errors.code_of(errors.ReplicaNotAvailableError()) if offline else 0
     return MetadataResponsePartition(
-        error_code=code_of(LeaderNotAvailableError()) if leader == NO_LEADER else code,
+        error_code=errors.code_of(errors.LeaderNotAvailableError()) if leader == NO_LEADER else code,
         partition_index=index,
         leader_id=leader,
         leader_epoch=p.leader_epoch,

@@ -12,15 +12,9 @@ from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla import errors
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import CommittedOffset
-from ottla.errors import (
-    KafkaError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnstableOffsetCommitError,
-    code_of,
-)
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.offset_fetch import (
@@ -83,7 +77,7 @@ def handle(
 async def _fetch_from_registry(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
-    except KafkaError as error:
+    except errors.KafkaError as error:
         return OffsetFetchResponse(topics=[_failed_topic(t, error) for t in request.topics or ()])
     unauthorized = context.unauthorized_errors(
         ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics or ())
@@ -101,17 +95,17 @@ async def _fetch_from_registry(request: OffsetFetchRequest, context: RequestCont
                     partition_index=index,
                     committed_offset=NOTHING.offset if offset is None else offset,
                     metadata="",
-                    error_code=code_of(UnknownTopicOrPartitionError()) if offset is None else 0,
+                    error_code=errors.code_of(errors.UnknownTopicOrPartitionError()) if offset is None else 0,
                 )
             )
         topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
 
 
-def _failed_topic(topic: OffsetFetchRequestTopic, error: KafkaError) -> OffsetFetchResponseTopic:
+def _failed_topic(topic: OffsetFetchRequestTopic, error: errors.KafkaError) -> OffsetFetchResponseTopic:
     answers = [
         OffsetFetchResponsePartition(
-            partition_index=index, committed_offset=NOTHING.offset, metadata="", error_code=code_of(error)
+            partition_index=index, committed_offset=NOTHING.offset, metadata="", error_code=errors.code_of(error)
         )
         for index in topic.partition_indexes
     ]
@@ -123,8 +117,8 @@ def _group(group: OffsetFetchRequestGroup, stable: bool, context: RequestContext
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         context.broker.groups.check(group.group_id)
         context.broker.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
-    except KafkaError as error:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
+    except errors.KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=errors.code_of(error))
     committed = context.broker.groups.offsets.by_group.get(group.group_id, {})
     topics = [_topic(topic, committed) for topic in _requested_topics(group, committed, context)]
     if stable:
@@ -140,7 +134,7 @@ def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], conte
             if not partition.error_code and pending.has(
                 group_id, TopicPartition(topic.name, partition.partition_index)
             ):
-                partition.error_code = code_of(UnstableOffsetCommitError())
+                partition.error_code = errors.code_of(errors.UnstableOffsetCommitError())
                 partition.committed_offset = partition.committed_leader_epoch = NOTHING.offset
                 partition.metadata = NOTHING.metadata
 
@@ -157,7 +151,7 @@ class RequestedTopic(NamedTuple):
     name: str
     id: UUID
     partitions: list[int]
-    error: KafkaError | None = None
+    error: errors.KafkaError | None = None
 
 
 def _requested_topics(
@@ -176,7 +170,7 @@ def _named(topic: OffsetFetchRequestTopics, context: RequestContext) -> Requeste
     if context.version < TOPIC_IDS_SINCE:
         return RequestedTopic(topic.name, ZERO_UUID, topic.partition_indexes)
     name = context.broker.image.names.get(topic.topic_id)
-    error = UnknownTopicIdError() if name is None else None
+    error = errors.UnknownTopicIdError() if name is None else None
     return RequestedTopic(name or "", topic.topic_id, topic.partition_indexes, error)
 
 
@@ -191,7 +185,7 @@ def _all(committed: dict[TopicPartition, CommittedOffset], context: RequestConte
 
 
 def _topic(topic: RequestedTopic, committed: dict[TopicPartition, CommittedOffset]) -> OffsetFetchResponseTopics:
-    code = 0 if topic.error is None else code_of(topic.error)
+    code = 0 if topic.error is None else errors.code_of(topic.error)
     answers = []
     for index in topic.partitions:
         entry = NOTHING if code else committed.get(TopicPartition(topic.name, index), NOTHING)

@@ -17,25 +17,11 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 from typing import NamedTuple
 
+from ottla import errors
 from ottla.broker import leader_discovery, transaction_verification
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import ClientCapabilities, TransactionalWriter, VerificationResult
 from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.errors import (
-    CorruptMessageError,
-    InvalidRequiredAcksError,
-    InvalidTopicError,
-    InvalidTxnStateError,
-    KafkaError,
-    NotEnoughReplicasError,
-    OutOfOrderSequenceNumberError,
-    RequestTimedOutError,
-    TransactionalIdAuthorizationFailedError,
-    UnknownProducerIdError,
-    UnknownTopicIdError,
-    UnsupportedCompressionTypeError,
-    code_of,
-)
 from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
 from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.produce import (
@@ -95,7 +81,7 @@ class Wait(NamedTuple):
     topic_partition: TopicPartition
     header: BatchHeader
     future: asyncio.Future[None]
-    failure: KafkaError | None = None
+    failure: errors.KafkaError | None = None
     """The error to return in any case, once the leadership is confirmed."""
 
 
@@ -107,7 +93,7 @@ def handle(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to each partition; wait for those whose appends are not committed yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
-        return _nothing_taken(request, InvalidRequiredAcksError())
+        return _nothing_taken(request, errors.InvalidRequiredAcksError())
     newest = _highest_producer_id(request)
     if newest >= context.broker.producer_ids.end:
         return _verify_and_take(newest, request, context)
@@ -117,7 +103,7 @@ def handle(
 async def _verify_and_take(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Append the batches if their producer ids are allocated; another broker may just have done that."""
     if not await context.broker.producer_ids.is_allocated(newest):
-        return _nothing_taken(request, UnknownProducerIdError(f"producer id {newest} has not been allocated"))
+        return _nothing_taken(request, errors.UnknownProducerIdError(f"producer id {newest} has not been allocated"))
     answer = _append_authorized(request, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -127,7 +113,7 @@ def _append_authorized(
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to each partition if the client may use the transactional id."""
     if context.broker.authorizer is not None and not _may_be_transactional(request, context):
-        return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
+        return _nothing_taken(request, errors.TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
         return _append_all(request, context, NOT_ASKED)
     if context.version >= JOINS_SINCE or transaction_verification.is_remote(context.broker, request.transactional_id):
@@ -267,13 +253,13 @@ async def _when_safe(
     timeout_ms = request.timeout_ms
     await wait_all([wait.future for wait in waits], timeout_ms)
     for wait in waits:
-        error = wait.future.exception() if wait.future.done() else RequestTimedOutError()
+        error = wait.future.exception() if wait.future.done() else errors.RequestTimedOutError()
         error = error or wait.failure
         if error is not None:
-            wait.response.error_code = code_of(error)
+            wait.response.error_code = errors.code_of(error)
             wait.response.error_message = str(error)
             wait.response.base_offset = -1
-            if isinstance(error, KafkaError):
+            if isinstance(error, errors.KafkaError):
                 context.broker.partitions.rejected_batches.add(wait.topic_partition, wait.header, error)
     return _with_leaders(response, request, context)
 
@@ -311,13 +297,13 @@ def _append_topic(
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
     try:
         name = _permitted(topic, context)
-    except KafkaError as error:
+    except errors.KafkaError as error:
         answer.partition_responses = [_failed(data.index, error) for data in topic.partition_data]
         return answer
     for data in topic.partition_data:
         try:
             answer.partition_responses.append(_append(name, data, request, context, waits, admission))
-        except KafkaError as error:
+        except errors.KafkaError as error:
             answer.partition_responses.append(_failed(data.index, error))
             header = _header(data.records)
             if header is not None:
@@ -331,7 +317,7 @@ def _header(records: RecordData | None) -> BatchHeader | None:
         return None
     try:
         return read_header(records)
-    except CorruptMessageError:
+    except errors.CorruptMessageError:
         return None
 
 
@@ -339,17 +325,17 @@ def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
     """Return the topic's name; raise if it is unknown or the client may not write to it."""
     name = _name(topic, context)
     if name is None:
-        raise UnknownTopicIdError
+        raise errors.UnknownTopicIdError
     context.require(ACLOperation.WRITE, ResourceType.TOPIC, name)
     return name
 
 
-def _failed(partition: int, error: KafkaError) -> PartitionProduceResponse:
+def _failed(partition: int, error: errors.KafkaError) -> PartitionProduceResponse:
     """Return the response for a batch that was not appended, with the invalid records."""
     records = error.records if isinstance(error, InvalidRecordsError | InvalidTimestampsError) else []
     return PartitionProduceResponse(
         index=partition,
-        error_code=code_of(error),
+        error_code=errors.code_of(error),
         base_offset=-1,
         record_errors=[BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=why) for i, why in records],
         error_message=error.message,
@@ -367,19 +353,19 @@ def _append(
     broker = context.broker
     partition = broker.partitions.leader(broker.image, TopicPartition(name, data.index))
     if name in INTERNAL_TOPICS:
-        raise InvalidTopicError(f"topic {name} is internal, clients cannot write to it")
+        raise errors.InvalidTopicError(f"topic {name} is internal, clients cannot write to it")
     records = data.records if data.records is not None else memoryview(b"")
     if context.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
         records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
     else:
         records = single_batch(records)
         if context.version < ZSTD_SINCE and _codec(records) == ZSTD:
-            raise UnsupportedCompressionTypeError(f"zstd requires version {ZSTD_SINCE} of Produce")
+            raise errors.UnsupportedCompressionTypeError(f"zstd requires version {ZSTD_SINCE} of Produce")
     if _is_transactional(records):
         _check_transaction(request, records, partition, context, admission)
     try:
         appended = _append_in_order(partition, records, request.acks, context)
-    except OutOfOrderSequenceNumberError as error:
+    except errors.OutOfOrderSequenceNumberError as error:
         # librdkafka fails fatally if its oldest batch gets this error from a broker that is not the leader any more
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
@@ -418,7 +404,7 @@ def _is_transactional(records: RecordData) -> bool:
 
 def _rules(context: RequestContext) -> ClientCapabilities:
     return ClientCapabilities(
-        context.version >= JOINS_SINCE, context.version >= ABORTABLE_SINCE, NotEnoughReplicasError
+        context.version >= JOINS_SINCE, context.version >= ABORTABLE_SINCE, errors.NotEnoughReplicasError
     )
 
 
@@ -430,7 +416,7 @@ def _check_transaction(
     admission: VerificationResult,
 ) -> None:
     if request.transactional_id is None:
-        raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
+        raise errors.InvalidTxnStateError("a transactional batch in a request without a transactional id")
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
         return  # the response has the offset of the first append
@@ -440,7 +426,7 @@ def _check_transaction(
     )
 
 
-def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+def _nothing_taken(request: ProduceRequest, error: errors.KafkaError) -> ProduceResponse:
     if request.acks == 0:
         raise CloseConnectionError(f"a request with acks=0 failed: {error}")
     return ProduceResponse(
@@ -449,7 +435,7 @@ def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceRespons
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    PartitionProduceResponse(index=p.index, error_code=code_of(error), base_offset=-1)
+                    PartitionProduceResponse(index=p.index, error_code=errors.code_of(error), base_offset=-1)
                     for p in topic.partition_data
                 ],
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla import errors
 from ottla.broker import transaction_verification
 from ottla.broker.offset_commit_checks import codes_of, fail
 from ottla.broker.request_context import RequestContext
@@ -16,12 +17,6 @@ from ottla.coordinator.group.classic.records import CommittedOffset, offset_reco
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.runtime.result import Record
-from ottla.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidGroupIdError,
-    KafkaError,
-)
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -46,13 +41,13 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
     try:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    except KafkaError as error:
+    except errors.KafkaError as error:
         return _all_failed(request, error)
     response = TxnOffsetCommitResponse(topics=[_topic(topic, request, context, accepted) for topic in request.topics])
     if accepted:
         try:
             await _commit(request, context, accepted)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             fail(response.topics, _for_version(error, context.version))
     return response
 
@@ -60,14 +55,14 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
 async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[Record]) -> None:
     broker, runtime = context.broker, context.broker.groups
     if not request.group_id:
-        raise InvalidGroupIdError
+        raise errors.InvalidGroupIdError
     runtime.check(request.group_id)
     offsets = runtime.partition_of(request.group_id)
     writer = TransactionalWriter(request.transactional_id, Producer(request.producer_id, request.producer_epoch))
     rules = ClientCapabilities(
         joins=context.version >= JOINS_SINCE,
         abortable=context.version >= ABORTABLE_SINCE,
-        retriable_error=CoordinatorLoadInProgressError,
+        retriable_error=errors.CoordinatorLoadInProgressError,
     )
     admission = VerificationResult()
     await transaction_verification.add_or_verify(broker, writer, {offsets: NO_SEQUENCE}, rules, admission)
@@ -105,10 +100,10 @@ def _record(
     return offset_record(request.group_id, tp, committed)
 
 
-def _for_version(error: KafkaError, version: int) -> KafkaError:
+def _for_version(error: errors.KafkaError, version: int) -> errors.KafkaError:
     """Return an error that clients of this version know."""
-    if version < LOADING_SINCE and isinstance(error, CoordinatorLoadInProgressError):
-        return CoordinatorNotAvailableError()
+    if version < LOADING_SINCE and isinstance(error, errors.CoordinatorLoadInProgressError):
+        return errors.CoordinatorNotAvailableError()
     return error
 
 
@@ -122,7 +117,7 @@ def _response_topic(
     )
 
 
-def _all_failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+def _all_failed(request: TxnOffsetCommitRequest, error: errors.KafkaError) -> TxnOffsetCommitResponse:
     response = TxnOffsetCommitResponse(
         topics=[_response_topic(topic, [(p.partition_index, 0) for p in topic.partitions]) for topic in request.topics]
     )

@@ -6,39 +6,30 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ottla import errors
 from ottla.cli.consumer_groups.reset_offsets import TIMEOUT_MS
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.java_errors import java_class
 from ottla.cli.framework.output import Output, partition_errors
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.errors import (
-    GroupAuthorizationFailedError,
-    GroupIdNotFoundError,
-    GroupSubscribedToTopicError,
-    InvalidGroupIdError,
-    KafkaError,
-    NonEmptyGroupError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
 from ottla.model import TopicPartition
 
-OF_GROUPS: Final[Mapping[type[KafkaError], str]] = {
-    InvalidGroupIdError: "The configured groupId is invalid.",
-    GroupIdNotFoundError: "The group id does not exist.",
-    GroupAuthorizationFailedError: "Group authorization failed.",
-    NonEmptyGroupError: "The group is not empty.",
+OF_GROUPS: Final[Mapping[type[errors.KafkaError], str]] = {
+    errors.InvalidGroupIdError: "The configured groupId is invalid.",
+    errors.GroupIdNotFoundError: "The group id does not exist.",
+    errors.GroupAuthorizationFailedError: "Group authorization failed.",
+    errors.NonEmptyGroupError: "The group is not empty.",
 }
 """Errors of the whole group, as Kafka's tool prints them."""
-OF_PARTITIONS: Final[Mapping[type[KafkaError], str]] = {
-    GroupSubscribedToTopicError: "Deleting offsets of a topic is forbidden while the consumer group is actively "
+OF_PARTITIONS: Final[Mapping[type[errors.KafkaError], str]] = {
+    errors.GroupSubscribedToTopicError: "Deleting offsets of a topic is forbidden while the consumer group is actively "
     "subscribed to it.",
-    TopicAuthorizationFailedError: "Topic authorization failed.",
-    UnknownTopicOrPartitionError: "This server does not host this topic-partition.",
+    errors.TopicAuthorizationFailedError: "Topic authorization failed.",
+    errors.UnknownTopicOrPartitionError: "This server does not host this topic-partition.",
 }
 NO_PARTITION: Final = -1
 """The partition number of a topic without metadata."""
-Results = dict[TopicPartition, KafkaError | None]
+Results = dict[TopicPartition, errors.KafkaError | None]
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
@@ -46,10 +37,10 @@ def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Ou
     (group,) = args.group
     timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     partitions, topics = scope(args.topic)
-    unknown: dict[Any, KafkaError] = {}
+    unknown: dict[Any, errors.KafkaError] = {}
     infos = admin.describe_topics(topics, timeout_ms, errors=unknown) if topics else {}
     partitions += [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
-    failed: dict[Any, KafkaError] = {}
+    failed: dict[Any, errors.KafkaError] = {}
     admin.delete_consumer_group_offsets(group, partitions, timeout_ms, errors=failed)
     results: Results = {tp: failed.get(tp) for tp in partitions}
     results |= {TopicPartition(topic, NO_PARTITION): error for topic, error in unknown.items()}
@@ -61,7 +52,7 @@ def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Ou
     }
 
 
-def _summary(group: str, error: KafkaError | None) -> str:
+def _summary(group: str, error: errors.KafkaError | None) -> str:
     if error is None:
         return f"Request succeeded for deleting offsets from group {group}."
     if type(error) in OF_GROUPS:
@@ -80,7 +71,7 @@ def _table(results: Results) -> str:
     return "".join(f"\n{t:<{width}} {p:<10} {s:<15}" for t, p, s in [("TOPIC", "PARTITION", "STATUS"), *rows])
 
 
-def _status(error: KafkaError | None) -> str:
+def _status(error: errors.KafkaError | None) -> str:
     if error is None:
         return "Successful"
     message = OF_GROUPS.get(type(error)) or OF_PARTITIONS.get(type(error)) or str(error)

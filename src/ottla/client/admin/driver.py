@@ -21,7 +21,6 @@ from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import Metadata
 from ottla.config.admin import CONTROLLERS, AdminConfig
-from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.message import Request
@@ -33,7 +32,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 V = TypeVar("V")
 
-Errors = dict[Any, KafkaError]
+Errors = dict[Any, errors.KafkaError]
 """Failures by key."""
 Shares = tuple[Mapping[int | None, list[Any]], Errors]
 """Keys by the broker to send them to (None: any broker), and failed lookups by key."""
@@ -61,7 +60,7 @@ class AdminCall(Generic[K, V]):
 
     request: Callable[[list[K]], AnyRequest]
     """Returns a request for keys, or a function that returns it for a version; then `of` is its class."""
-    parse: Callable[[Any, list[K], int], Mapping[K, V | KafkaError]]
+    parse: Callable[[Any, list[K], int], Mapping[K, V | errors.KafkaError]]
     """Returns results from a response, the keys of its request and the broker."""
     lookup: Lookup
     name: str = ""
@@ -69,9 +68,9 @@ class AdminCall(Generic[K, V]):
     of: type[Request[Any]] | None = None
     at_most: int | None = None
     """The highest version to use."""
-    final: tuple[type[KafkaError], ...] = ()
+    final: tuple[type[errors.KafkaError], ...] = ()
     """Errors that are not retried."""
-    doubted: tuple[type[KafkaError], ...] = ()
+    doubted: tuple[type[errors.KafkaError], ...] = ()
     """Errors that are retried a few times only: a topic that is unknown may be too new for the broker."""
 
 
@@ -147,19 +146,19 @@ class AdminDriver:
     ) -> dict[K, V]:
         """Return the result of each key; failures are put into `failed`, or the first one is raised."""
 
-        async def attempt(remaining: list[K]) -> Mapping[K, V | KafkaError]:
+        async def attempt(remaining: list[K]) -> Mapping[K, V | errors.KafkaError]:
             return await self.attempt(call, remaining)
 
         return await self.retry_per_key(keys, attempt, timeout_ms, failed, call.final, call.doubted)
 
-    async def attempt(self, call: AdminCall[K, V], keys: list[K]) -> dict[K, V | KafkaError]:
+    async def attempt(self, call: AdminCall[K, V], keys: list[K]) -> dict[K, V | errors.KafkaError]:
         """Make a call once; a broker that fails does so for all keys of its request."""
         by_broker, failed = await call.lookup(self, keys)
-        outcomes: dict[K, V | KafkaError] = {**failed}
+        outcomes: dict[K, V | errors.KafkaError] = {**failed}
         requests = {broker: call.request(share) for broker, share in by_broker.items()}
         responses = await self.fan_out(requests, call.of, call.at_most)
         for broker, response in responses.items():
-            if isinstance(response, KafkaError):
+            if isinstance(response, errors.KafkaError):
                 outcomes |= dict.fromkeys(by_broker[broker], response)
                 continue
             if call.name:
@@ -172,13 +171,13 @@ class AdminDriver:
         requests: Mapping[int | None, AnyRequest],
         of: type[Request[Any]] | None = None,
         at_most: int | None = None,
-    ) -> dict[int | None, Any | KafkaError]:
+    ) -> dict[int | None, Any | errors.KafkaError]:
         """Send requests to all brokers at once; returns the response or the error of each."""
 
         async def send(broker: int | None, request: AnyRequest) -> Any:
             try:
                 return await self._send(broker, request, of, at_most)
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 if error.refresh_metadata:
                     self.metadata.request_update()
                 return error
@@ -215,17 +214,17 @@ class AdminDriver:
         """
         limit = self.seconds(timeout_ms)
         deadline = time.monotonic() + limit
-        last: KafkaError | None = None
+        last: errors.KafkaError | None = None
         for failures in itertools.count(1):
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                     return await attempt()
-            except KafkaTimeoutError as error:
-                last = error.__cause__ if isinstance(error.__cause__, KafkaError) else error
+            except errors.KafkaTimeoutError as error:
+                last = error.__cause__ if isinstance(error.__cause__, errors.KafkaError) else error
             except TimeoutError:
                 last = last or self.metadata.error
                 raise _timed_out(limit, last) from last
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 last = error
                 if not error.retriable or failures > self.config.retries:
                     raise
@@ -244,11 +243,11 @@ class AdminDriver:
     async def retry_per_key(
         self,
         keys: Iterable[K],
-        attempt: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
+        attempt: Callable[[list[K]], Awaitable[Mapping[K, V | errors.KafkaError]]],
         timeout_ms: float | None,
         failed: Errors | None = None,
-        final: tuple[type[KafkaError], ...] = (),
-        doubted: tuple[type[KafkaError], ...] = (),
+        final: tuple[type[errors.KafkaError], ...] = (),
+        doubted: tuple[type[errors.KafkaError], ...] = (),
     ) -> dict[K, V]:
         """Return the result of each key. `attempt` gets the remaining keys, and returns a value or an error for each.
 
@@ -257,15 +256,15 @@ class AdminDriver:
         attempts = itertools.count(1)
         # A single name instead of a list of names means this name, not a list of letters.
         all_keys = [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
-        done: dict[K, V | KafkaError] = {}
-        retriable: dict[K, KafkaError] = {}
+        done: dict[K, V | errors.KafkaError] = {}
+        retriable: dict[K, errors.KafkaError] = {}
 
         async def attempt_remaining() -> None:
             accepted = final if next(attempts) < MAX_DOUBTS else (*final, *doubted)
             outcomes = await attempt([key for key in all_keys if key not in done])
             retriable.clear()
             for key, outcome in outcomes.items():
-                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, accepted):
+                if isinstance(outcome, errors.KafkaError) and outcome.retriable and not isinstance(outcome, accepted):
                     retriable[key] = outcome
                 else:
                     done[key] = outcome
@@ -275,7 +274,7 @@ class AdminDriver:
         try:
             if all_keys:
                 await self.retry(attempt_remaining, timeout_ms)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             for key in all_keys:
                 if key not in done:
                     done[key] = _error_of_key(error, retriable.get(key), self.seconds(timeout_ms))
@@ -317,7 +316,7 @@ class AdminDriver:
                 failed[tp] = self._without_leader(tp)
         return by_leader, failed
 
-    def _without_leader(self, tp: TopicPartition) -> KafkaError:
+    def _without_leader(self, tp: TopicPartition) -> errors.KafkaError:
         self.metadata.request_update()
         info = self.metadata.cluster.topics.get(tp.topic)
         if info is not None and info.error is not None:
@@ -331,7 +330,7 @@ class AdminDriver:
         by_coordinator: dict[int | None, list[str]] = {}
         failed: Errors = {}
         for key, coordinator in await self._coordinators(keys, kind):
-            if isinstance(coordinator, KafkaError):
+            if isinstance(coordinator, errors.KafkaError):
                 failed[key] = coordinator
             else:
                 by_coordinator.setdefault(coordinator, []).append(key)
@@ -339,7 +338,7 @@ class AdminDriver:
             await self.metadata.refresh(self.connections.request_timeout)
         return by_coordinator, failed
 
-    async def _coordinators(self, keys: list[str], kind: int) -> list[tuple[str, int | KafkaError]]:
+    async def _coordinators(self, keys: list[str], kind: int) -> list[tuple[str, int | errors.KafkaError]]:
         """Look up the coordinators of all keys at once; brokers before 3.0 are sent one request per key."""
 
         def batch(version: int) -> FindCoordinatorRequest:
@@ -347,7 +346,7 @@ class AdminDriver:
                 raise errors.UnsupportedVersionError("the broker takes one key per request")
             return FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
 
-        async def single(key: str) -> tuple[str, int | KafkaError]:
+        async def single(key: str) -> tuple[str, int | errors.KafkaError]:
             request = FindCoordinatorRequest(key=key, key_type=kind)
             response = await self.connections.send_any_of(FindCoordinatorRequest, lambda _: request)
             return key, failure(response.error_code, key, response.error_message) or response.node_id
@@ -435,7 +434,7 @@ class ControllerMetadata:
 # Requests and responses
 
 
-def failure(code: int, name: object, message: str | None = None) -> KafkaError | None:
+def failure(code: int, name: object, message: str | None = None) -> errors.KafkaError | None:
     """Return the error of a code, with the name of what failed; None for 0."""
     if not code:
         return None
@@ -452,7 +451,7 @@ def check(code: int, name: object, message: str | None = None) -> None:
 
 def results(
     items: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V] | None = None, topic: str | None = None
-) -> dict[K, V | KafkaError]:
+) -> dict[K, V | errors.KafkaError]:
     """Return the value or error of each item of a response; without `value` only errors matter."""
     outcomes: dict[K, Any] = {}
     for item in items:
@@ -487,8 +486,8 @@ def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
 
 
 def with_throttle(
-    outcomes: Mapping[K, V | KafkaError], milliseconds: int, *, retry: bool
-) -> Mapping[K, V | KafkaError]:
+    outcomes: Mapping[K, V | errors.KafkaError], milliseconds: int, *, retry: bool
+) -> Mapping[K, V | errors.KafkaError]:
     """Let quota violations be retried after the time that the broker demands, or raised at once."""
     for error in outcomes.values():
         if isinstance(error, errors.ThrottlingQuotaExceededError):
@@ -497,12 +496,12 @@ def with_throttle(
     return outcomes
 
 
-def successes(outcomes: Mapping[K, V | KafkaError], failed: Errors | None) -> dict[K, V]:
+def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None) -> dict[K, V]:
     """Return the successes; failures are put into `failed`, or the first one is raised."""
     values: dict[K, V] = {}
     failures: Errors = {}
     for key, outcome in outcomes.items():
-        if isinstance(outcome, KafkaError):
+        if isinstance(outcome, errors.KafkaError):
             failures[key] = outcome
         else:
             values[key] = outcome
@@ -516,16 +515,16 @@ def successes(outcomes: Mapping[K, V | KafkaError], failed: Errors | None) -> di
     return values
 
 
-def _timed_out(limit: float, cause: KafkaError | None) -> KafkaTimeoutError:
+def _timed_out(limit: float, cause: errors.KafkaError | None) -> errors.KafkaTimeoutError:
     """Return the error of a call that ended after `limit` seconds; `cause` is its last failure."""
     reason = f" ({cause})" if cause is not None else ""
-    timed_out = KafkaTimeoutError(f"not done within {limit:g} s{reason}")
+    timed_out = errors.KafkaTimeoutError(f"not done within {limit:g} s{reason}")
     timed_out.__cause__ = cause
     return timed_out
 
 
-def _error_of_key(error: KafkaError, own: KafkaError | None, limit: float) -> KafkaError:
+def _error_of_key(error: errors.KafkaError, own: errors.KafkaError | None, limit: float) -> errors.KafkaError:
     """Return the error of one key when the call ended with `error`; `own` is the last failure of this key."""
     if own is None:
         return error
-    return _timed_out(limit, own) if isinstance(error, KafkaTimeoutError) else own
+    return _timed_out(limit, own) if isinstance(error, errors.KafkaTimeoutError) else own

@@ -12,20 +12,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ottla import logs
+from ottla import errors, logs
 from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.client.core.handshake import BrokerConnection, negotiate, sasl_login
 from ottla.config.client import ClientConfig
-from ottla.errors import (
-    BrokerConnectionError,
-    BrokerNotAvailableError,
-    IllegalStateError,
-    KafkaError,
-    SaslAuthenticationFailedError,
-    SslAuthenticationError,
-    UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
-)
 from ottla.model import Node
 from ottla.net.client.channel import Channel
 from ottla.net.client.channel_metrics import ChannelMetrics
@@ -35,7 +25,11 @@ from ottla.protocol.message import Request, Response
 
 log = logging.getLogger("ottla.client")
 
-NOT_AUTHENTICATED: Final = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, SslAuthenticationError)
+NOT_AUTHENTICATED: Final = (
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.SslAuthenticationError,
+)
 """Errors that a retry does not fix."""
 
 R = TypeVar("R", bound=Response)
@@ -147,14 +141,14 @@ class Connections:
 
     async def send_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
         """Like `send_any`, with a request that depends on the version."""
-        failures: list[KafkaError] = []
+        failures: list[errors.KafkaError] = []
         if not self._has_canonical_names:
             await self._find_canonical_names()
         for node_id in self._by_load():
             try:
                 answer = await self.send(node_id, request, of=of)
-            except KafkaError as error:
-                if isinstance(error, (UnsupportedVersionError, *NOT_AUTHENTICATED)):
+            except errors.KafkaError as error:
+                if isinstance(error, (errors.UnsupportedVersionError, *NOT_AUTHENTICATED)):
                     raise
                 failures.append(error)
             else:
@@ -162,9 +156,11 @@ class Connections:
                 self._end_outage()
                 return answer
         self._begin_outage(failures)
-        raise failures[-1] if failures else BrokerNotAvailableError("no broker is known; check bootstrap.servers")
+        raise (
+            failures[-1] if failures else errors.BrokerNotAvailableError("no broker is known; check bootstrap.servers")
+        )
 
-    def _begin_outage(self, failures: Iterable[KafkaError]) -> None:
+    def _begin_outage(self, failures: Iterable[errors.KafkaError]) -> None:
         """Log that no broker is reachable, once per outage."""
         if self._closed or self._outage_since is not None:
             return
@@ -235,7 +231,7 @@ class Connections:
         if connection is not None:
             return connection
         if self._closed:
-            raise IllegalStateError("the client is closed")
+            raise errors.IllegalStateError("the client is closed")
         key = (node_id, purpose)
         making = self._making.get(key)
         if making is None:
@@ -276,7 +272,7 @@ class Connections:
             state.failures += 1
             if isinstance(error, NOT_AUTHENTICATED):
                 self.metrics.refused.record()
-            channel.close(error if isinstance(error, KafkaError) else None)
+            channel.close(error if isinstance(error, errors.KafkaError) else None)
             raise
         self._reconnects.pop(node_id, None)
         self._ready[(node_id, purpose)] = connection
@@ -300,7 +296,7 @@ class Connections:
                 del self._ready[key]
 
         loop.call_later(FIRST_REPLACED * lifetime, replace)
-        ended = BrokerConnectionError("the connection was replaced because its authenticated session expires")
+        ended = errors.BrokerConnectionError("the connection was replaced because its authenticated session expires")
         loop.call_later(lifetime, connection.channel.close, ended)
 
     def _on_close(self, channel: Channel) -> None:
@@ -311,7 +307,7 @@ class Connections:
         node = self._nodes().get(node_id) or self._bootstrap.get(node_id)
         if node is None:
             # The metadata may be outdated, or from a broker that is behind the one that named this node.
-            raise BrokerConnectionError(f"broker {node_id} is not in the metadata of the cluster")
+            raise errors.BrokerConnectionError(f"broker {node_id} is not in the metadata of the cluster")
         return node
 
     # Closing
@@ -320,7 +316,7 @@ class Connections:
         """Close a connection; its pending requests fail."""
         connection = self._ready.pop((node_id, purpose), None)
         if connection is not None:
-            connection.channel.close(BrokerConnectionError("the connection was closed by the client"))
+            connection.channel.close(errors.BrokerConnectionError("the connection was closed by the client"))
 
     def _watch_idle(self) -> None:
         idle = self.config.connections_max_idle_ms
@@ -334,7 +330,7 @@ class Connections:
         for key, connection in list(self._ready.items()):
             channel = connection.channel
             if not channel.in_flight and channel.last_used < oldest:
-                channel.close(BrokerConnectionError(f"{channel.host}:{channel.port}: closed an idle connection"))
+                channel.close(errors.BrokerConnectionError(f"{channel.host}:{channel.port}: closed an idle connection"))
             if not channel.is_open:
                 del self._ready[key]
         if self._ready:
@@ -350,7 +346,7 @@ class Connections:
             task.cancel()
         await asyncio.gather(*making, return_exceptions=True)
         for connection in self._ready.values():
-            connection.channel.close(IllegalStateError("the client is closed"))
+            connection.channel.close(errors.IllegalStateError("the client is closed"))
         self._ready.clear()
 
 

@@ -11,7 +11,6 @@ from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.client.core.connections import GROUP, Connections
 from ottla.client.core.metadata import Metadata
-from ottla.errors import InvalidGroupIdError, KafkaError, KafkaTimeoutError
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 
@@ -30,7 +29,7 @@ TRANSACTION: Final = 1
 """Kinds of keys."""
 
 
-def group_error(code: int, group_id: str, message: str | None = None) -> KafkaError:
+def group_error(code: int, group_id: str, message: str | None = None) -> errors.KafkaError:
     """Return the error of a code. Authorization errors name the group, which brokers do not."""
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
@@ -66,7 +65,7 @@ class Coordinator:
     async def find(self, deadline: float) -> int:
         """Return the coordinator. KafkaTimeoutError if there is none in time."""
         if not self.group_id:
-            raise InvalidGroupIdError("this requires a group.id")
+            raise errors.InvalidGroupIdError("this requires a group.id")
         tries = 0
         while self.node is None:
             try:
@@ -78,7 +77,7 @@ class Coordinator:
                 if coordinator.node_id not in self.metadata.cluster.nodes:
                     await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
                 self.node = coordinator.node_id
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 if not error.retriable:
                     raise
                 await self.back_off(deadline, f"no coordinator of group {self.group_id}", error, tries)
@@ -90,14 +89,14 @@ class Coordinator:
             return FindCoordinatorRequest(key_type=self.kind, coordinator_keys=[self.group_id])
         return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
-    async def back_off(self, deadline: float, failure: str, reason: KafkaError | None, tries: int = 0) -> None:
+    async def back_off(self, deadline: float, failure: str, reason: errors.KafkaError | None, tries: int = 0) -> None:
         """Wait before the next attempt, longer after more of them (KIP-580).
 
         Raises KafkaTimeoutError, with the failure and its reason, once the deadline has passed.
         """
         left = deadline - time.monotonic()
         if left <= 0:
-            raise KafkaTimeoutError(failure + (f" ({reason})" if reason else "")) from reason
+            raise errors.KafkaTimeoutError(failure + (f" ({reason})" if reason else "")) from reason
         await asyncio.sleep(min(self._backoff.backoff(tries), left))
 
     async def send(
@@ -115,10 +114,10 @@ class Coordinator:
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await self._send(await self.find(deadline), request, of, at_most, timeout)
-        except KafkaError:
+        except errors.KafkaError:
             raise
         except TimeoutError:
-            raise KafkaTimeoutError(f"the coordinator of {self.group_id} did not respond in time") from None
+            raise errors.KafkaTimeoutError(f"the coordinator of {self.group_id} did not respond in time") from None
 
     async def _send(
         self,
@@ -130,7 +129,7 @@ class Coordinator:
     ) -> R:
         try:
             return await self.connections.send(node, request, of=of, at_most=at_most, timeout=timeout, purpose=GROUP)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             if error.retriable:
                 self.node = None
             raise
@@ -140,7 +139,7 @@ class Coordinator:
         if self.node is not None:
             self.connections.disconnect(self.node, GROUP)
 
-    def handle_error(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[errors.KafkaError]) -> None:
         """Look up the coordinator again after an error that says that it has moved."""
         if issubclass(error, MOVED):
             self.node = None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla import errors
 from ottla.config.client import ClientConfig
-from ottla.errors import UnsupportedVersionError
 from ottla.net.client.channel import Channel
 from ottla.protocol.message import Request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -43,7 +42,7 @@ class BrokerConnection:
         best = min(high, ours.stop - 1 if at_most is None else at_most)
         if best < max(low, ours.start):
             offered = f"versions {low} to {high}" if high >= 0 else "no version"
-            raise UnsupportedVersionError(
+            raise errors.UnsupportedVersionError(
                 f"{self.channel.host}:{self.channel.port} supports versions {offered} of {request.NAME},"
                 f" this client {ours.start} to {ours.stop - 1 if at_most is None else at_most}"
             )
@@ -82,7 +81,7 @@ async def negotiate(channel: Channel, config: ClientConfig, login: Login | None)
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
     # A broker that does not support version 4 responds in version 0 with the versions it supports.
     response = await channel.send(request, 4, timeout)
-    if response.error_code == UnsupportedVersionError.code:
+    if response.error_code == errors.UnsupportedVersionError.code:
         offered = next((api.max_version for api in response.api_keys if api.api_key == request.API_KEY), 0)
         response = await channel.send(request, min(offered, 4), timeout)
     if response.error_code:

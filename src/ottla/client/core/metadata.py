@@ -16,7 +16,6 @@ from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.client.core.connections import NOT_AUTHENTICATED
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -52,7 +51,7 @@ class TopicInfo(NamedTuple):
     topic_id: UUID
     is_internal: bool
     partitions: tuple[PartitionInfo, ...]
-    error: type[KafkaError] | None = None
+    error: type[errors.KafkaError] | None = None
 
 
 class Cluster:
@@ -124,7 +123,7 @@ class Metadata:
         self.listeners: list[Callable[[Cluster], None]] = []
         """Called with every new snapshot."""
         self.all_topics = False
-        self.error: KafkaError | None = None
+        self.error: errors.KafkaError | None = None
         """Why the last refresh failed; None if it succeeded."""
         self.updated_at = clock.monotonic()
         """The time of the last refresh."""
@@ -217,12 +216,12 @@ class Metadata:
                 raise self._timed_out(f"topic {topic!r}, partition {partition}: the topic {status}", timeout)
             try:
                 await self.refresh(left)
-            except KafkaTimeoutError:
+            except errors.KafkaTimeoutError:
                 continue
 
-    def _timed_out(self, what: str, timeout: float) -> KafkaTimeoutError:
+    def _timed_out(self, what: str, timeout: float) -> errors.KafkaTimeoutError:
         reason = f" ({self.error})" if self.error is not None else ""
-        return KafkaTimeoutError(f"{what} after {timeout:g} s{reason}")
+        return errors.KafkaTimeoutError(f"{what} after {timeout:g} s{reason}")
 
     async def _run(self) -> None:
         """Refresh on request and by age; repeat with backoff after a failure and while a partition has no leader."""
@@ -246,7 +245,7 @@ class Metadata:
             response = await self._source.send_any(request)
             if response.error_code:
                 raise errors.for_code(response.error_code)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.debug("metadata: %s", error)
             self.error = error
             self._failed(error)
@@ -256,7 +255,7 @@ class Metadata:
         waiting = [t for t in list(self._topics) if not self._is_complete(t)]
         return not waiting
 
-    def _failed(self, error: KafkaError) -> None:
+    def _failed(self, error: errors.KafkaError) -> None:
         """Fail waiting callers with errors that a retry does not fix. Rebootstrap if the broker demands it, or after
         failures for too long (KIP-1102).
         """

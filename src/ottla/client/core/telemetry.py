@@ -16,7 +16,6 @@ from uuid import UUID
 from ottla import errors
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import Metadata
-from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from ottla.metrics.metrics import Metrics
 from ottla.metrics.otlp import Exporter
 from ottla.protocol.fields import ZERO_UUID
@@ -29,7 +28,7 @@ from ottla.records.compression import CODECS, compress
 
 log = logging.getLogger("ottla.client")
 
-FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, UnsupportedVersionError)
+FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, errors.UnsupportedVersionError)
 """Errors after which telemetry stops."""
 ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
 """Errors after which the subscription is requested again."""
@@ -63,9 +62,9 @@ class Telemetry:
             async with asyncio.timeout(timeout):
                 await self._subscribed.wait()
         except TimeoutError:
-            raise KafkaTimeoutError(f"no client instance id within {timeout:g} s") from None
+            raise errors.KafkaTimeoutError(f"no client instance id within {timeout:g} s") from None
         if self._subscription is None:
-            raise UnsupportedVersionError("the cluster does not support client telemetry")
+            raise errors.UnsupportedVersionError("the cluster does not support client telemetry")
         return self._subscription.client_instance_id
 
     async def close(self) -> None:
@@ -79,7 +78,7 @@ class Telemetry:
             try:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
-            except (KafkaError, TimeoutError) as error:
+            except (errors.KafkaError, TimeoutError) as error:
                 log.debug("Could not push the last metrics: %s", error)
 
     async def _run(self) -> None:
@@ -95,7 +94,7 @@ class Telemetry:
                 self._subscription = None
                 self._subscribed.set()
                 return
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 log.debug("Could not push metrics: %s", error)
                 await self._sleep(RETRY_SECONDS)
 
@@ -152,5 +151,5 @@ def telemetry_of(
 def require(telemetry: Telemetry | None) -> Telemetry:
     """Return the telemetry of a client; IllegalStateError if it is disabled."""
     if telemetry is None:
-        raise IllegalStateError("this requires enable.metrics.push")
+        raise errors.IllegalStateError("this requires enable.metrics.push")
     return telemetry

@@ -17,13 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.errors import (
-    BrokerConnectionError,
-    KafkaError,
-    MalformedMessageError,
-    NetworkError,
-    RequestTimedOutError,
-)
+from ottla import errors
 from ottla.net.client.channel_metrics import NodeMetrics
 from ottla.net.client.connect import SocketOptions, connection_error, open_connection, pending_tls_error, reason
 from ottla.protocol.framing import FrameReader, request_frame
@@ -78,7 +72,7 @@ class Channel:
         self.options = options
         self.on_close = on_close
         self.metrics = metrics
-        self.error: KafkaError | None = None
+        self.error: errors.KafkaError | None = None
         """Why the connection is closed; None while it is usable."""
         self.was_connected = False
         self._was_answered = False
@@ -108,14 +102,14 @@ class Channel:
                 self._socket = await open_connection(self.loop, self.host, self.port, self.options)
         except TimeoutError:
             self.close(
-                BrokerConnectionError(
+                errors.BrokerConnectionError(
                     f"{self._peer}: no connection within {limit:g} s; does a firewall drop packets to this address?"
                 )
             )
         except OSError as error:
-            self.close(connection_error(error, self._peer) or BrokerConnectionError(self._describe(error)))
+            self.close(connection_error(error, self._peer) or errors.BrokerConnectionError(self._describe(error)))
         except asyncio.CancelledError:
-            self.close(BrokerConnectionError(f"{self._peer}: connecting was cancelled"))
+            self.close(errors.BrokerConnectionError(f"{self._peer}: connecting was cancelled"))
             raise
         if self.error is not None:
             raise self.error
@@ -146,7 +140,7 @@ class Channel:
         """
         answered: asyncio.Future[R] = self.loop.create_future()
         if not self.is_open:
-            answered.set_exception(self.error or NetworkError(f"{self._peer}: not connected"))
+            answered.set_exception(self.error or errors.NetworkError(f"{self._peer}: not connected"))
             return answered
         correlation_id = self._next_id()
         chunks = request_frame(request, version, correlation_id, self.client_id)
@@ -162,7 +156,7 @@ class Channel:
             self._send(request_frame(request, version, self._next_id(), self.client_id))
         taken: asyncio.Future[None] = self.loop.create_future()
         if not self.is_open:
-            taken.set_exception(self.error or NetworkError(f"{self._peer}: not connected"))
+            taken.set_exception(self.error or errors.NetworkError(f"{self._peer}: not connected"))
         elif not self._outgoing:
             taken.set_result(None)
         else:
@@ -196,7 +190,7 @@ class Channel:
             return
         except OSError as error:
             why = connection_error(error, self._peer) or pending_tls_error(self._socket, self._peer)
-            self.close(why or NetworkError(self._describe(error)))
+            self.close(why or errors.NetworkError(self._describe(error)))
             return
         if self._writing:
             self._writing = False
@@ -238,7 +232,7 @@ class Channel:
                 space = self._frames.space()
                 count = self._socket.recv_into(space)
                 if not count:
-                    self.close(NetworkError(f"{self._peer}: the peer closed the connection{self._hint}"))
+                    self.close(errors.NetworkError(f"{self._peer}: the peer closed the connection{self._hint}"))
                     return
                 if self.metrics is not None:
                     self.metrics.received.record(count)
@@ -248,28 +242,28 @@ class Channel:
                     return
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
-        except MalformedMessageError as error:
+        except errors.MalformedMessageError as error:
             self.close(error)
         except OSError as error:
-            self.close(connection_error(error, self._peer) or NetworkError(self._describe(error)))
+            self.close(connection_error(error, self._peer) or errors.NetworkError(self._describe(error)))
 
     def _answered(self, frame: memoryview) -> None:
         """Complete the oldest request with its response."""
         if self.metrics is not None:
             self.metrics.responses.record(frame.nbytes + 4)
         if not self.in_flight:
-            raise MalformedMessageError(f"{self._peer}: received a response without a request")
+            raise errors.MalformedMessageError(f"{self._peer}: received a response without a request")
         sent = self.in_flight.popleft()
         key = sent.request.API_KEY
         try:
             correlation_id, pos = decode_response_header(frame, key, sent.version)
             if correlation_id != sent.correlation_id:
-                raise MalformedMessageError(
+                raise errors.MalformedMessageError(
                     f"{self._peer}: received response {correlation_id} instead of {sent.correlation_id}"
                 )
             version = _version_of_answer(sent, frame, pos)
             response = decode(sent.request.RESPONSE, frame, version, pos)
-        except MalformedMessageError as error:
+        except errors.MalformedMessageError as error:
             _fail(sent.answered, error)
             raise
         self._was_answered = True
@@ -292,15 +286,15 @@ class Channel:
         late = [sent for sent in self.in_flight if sent.deadline <= now]
         if late:
             what = late[0].request.NAME
-            self.close(RequestTimedOutError(f"{self._peer} did not answer {what} in time"))
+            self.close(errors.RequestTimedOutError(f"{self._peer} did not answer {what} in time"))
         elif self.in_flight:
             self._watch(min(request.deadline for request in self.in_flight))
 
-    def close(self, error: KafkaError | None = None) -> None:
+    def close(self, error: errors.KafkaError | None = None) -> None:
         """Close the connection; requests in flight fail with `error`. Idempotent."""
         if self.error is not None:
             return
-        self.error = error or NetworkError(f"{self._peer}: the connection was closed")
+        self.error = error or errors.NetworkError(f"{self._peer}: the connection was closed")
         if self._socket is not None:
             self.loop.remove_reader(self._socket)
             self.loop.remove_writer(self._socket)
@@ -328,7 +322,7 @@ def _settle(future: asyncio.Future[Any], value: Any) -> None:
         future.set_result(value)
 
 
-def _fail(future: asyncio.Future[Any], error: KafkaError) -> None:
+def _fail(future: asyncio.Future[Any], error: errors.KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
         # the caller may have been cancelled; the error is not reported as unhandled then

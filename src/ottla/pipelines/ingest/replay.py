@@ -13,8 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
-from ottla.errors import IllegalStateError, KafkaError, TopicAlreadyExistsError
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, errors
 from ottla.model import TopicPartition
 from ottla.pipelines.catalog import TOPIC_CONFIG, Topic
 from ottla.pipelines.ingest import files, nycflights
@@ -46,7 +45,7 @@ def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
         for topic in new_topics:
             try:
                 admin.create_topics([topic])
-            except TopicAlreadyExistsError:
+            except errors.TopicAlreadyExistsError:
                 continue
 
 
@@ -75,7 +74,7 @@ def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[To
         deadline = time.monotonic() + _TAIL_TIMEOUT_S
         while waiting - sequences.keys():
             if time.monotonic() > deadline:
-                raise IllegalStateError(f"the last records of {waiting - sequences.keys()} cannot be read")
+                raise errors.IllegalStateError(f"the last records of {waiting - sequences.keys()} cannot be read")
             for tp, records in consumer.poll(timeout_ms=500).items():
                 sequences[tp] = sequence_of(records[-1].value)
         return sequences
@@ -152,7 +151,7 @@ def _checked_ends(run: Run, bootstrap_servers: str, events: int) -> dict[TopicPa
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         ends = consumer.end_offsets(list(partitions(run.topics)))
     if sum(ends.values()) != events:
-        raise IllegalStateError(f"{events} events were sent, but the topics hold {sum(ends.values())}")
+        raise errors.IllegalStateError(f"{events} events were sent, but the topics hold {sum(ends.values())}")
     return ends
 
 
@@ -166,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         replay(Run.load(args.run), args.bootstrap_servers, args.rate, args.seconds)
-    except (KafkaError, OSError) as error:
+    except (errors.KafkaError, OSError) as error:
         print(f"replay: {error}", file=sys.stderr)
         return 1
     return 0

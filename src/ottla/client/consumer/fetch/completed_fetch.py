@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla import errors
 from ottla.client.consumer.fetch.fetch_metrics import ResponseTotals
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import PartitionState
-from ottla.errors import (
-    CorruptBatchError,
-    CorruptMessageError,
-    KafkaError,
-    MessageTooLargeError,
-    RecordDeserializationError,
-)
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records.batch import BatchHeader, split, verify
@@ -88,7 +82,7 @@ class CompletedFetch:
         self._batches = _whole_batches(data)
         if not self._batches and self.nbytes >= limit:
             # Brokers since 0.10.1 (KIP-74) send the whole first batch; older ones truncate it.
-            raise MessageTooLargeError(
+            raise errors.MessageTooLargeError(
                 f"the next record is larger than max.partition.fetch.bytes ({limit}); increase it"
             )
         self._batches.reverse()
@@ -148,7 +142,7 @@ class CompletedFetch:
             header, start, _ = self._batches[-1]
             try:
                 is_requested = self._wants(header, start)
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 raise self.unreadable(header, error) from error
             if is_requested:
                 return header, start
@@ -159,7 +153,7 @@ class CompletedFetch:
         """Advance past the batch of `next_header`."""
         self._taken_from = self._batches.pop()
 
-    def unreadable(self, header: BatchHeader, error: Exception) -> CorruptBatchError:
+    def unreadable(self, header: BatchHeader, error: Exception) -> errors.CorruptBatchError:
         """Return the error of poll() for a batch that cannot be decoded; it is raised at each call, as the position
         stays.
         """
@@ -171,7 +165,7 @@ class CompletedFetch:
             f"{self.tp}, offset {offset}: the batch of offsets {header.base_offset} to {header.last_offset} "
             f"cannot be decoded: {reason}; to skip it: seek(topic_partition, {after})"
         )
-        return CorruptBatchError(message, self.tp, offset, after)
+        return errors.CorruptBatchError(message, self.tp, offset, after)
 
     def move(self, position: int, epoch: int) -> None:
         """Advance the position, for readers of columns; the last record before it has this leader epoch."""
@@ -191,7 +185,7 @@ class CompletedFetch:
             rows = decode_rows(
                 self.data, start, header, self.position, ConsumerRecord, before, self.max_decompressed_bytes
             )
-        except KafkaError as error:
+        except errors.KafkaError as error:
             raise self.unreadable(header, error) from error
         self.decoded()
         self._rows, self._row = rows, 0
@@ -231,10 +225,10 @@ class CompletedFetch:
                 is_key = False
                 if value is not None:
                     new_value = value(topic, row.value, row.headers)
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 if out:
                     return out
-                raise RecordDeserializationError(
+                raise errors.RecordDeserializationError(
                     f"{self.tp}, offset {row.offset}: {error}", self.tp, row.offset, is_key=is_key, record=row
                 ) from error
             out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
@@ -249,7 +243,7 @@ def _whole_batches(data: memoryview) -> list[tuple[BatchHeader, int, int]]:
     try:
         for batch in split(data):
             batches.append(batch)
-    except CorruptMessageError:
+    except errors.CorruptMessageError:
         if not batches:
             raise
     return batches

@@ -25,7 +25,6 @@ from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.core.connections import FETCH, Connections
 from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import CorruptBatchError, KafkaError, MessageTooLargeError, OffsetOutOfRangeError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.fetch_session import NO_ID, FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
@@ -176,7 +175,7 @@ class Fetcher:
         began = time.monotonic()
         try:
             response = await self.connections.send(node, request, at_most=version, purpose=FETCH)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.debug("fetch from node %d: %s", node, error)
             session.restart()
             for state, _, _ in requested.values():
@@ -265,12 +264,12 @@ class Fetcher:
                 totals=totals,
                 max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
             )
-        except MessageTooLargeError as error:
-            self.poll_trigger.fail(MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
+        except errors.MessageTooLargeError as error:
+            self.poll_trigger.fail(errors.MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
             return False
-        except KafkaError as error:
+        except errors.KafkaError as error:
             message = f"{state.tp}, offset {generation}: the following batch cannot be decoded: {error}"
-            self.poll_trigger.fail(CorruptBatchError(message, state.tp, generation, generation + 1))
+            self.poll_trigger.fail(errors.CorruptBatchError(message, state.tp, generation, generation + 1))
             return False
         state.fetch_from = fetched.end_offset
         state.fetch_epoch = fetched.last_epoch
@@ -281,8 +280,8 @@ class Fetcher:
         self.poll_trigger.set()
         return True
 
-    def _handle_error(self, state: PartitionState, error: type[KafkaError], generation: int, node: int) -> bool:
-        if error is OffsetOutOfRangeError:
+    def _handle_error(self, state: PartitionState, error: type[errors.KafkaError], generation: int, node: int) -> bool:
+        if error is errors.OffsetOutOfRangeError:
             return self._out_of_range(state, generation)
         state.preferred = None
         if error.refresh_metadata:
@@ -303,7 +302,7 @@ class Fetcher:
             return False
         if not self.positions.out_of_range(state):
             self.poll_trigger.fail(
-                OffsetOutOfRangeError(
+                errors.OffsetOutOfRangeError(
                     f"{state.tp}: offset {generation} is out of range, auto.offset.reset is none: seek() elsewhere"
                 )
             )

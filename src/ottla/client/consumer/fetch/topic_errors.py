@@ -13,13 +13,12 @@ from typing import Final
 from ottla import errors
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.metadata import Cluster, Metadata
-from ottla.errors import KafkaError
 
 FATAL_TOPIC_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 """Errors of topics that poll() raises. Others may pass: the consumer waits for a topic that does not exist yet."""
 
 
-def topic_error(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
+def topic_error(cluster: Cluster, topics: Iterable[str]) -> errors.KafkaError | None:
     """Return the error of topics, with their names; None if there is none."""
     infos = [info for topic in topics if (info := cluster.topics.get(topic)) is not None]
     for error in FATAL_TOPIC_ERRORS:
@@ -63,7 +62,7 @@ class TopicErrors:
         if error is not None and time.monotonic() - self.metadata.updated_at >= self._ask_after:
             self.metadata.request_update()
 
-    def _current_error(self) -> KafkaError | None:
+    def _current_error(self) -> errors.KafkaError | None:
         if self.subscription.pattern is not None:
             return None  # a pattern matches only topics that may be described
         topics = self.subscription.topics or {tp.topic for tp in self.subscription.partitions}

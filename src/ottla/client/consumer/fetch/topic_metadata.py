@@ -11,7 +11,6 @@ from ottla import errors
 from ottla.client.consumer.offsets.list_offsets import OffsetLookup
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import PartitionInfo, TopicInfo, topic_info
-from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -58,7 +57,7 @@ class TopicMetadataFetcher:
         request = MetadataRequest(
             topics=topics, allow_auto_topic_creation=names is not None and self._allow_auto_create
         )
-        last: KafkaError | None = None
+        last: errors.KafkaError | None = None
         while (left := deadline - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left):
@@ -68,14 +67,14 @@ class TopicMetadataFetcher:
                 if not waiting:
                     return infos
                 last = errors.LeaderNotAvailableError()
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 if not error.retriable:
                     raise
                 last = error
             except TimeoutError:
                 break
             await asyncio.sleep(min(self._retry_backoff, max(0.0, deadline - time.monotonic())))
-        raise KafkaTimeoutError(f"no metadata after {timeout:g} s" + (f" ({last})" if last else ""))
+        raise errors.KafkaTimeoutError(f"no metadata after {timeout:g} s" + (f" ({last})" if last else ""))
 
     async def positions(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float

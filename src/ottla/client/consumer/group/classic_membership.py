@@ -28,7 +28,6 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -82,7 +81,7 @@ class ClassicMembership(Membership):
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
 
-    def handle_error(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[errors.KafkaError]) -> None:
         """Handle an error of the coordinator."""
         self.coordinator.handle_error(error)
         if issubclass(error, errors.RebalanceInProgressError):
@@ -165,7 +164,7 @@ class ClassicMembership(Membership):
         """Wait for the rebalance; returns False if it has failed and there is no time to retry."""
         try:
             self._assigned = joining.result()
-        except KafkaError as error:
+        except errors.KafkaError as error:
             self.handle_error(type(error))
             if isinstance(error, errors.MemberIdRequiredError):
                 return True
@@ -203,7 +202,7 @@ class ClassicMembership(Membership):
         except errors.MemberIdRequiredError:
             self.needs_join = True
             raise
-        except KafkaError:
+        except errors.KafkaError:
             self.needs_join = True
             await asyncio.sleep(self.coordinator.retry_backoff)  # the next rebalance follows at once
             raise
@@ -338,7 +337,7 @@ class ClassicMembership(Membership):
                     time.monotonic() + session,
                     timeout=min(session, self.config.request_timeout_ms / 1000),
                 )
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 log.debug("heartbeat: %s", error)
                 if time.monotonic() - last_response > session:
                     self.handle_error(errors.UnknownMemberIdError)
@@ -405,7 +404,7 @@ class ClassicMembership(Membership):
             await self.coordinator.send(
                 request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS
             )
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.debug("leaving the group: %s", error)
 
     def reset(self) -> None:

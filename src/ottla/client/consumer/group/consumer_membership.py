@@ -30,7 +30,6 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import KafkaError, UnsupportedVersionError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -174,7 +173,7 @@ class ConsumerMembership(Membership):
         if self._unresolved is not None and self.state in IS_MEMBER:
             self._resolve()
 
-    def handle_error(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[errors.KafkaError]) -> None:
         """Handle an error of the coordinator."""
         self.coordinator.handle_error(error)
         if issubclass(error, FENCED):
@@ -194,7 +193,7 @@ class ConsumerMembership(Membership):
         self._stop_heartbeats()
         self.poll_trigger.set()
 
-    def _fail(self, error: KafkaError) -> None:
+    def _fail(self, error: errors.KafkaError) -> None:
         self._leave_state(State.FAILED)
         self.fail(error)
 
@@ -297,10 +296,10 @@ class ConsumerMembership(Membership):
                 return
             try:
                 self._handle_response(await self._send())
-            except UnsupportedVersionError as error:
+            except errors.UnsupportedVersionError as error:
                 what = "the cluster does not support group.protocol=consumer; use classic"
-                self._fail(UnsupportedVersionError(f"{what}: {error}"))
-            except KafkaError as error:
+                self._fail(errors.UnsupportedVersionError(f"{what}: {error}"))
+            except errors.KafkaError as error:
                 log.debug("heartbeat: %s", error)
                 self._beats.reset()
                 if not error.retriable:
@@ -340,7 +339,7 @@ class ConsumerMembership(Membership):
         elif self.state is State.JOINING:
             self._move(State.STABLE)
 
-    def _handle_error(self, error: type[KafkaError], message: str | None) -> None:
+    def _handle_error(self, error: type[errors.KafkaError], message: str | None) -> None:
         """Handle the error of a heartbeat."""
         log.debug("heartbeat: %s", error.name)
         self._beats.reset()
@@ -383,7 +382,7 @@ class ConsumerMembership(Membership):
         )
         try:
             await self.coordinator.send(request, time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             log.debug("leaving the group: %s", error)
 
     def reset(self) -> None:

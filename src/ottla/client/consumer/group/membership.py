@@ -17,7 +17,6 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator
 from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import CommitFailedError, KafkaError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.client")
@@ -89,7 +88,7 @@ class Membership(abc.ABC):
         self.poll_trigger = poll_trigger
         self.metrics = metrics
         self.last_poll = time.monotonic()
-        self.error: KafkaError | None = None
+        self.error: errors.KafkaError | None = None
         """The error that the next poll raises."""
         self._max_poll = config.max_poll_interval_ms / 1000
         self._listener_error: BaseException | None = None
@@ -129,7 +128,7 @@ class Membership(abc.ABC):
         """Request a rebalance."""
 
     @abc.abstractmethod
-    def handle_error(self, error: type[KafkaError]) -> None:
+    def handle_error(self, error: type[errors.KafkaError]) -> None:
         """Handle an error of the coordinator."""
 
     async def finish_rebalance(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
@@ -159,7 +158,7 @@ class Membership(abc.ABC):
             return Committer()
         if not self.can_commit:
             what = "is rebalancing" if self.generation != NO_GENERATION else "has no such member (any more)"
-            raise CommitFailedError(f"group {self.group_id} {what}; poll() completes that")
+            raise errors.CommitFailedError(f"group {self.group_id} {what}; poll() completes that")
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
     async def revoke_all(self) -> None:
@@ -189,12 +188,12 @@ class Membership(abc.ABC):
     def raise_listener_error(self) -> None:
         """Raise the first error of the listener since the last call: a KafkaError as it is, others inside one."""
         error, self._listener_error = self._listener_error, None
-        if isinstance(error, KafkaError):
+        if isinstance(error, errors.KafkaError):
             raise error
         if error is not None:
-            raise KafkaError(f"the rebalance listener raised {error!r}") from error
+            raise errors.KafkaError(f"the rebalance listener raised {error!r}") from error
 
-    def fail(self, error: KafkaError) -> None:
+    def fail(self, error: errors.KafkaError) -> None:
         """Let the next poll raise an error."""
         self.error = error
         self.poll_trigger.set()
@@ -220,6 +219,6 @@ class Membership(abc.ABC):
         return False
 
 
-def fenced_instance(instance_id: str | None) -> KafkaError:
+def fenced_instance(instance_id: str | None) -> errors.KafkaError:
     """Return the error of a static member whose instance id another member uses."""
     return errors.FencedInstanceIdError(f"another member has joined as {instance_id}")

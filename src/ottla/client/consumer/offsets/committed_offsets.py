@@ -11,7 +11,6 @@ from typing import Any, Final
 from ottla import errors
 from ottla.client.consumer.group.membership import Committer, Membership
 from ottla.client.core.coordinator import Coordinator, group_error
-from ottla.errors import CommitFailedError, KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -64,10 +63,10 @@ class CommittedOffsets:
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())), self._turn:
                 await self._commit_until_done(offsets, committer, deadline)
-        except KafkaError:
+        except errors.KafkaError:
             raise
         except TimeoutError:
-            raise KafkaTimeoutError(f"{self._failed()} in time") from None
+            raise errors.KafkaTimeoutError(f"{self._failed()} in time") from None
 
     async def _commit_until_done(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
         for tries in itertools.count():
@@ -77,7 +76,7 @@ class CommittedOffsets:
             except errors.StaleMemberEpochError as error:
                 committer = self._has_rejoined(committer, offsets, error)
                 await self.coordinator.back_off(deadline, self._failed(), error, tries)
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 if not error.retriable:
                     raise
                 await self.coordinator.back_off(deadline, self._failed(), error, tries)
@@ -90,13 +89,13 @@ class CommittedOffsets:
     def _failed(self) -> str:
         return f"offsets of group {self.group_id} were not committed"
 
-    def _has_rejoined(self, before: Committer, offsets: Offsets, error: KafkaError) -> Committer:
+    def _has_rejoined(self, before: Committer, offsets: Offsets, error: errors.KafkaError) -> Committer:
         """Return the newer identity after a stale epoch: commits are retried with it if all partitions are still
         owned.
         """
         now = self.membership.committer()
         if now.member_id != before.member_id or not offsets.keys() <= self.membership.subscription.partitions.keys():
-            raise CommitFailedError(f"{self._failed()}: the group has rebalanced without this member") from error
+            raise errors.CommitFailedError(f"{self._failed()}: the group has rebalanced without this member") from error
         return now
 
     async def _commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
@@ -128,7 +127,7 @@ class CommittedOffsets:
                     tp = TopicPartition(topic.name, partition.partition_index)
                     self._commit_failed(tp, errors.for_code(partition.error_code), committer)
 
-    def _commit_failed(self, tp: TopicPartition, error: type[KafkaError], committer: Committer) -> None:
+    def _commit_failed(self, tp: TopicPartition, error: type[errors.KafkaError], committer: Committer) -> None:
         # An error of a commit of an earlier generation says nothing about the current one.
         if committer.generation == self.membership.generation and self.membership.is_settled:
             self.membership.handle_error(error)
@@ -137,7 +136,7 @@ class CommittedOffsets:
         if issubclass(error, errors.StaleMemberEpochError):
             raise error(f"{tp}: {error.__doc__}")
         if issubclass(error, GONE_ON):
-            raise CommitFailedError(
+            raise errors.CommitFailedError(
                 f"{tp}: the group is rebalancing or has rebalanced without this member ({error.name})"
             )
         if issubclass(error, errors.GroupAuthorizationFailedError):
@@ -152,7 +151,7 @@ class CommittedOffsets:
         while True:
             try:
                 return await self._committed_once(partitions, deadline)
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 self.membership.handle_error(type(error))
                 if not error.retriable and not isinstance(error, errors.StaleMemberEpochError):
                     raise
