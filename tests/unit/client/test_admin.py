@@ -321,7 +321,7 @@ def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
 def test_coordinators_are_asked_for_together_where_a_broker_can(newest: int, requests: int) -> None:
     with ScriptedBroker({"FindCoordinator": newest}) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
-            result = admin._io.run(admin._core.group_by_coordinator(["a", "b", "c"]))
+            result = admin._io.run(admin._asynchronous.group_by_coordinator(["a", "b", "c"]))
         assert result == ({7: ["a", "b", "c"]}, {})
         assert len(broker.asked(FindCoordinatorRequest)) == requests
 
@@ -397,7 +397,7 @@ def test_close_ends_the_calls_of_other_threads(broker: ScriptedBroker, answer: A
 def test_nothing_is_left_of_it(broker: ScriptedBroker) -> None:
     files = descriptors()
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
-    name = admin._core.client_id
+    name = admin._asynchronous.client_id
     admin.list_topics()
     admin.close()
     admin.close()

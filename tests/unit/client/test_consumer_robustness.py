@@ -32,8 +32,8 @@ from .test_consumer import TP, consumer, fill, poll_until, read
 def public(api: type[Any]) -> dict[str, inspect.Signature]:
     return {
         name: inspect.signature(method)
-        for name, method in vars(api).items()
-        if callable(method) and not name.startswith("_")
+        for name, method in inspect.getmembers(api, callable)
+        if not name.startswith("_")
     }
 
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ottla.client.consumer.core import CommitCallback, ConsumerCore, Records, check_max_records, topic_names
 from ottla.client.consumer.group.membership import GroupMembershipOperation
+from ottla.client.consumer.queries import ConsumerQueries
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import SubscriptionPattern
 from ottla.client.core import telemetry
@@ -24,7 +25,6 @@ from ottla.errors import IllegalStateError
 from ottla.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
@@ -35,7 +35,7 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 
-class KafkaConsumer:
+class KafkaConsumer(ConsumerQueries):
     """Reads records from Kafka. Bound to one event loop. Use `start` and `stop`, or `async with`.
 
     Listeners, commit callbacks and interceptors are called in the event loop; the methods of a listener may be
@@ -52,9 +52,6 @@ class KafkaConsumer:
         self._core = ConsumerCore(self.config)
         self._default_timeout = self.config.default_api_timeout_ms / 1000
         self._closing = self._closed = False
-
-    def __repr__(self) -> str:
-        return f"<KafkaConsumer {self._core.client_id}>"
 
     async def start(self) -> None:
         """Start, and subscribe to the topics of the constructor."""
@@ -93,16 +90,8 @@ class KafkaConsumer:
         self._check_open()
         self._core.assign(partitions)
 
-    def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are assigned now."""
-        return set(self._core.subscription.partitions)
-
-    def subscription(self) -> set[str]:
-        """Return the subscribed topics, or those that match the pattern now."""
-        return set(self._core.subscription.topics)
-
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Rebalance the group in the next poll()."""
+        """Rebalance the group in the next poll(). Ignored with group.protocol=consumer, where the broker decides."""
         self._check_open()
         self._core.membership.rejoin(reason or "rebalance enforced by user")
 
@@ -179,7 +168,7 @@ class KafkaConsumer:
         return await self._wait(self._core.positions.position(TopicPartition(*partition), self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at `offset` of a partition."""
+        """Continue at `offset` of a partition. An OffsetAndMetadata with a leader epoch is validated first."""
         self._check_open()
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
@@ -209,24 +198,16 @@ class KafkaConsumer:
         self._check_open()
         self._core.pause([TopicPartition(*tp) for tp in partitions], False)
 
-    def paused(self) -> set[TopicPartition]:
-        """Return the paused partitions."""
-        return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of a partition as of its last fetch; None before the first."""
-        return self._core.subscription.state(TopicPartition(*partition)).high_watermark
-
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return the lag of a partition in records as of its last fetch; None before the first."""
-        return self._core.lag(TopicPartition(*partition))
-
     # Commits
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Commit positions (or these offsets) for the group, and wait for the result."""
+        """Commit positions (or these offsets: the next ones to read) for the group, and wait for the result.
+
+        Calls the callbacks of earlier asynchronous commits first. Raises CommitFailedError if the group has rebalanced
+        without this consumer, FencedInstanceIdError, KafkaTimeoutError.
+        """
         await self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
     commit_sync = commit
@@ -236,13 +217,12 @@ class KafkaConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit positions in the background, without retries; a later poll() calls `callback(offsets, error)`."""
+        """Commit positions in the background, without retries; a later poll() calls `callback(offsets, error)`.
+
+        The error is a RetriableCommitFailedError if another commit may succeed.
+        """
         self._check_open()
         self._core.commits.commit_async(self._core.consumed(offsets), callback)
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the group metadata for a producer's send_offsets_to_transaction."""
-        return self._core.group_metadata()
 
     async def committed(
         self,
@@ -263,7 +243,7 @@ class KafkaConsumer:
         return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """Return a topic's partitions with leaders and replicas."""
+        """Return a topic's partitions with leaders and replicas, as Java's partitionsFor."""
         return list(await self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:
@@ -301,15 +281,7 @@ class KafkaConsumer:
         """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
         time.
         """
-        return await telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms))
-
-    def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.metric_values(raw)
-
-    def bootstrap_connected(self) -> bool:
-        """Whether any broker has responded."""
-        return bool(self._core.metadata.cluster.nodes)
+        return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
 
     # Closing
 

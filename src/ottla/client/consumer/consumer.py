@@ -8,26 +8,21 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
-from uuid import UUID
 
-from ottla.client.consumer.core import CommitCallback, ConsumerCore, Offsets, Records, check_max_records, topic_names
+from ottla.client.consumer.async_consumer import KafkaConsumer as AsyncKafkaConsumer
+from ottla.client.consumer.core import CommitCallback, Offsets, Records, check_max_records, topic_names
 from ottla.client.consumer.group.membership import GroupMembershipOperation
+from ottla.client.consumer.queries import ConsumerQueries
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import SubscriptionPattern
-from ottla.client.core import telemetry
 from ottla.client.core.io_thread import IoThread
-from ottla.client.core.metadata import PartitionInfo
-from ottla.config.consumer import ConsumerConfig
+from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
 from ottla.errors import IllegalStateError
 from ottla.model import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    ConsumerGroupMetadata,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
 )
 from ottla.records.columns import Columns
@@ -39,7 +34,7 @@ STOP_MARGIN_SECONDS = 10.0
 """close() has its own time limit; this only keeps a bug from blocking the exit of a program."""
 
 
-class KafkaConsumer:
+class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     """Reads records from Kafka.
 
         with KafkaConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
@@ -55,30 +50,20 @@ class KafkaConsumer:
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
-        mappings = [t for t in topics if isinstance(t, Mapping)]
-        names = [t for t in topics if isinstance(t, str)]
-        if mappings:
-            self.config = ConsumerConfig.from_kafka(mappings[0], **options)
-        else:
-            self.config = ConsumerConfig.from_keywords(**options)
-        self._core = core = ConsumerCore(self.config)
-        self._io = IoThread(f"ottla-{core.client_id}")
+        self._asynchronous = AsyncKafkaConsumer(*topics, **options)
+        self.config = self._asynchronous.config
+        self._core = self._asynchronous._core
+        self._io = IoThread(f"ottla-{self._core.client_id}")
         self._io.on_fork = self._forked
         self._refusal: str | None = None
         self._closing = False
         self._owner: int | None = None
-        self._default_timeout = self.config.default_api_timeout_ms / 1000
         self._io.start()
         try:
-            self._io.run(core.start())
-            if names:
-                self.subscribe(names)
+            self._io.run(self._asynchronous.start())
         except BaseException:
             self.close(autocommit=False, timeout_ms=0)
             raise
-
-    def __repr__(self) -> str:
-        return f"<KafkaConsumer {self._core.client_id}>"
 
     def __enter__(self) -> Self:
         return self
@@ -111,9 +96,7 @@ class KafkaConsumer:
         else:
             self._do(lambda: self._core.subscribe(names, pattern, listener))
 
-    def unsubscribe(self) -> None:
-        """Leave the group and read nothing."""
-        self._run(self._core.unsubscribe())
+    unsubscribe = synchronous(AsyncKafkaConsumer.unsubscribe)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group management; offsets can still be committed for a group."""
@@ -123,17 +106,7 @@ class KafkaConsumer:
         else:
             self.unsubscribe()
 
-    def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are assigned now."""
-        return set(self._core.subscription.partitions)
-
-    def subscription(self) -> set[str]:
-        """Return the subscribed topics, or those that match the pattern now."""
-        return set(self._core.subscription.topics)
-
-    def enforce_rebalance(self, reason: str = "") -> None:
-        """Rebalance the group in the next poll(). Ignored with group.protocol=consumer, where the broker decides."""
-        self._do(lambda: self._core.membership.rejoin(reason or "rebalance enforced by user"))
+    enforce_rebalance = in_io_thread(AsyncKafkaConsumer.enforce_rebalance)
 
     # Records
 
@@ -226,85 +199,22 @@ class KafkaConsumer:
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the next offset to read. KafkaTimeoutError if it cannot be determined in time."""
         self._check_open()
-        tp = TopicPartition(*partition)
-        state = self._core.subscription.state(tp)
-        if state.position is not None:
-            return state.position
-        return self._wait(self._core.positions.position(tp, self._seconds(timeout_ms)))
+        at = self._core.subscription.state(TopicPartition(*partition)).position
+        return at if at is not None else self._run(self._asynchronous.position(partition, timeout_ms))
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at `offset` of a partition. An OffsetAndMetadata with a leader epoch is validated first."""
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        self._do(lambda: self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch))
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the earliest offset of partitions (default: all)."""
-        self._reset(partitions, EARLIEST_TIMESTAMP)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue at the latest offset of partitions (default: all)."""
-        self._reset(partitions, LATEST_TIMESTAMP)
-
-    def _reset(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        self._do(lambda: self._core.reset([TopicPartition(*tp) for tp in partitions], timestamp))
-
-    def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
-        """Continue at the first record at or after each time (ms since 1970), or at the latest offset."""
-        by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until resume()."""
-        self._pause(partitions, paused=True)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
-        self._pause(partitions, paused=False)
-
-    def _pause(self, partitions: Sequence[TopicPartition], *, paused: bool) -> None:
-        self._do(lambda: self._core.pause([TopicPartition(*tp) for tp in partitions], paused))
-
-    def paused(self) -> set[TopicPartition]:
-        """Return the paused partitions."""
-        return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of a partition as of its last fetch; None before the first."""
-        return self._core.subscription.state(TopicPartition(*partition)).high_watermark
-
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return the lag of a partition in records as of its last fetch; None before the first."""
-        return self._core.lag(TopicPartition(*partition))
+    seek = in_io_thread(AsyncKafkaConsumer.seek)
+    seek_to_beginning = in_io_thread(AsyncKafkaConsumer.seek_to_beginning)
+    seek_to_end = in_io_thread(AsyncKafkaConsumer.seek_to_end)
+    seek_to_time = synchronous(AsyncKafkaConsumer.seek_to_time)
+    pause = in_io_thread(AsyncKafkaConsumer.pause)
+    resume = in_io_thread(AsyncKafkaConsumer.resume)
 
     # Commits
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
-    ) -> None:
-        """Commit positions (or these offsets: the next ones to read) for the group, and wait for the result.
-
-        Calls the callbacks of earlier asynchronous commits first. Raises CommitFailedError if the group has rebalanced
-        without this consumer, FencedInstanceIdError, KafkaTimeoutError.
-        """
-        self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
-
+    commit = synchronous(AsyncKafkaConsumer.commit)
     commit_sync = commit
 
-    def commit_async(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
-        callback: CommitCallback | None = None,
-    ) -> None:
-        """Commit positions in the background, without retries; a later poll() calls `callback(offsets, error)`.
-
-        The error is a RetriableCommitFailedError if another commit may succeed.
-        """
-        to_commit = self._core.consumed(offsets)
-        self._do(lambda: self._core.commits.commit_async(to_commit, callback))
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the group metadata for a producer's send_offsets_to_transaction (KIP-447)."""
-        return self._core.group_metadata()
+    commit_async = in_io_thread(AsyncKafkaConsumer.commit_async)
 
     @overload
     def committed(
@@ -331,64 +241,18 @@ class KafkaConsumer:
 
         For a set or list of partitions, return OffsetAndMetadata or None for each, as in Java.
         """
-        return self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
+        return self._run(self._asynchronous.committed(partition, metadata, timeout_ms))
 
     # Metadata
 
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of a topic's partitions; None if it does not exist."""
-        infos = self._wait(self._core.topic_metadata.partitions_for(topic, self._default_timeout))
-        return {p.partition for p in infos} or None
-
-    def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """Return a topic's partitions with leaders and replicas, as Java's partitionsFor."""
-        return list(self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
-
-    def topics(self) -> set[str]:
-        """Return all topics that this client is authorized to describe."""
-        return set(self.list_topics())
-
-    def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """Return all topics that this client is authorized to describe, with their partitions."""
-        infos = self._wait(self._core.topic_metadata.topics(self._seconds(timeout_ms)))
-        return {topic: list(partitions) for topic, partitions in infos.items()}
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the earliest offset of each partition."""
-        return self._ends(partitions, EARLIEST_TIMESTAMP, timeout_ms)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition."""
-        return self._ends(partitions, LATEST_TIMESTAMP, timeout_ms)
-
-    def _ends(
-        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, int]:
-        return self._wait(self._core.topic_metadata.positions(partitions, timestamp, self._seconds(timeout_ms)))
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time (ms since 1970); None if there is none."""
-        return self._wait(self._core.topic_metadata.for_times(timestamps, self._seconds(timeout_ms)))
-
-    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
-        time.
-        """
-        return self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
-
-    def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.metric_values(raw)
-
-    def bootstrap_connected(self) -> bool:
-        """Whether any broker has responded."""
-        return bool(self._core.metadata.cluster.nodes)
+    partitions_for_topic = synchronous(AsyncKafkaConsumer.partitions_for_topic)
+    partitions_for = synchronous(AsyncKafkaConsumer.partitions_for)
+    topics = synchronous(AsyncKafkaConsumer.topics)
+    list_topics = synchronous(AsyncKafkaConsumer.list_topics)
+    beginning_offsets = synchronous(AsyncKafkaConsumer.beginning_offsets)
+    end_offsets = synchronous(AsyncKafkaConsumer.end_offsets)
+    offsets_for_times = synchronous(AsyncKafkaConsumer.offsets_for_times)
+    client_instance_id = synchronous(AsyncKafkaConsumer.client_instance_id)
 
     # Closing
 
@@ -407,7 +271,7 @@ class KafkaConsumer:
             return
         self._closing = True  # not closed yet: the listener may commit
         timeout = None if timeout_ms is None else timeout_ms / 1000
-        limit = (self._default_timeout if timeout is None else timeout) + STOP_MARGIN_SECONDS
+        limit = (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout) + STOP_MARGIN_SECONDS
         try:
             self._io.run(self._core.stop(timeout, autocommit, group_membership), limit)
         finally:
@@ -415,13 +279,6 @@ class KafkaConsumer:
             self._io.stop()
 
     # Calls of the core
-
-    def _seconds(self, timeout_ms: float | None) -> float:
-        return self._default_timeout if timeout_ms is None else timeout_ms / 1000
-
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that wakeup() interrupts."""
-        return self._run(self._core.wakeup_trigger.interruptible(coroutine))
 
     def _do(self, change: Callable[[], Any]) -> None:
         """Run a short function in the event loop."""

@@ -8,22 +8,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
-from uuid import UUID
 
-from ottla.client.core import telemetry
 from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
+from ottla.client.producer.calls import ProducerCalls
 from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, wait_for_pending
 from ottla.client.producer.record import ProducerRecord
-from ottla.client.producer.transactions import as_group_metadata
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
-from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from ottla.errors import IllegalStateError, KafkaError
+from ottla.model import RecordMetadata
 
 
-class KafkaProducer:
+class KafkaProducer(ProducerCalls):
     """Sends records to Kafka. Bound to one event loop. Use `start` and `stop`, or `async with`.
 
     `clock` is for tests, as in the synchronous producer.
@@ -36,7 +34,7 @@ class KafkaProducer:
             self.config = ProducerConfig.from_kafka(configs, **options)
         else:
             self.config = ProducerConfig.from_keywords(**options)
-        self._core = ProducerCore(self.config, self._wake, clock)
+        super().__init__(ProducerCore(self.config, self._wake, clock))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
@@ -210,40 +208,6 @@ class KafkaProducer:
             queues = self._core.queues(topic, partition)
         return queues
 
-    async def flush(self, timeout: float | None = None) -> None:
-        """Send all pending records and wait for their results. KafkaTimeoutError after `timeout` seconds."""
-        with self._core.metrics.timed("flush"):
-            settled = await wait_for_pending(self._core, timeout)
-        if not settled:
-            raise KafkaTimeoutError(f"records are still pending after {timeout:g} s")
-
-    async def init_transactions(self) -> None:
-        """Initialize transactions, as in the synchronous producer."""
-        with self._core.metrics.timed("txn-init"):
-            await self._core.transactions.init()
-
-    async def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        with self._core.metrics.timed("txn-begin"):
-            self._core.transactions.begin()
-
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
-    ) -> None:
-        """Commit offsets of a group in the transaction."""
-        with self._core.metrics.timed("txn-send-offsets"):
-            await self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata))
-
-    async def commit_transaction(self) -> None:
-        """Commit the transaction."""
-        with self._core.metrics.timed("txn-commit"):
-            await self._core.transactions.end(commit=True)
-
-    async def abort_transaction(self) -> None:
-        """Abort the transaction."""
-        with self._core.metrics.timed("txn-abort"):
-            await self._core.transactions.end(commit=False)
-
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """Run a block in a transaction, which is committed at its end, or aborted if it raises."""
@@ -260,14 +224,6 @@ class KafkaProducer:
         """Return the numbers of a topic's partitions."""
         info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
         return {p.partition for p in info.partitions}
-
-    async def client_instance_id(self, timeout: float = 30.0) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError after `timeout` seconds."""
-        return await telemetry.require(self._core.telemetry).client_instance_id(timeout)
-
-    def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.metrics.values(raw)
 
 
 class _Turns:

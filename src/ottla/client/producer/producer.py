@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
-from uuid import UUID
+from typing import Any, Self, TypeVar
 
-from ottla.client.core import telemetry
 from ottla.client.core.futures import RecordFuture
 from ottla.client.core.io_thread import IoThread
+from ottla.client.core.synchronous import SynchronousClient, synchronous
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
+from ottla.client.producer.calls import ProducerCalls, ProducerQueries
 from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import (
     HURRIED_SECONDS,
@@ -25,19 +25,18 @@ from ottla.client.producer.core import (
     wait_for_pending,
 )
 from ottla.client.producer.record import ProducerRecord
-from ottla.client.producer.transactions import as_group_metadata
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
-from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from ottla.errors import IllegalStateError, KafkaError
 from ottla.records.appender import NOW
 from ottla.records.murmur2 import murmur2
 
+T = TypeVar("T")
+
 FOR_EVER = None
-CLIENT_ID_SECONDS = 30.0
 
 
-class KafkaProducer:
+class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
     """Sends records to Kafka.
 
         with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
@@ -58,6 +57,7 @@ class KafkaProducer:
             self.config = ProducerConfig.from_keywords(**options)
         self._wake_pending = False
         self._core = core = ProducerCore(self.config, self._wake, clock)
+        self._asynchronous = ProducerCalls(core)
         self._io = IoThread(f"ottla-{core.client_id}")
         self._io.on_fork = self._forked
         self._refusal: str | None = None
@@ -67,9 +67,6 @@ class KafkaProducer:
         self._plain = core.is_plain
         self._io.start()
         self._io.run(core.start())
-
-    def __repr__(self) -> str:
-        return f"<KafkaProducer {self._core.client_id}>"
 
     def __enter__(self) -> Self:
         return self
@@ -221,25 +218,8 @@ class KafkaProducer:
             self._break_transaction(error)
             raise
 
-    def flush(self, timeout: float | None = FOR_EVER) -> None:
-        """Send all pending records, and wait until each is acknowledged or has failed.
-
-        Raises KafkaTimeoutError after `timeout` seconds.
-        """
-        self._check_open()
-        with self._core.metrics.timed("flush"):
-            settled = self._io.run(wait_for_pending(self._core, timeout))
-        if not settled:
-            raise KafkaTimeoutError(f"records are still pending after {timeout:g} s")
-
-    def init_transactions(self) -> None:
-        """Initialize transactions, before the first one; an earlier producer with the transactional id is fenced.
-
-        Raises KafkaTimeoutError after max.block.ms, and the coordinator's errors.
-        """
-        self._check_open()
-        with self._core.metrics.timed("txn-init"):
-            self._io.run(self._core.transactions.init())
+    flush = synchronous(ProducerCalls.flush)
+    init_transactions = synchronous(ProducerCalls.init_transactions)
 
     def begin_transaction(self) -> None:
         """Begin a transaction. IllegalStateError if one is open, ProducerFencedError if this producer was fenced."""
@@ -247,29 +227,9 @@ class KafkaProducer:
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
 
-    def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
-    ) -> None:
-        """Commit offsets of a group in the transaction (KIP-447); pass `consumer.group_metadata()` as the group."""
-        self._check_open()
-        with self._core.metrics.timed("txn-send-offsets"):
-            self._io.run(self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata)))
-
-    def commit_transaction(self) -> None:
-        """Wait for all records and commit the transaction. Raises the error of a failed record: then it must be
-        aborted.
-
-        After KafkaTimeoutError it can be called again.
-        """
-        self._check_open()
-        with self._core.metrics.timed("txn-commit"):
-            self._io.run(self._core.transactions.end(commit=True))
-
-    def abort_transaction(self) -> None:
-        """Drop pending records and abort the transaction."""
-        self._check_open()
-        with self._core.metrics.timed("txn-abort"):
-            self._io.run(self._core.transactions.end(commit=False))
+    send_offsets_to_transaction = synchronous(ProducerCalls.send_offsets_to_transaction)
+    commit_transaction = synchronous(ProducerCalls.commit_transaction)
+    abort_transaction = synchronous(ProducerCalls.abort_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -291,18 +251,7 @@ class KafkaProducer:
             info = self._io.run(self._metadata.wait_for_topic(topic, self._core.max_block))
         return {p.partition for p in info.partitions}
 
-    def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
-        return self._core.metrics.values(raw)
-
-    def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError after `timeout` seconds."""
-        self._check_open()
-        return self._io.run(telemetry.require(self._core.telemetry).client_instance_id(timeout))
-
-    def bootstrap_connected(self) -> bool:
-        """Whether any broker has responded."""
-        return bool(self._metadata.cluster.nodes)
+    client_instance_id = synchronous(ProducerCalls.client_instance_id)
 
     def close(self, timeout: float | None = FOR_EVER) -> None:
         """Send pending records within `timeout` seconds, and close; the rest fail. May be called repeatedly."""
@@ -332,6 +281,12 @@ class KafkaProducer:
         self._io.stop()
 
     # Helpers
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._refusal is not None:
+            coroutine.close()
+        self._check_open()
+        return self._io.run(coroutine)
 
     def _check_open(self) -> None:
         if self._refusal is not None:

@@ -1,0 +1,87 @@
+"""The calls that both producers have in common: flush, transactions, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from ottla.client.core import telemetry
+from ottla.client.producer.core import ProducerCore, wait_for_pending
+from ottla.client.producer.transactions import as_group_metadata
+from ottla.errors import KafkaTimeoutError
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+CLIENT_ID_SECONDS = 30.0
+
+
+class ProducerQueries:
+    """The calls that read the state of the core, in any thread and without waiting."""
+
+    _core: ProducerCore
+
+    def __repr__(self) -> str:
+        return f"<KafkaProducer {self._core.client_id}>"
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.metrics.values(raw)
+
+    def bootstrap_connected(self) -> bool:
+        """Whether any broker has responded."""
+        return bool(self._core.metadata.cluster.nodes)
+
+
+class ProducerCalls(ProducerQueries):
+    """The coroutines. The asynchronous producer inherits them, the synchronous one derives its methods from them."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send all pending records, and wait until each is acknowledged or has failed.
+
+        Raises KafkaTimeoutError after `timeout` seconds.
+        """
+        with self._core.metrics.timed("flush"):
+            settled = await wait_for_pending(self._core, timeout)
+        if not settled:
+            raise KafkaTimeoutError(f"records are still pending after {timeout:g} s")
+
+    async def init_transactions(self) -> None:
+        """Initialize transactions, before the first one; an earlier producer with the transactional id is fenced.
+
+        Raises KafkaTimeoutError after max.block.ms, and the coordinator's errors.
+        """
+        with self._core.metrics.timed("txn-init"):
+            await self._core.transactions.init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction. IllegalStateError if one is open, ProducerFencedError if this producer was fenced."""
+        with self._core.metrics.timed("txn-begin"):
+            self._core.transactions.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
+    ) -> None:
+        """Commit offsets of a group in the transaction (KIP-447); pass `consumer.group_metadata()` as the group."""
+        with self._core.metrics.timed("txn-send-offsets"):
+            await self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata))
+
+    async def commit_transaction(self) -> None:
+        """Wait for all records and commit the transaction. Raises the error of a failed record: then it must be
+        aborted.
+
+        After KafkaTimeoutError it can be called again.
+        """
+        with self._core.metrics.timed("txn-commit"):
+            await self._core.transactions.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Drop pending records and abort the transaction."""
+        with self._core.metrics.timed("txn-abort"):
+            await self._core.transactions.end(commit=False)
+
+    async def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
+        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError after `timeout` seconds."""
+        return await telemetry.require(self._core.telemetry).client_instance_id(timeout)
