@@ -1,7 +1,7 @@
-"""The clients of Kafka 0.8 in their own shape: `Producer`, `SimpleConsumer`, and `Consumer` on ZooKeeper.
+"""Clients with the API of Kafka 0.8: `Producer`, `SimpleConsumer`, and `Consumer` with its group in ZooKeeper.
 
-For programs and readers of that time; new programs want `ottla.KafkaProducer` and `ottla.KafkaConsumer`. They work with
-every broker that still answers version 0 of their calls: Ottla, and Apache Kafka to 3.9.
+For programs written against that API; new programs use `ottla.KafkaProducer` and `ottla.KafkaConsumer`. These clients
+work with every broker that still supports version 0 of their requests: Ottla, and Apache Kafka up to 3.9.
 """
 
 from ottla.cluster.store.zk_client import ZkClient as ZkClient

@@ -1,4 +1,4 @@
-"""`BrokerPartitionInfo`: the partitions of topics and their leaders, as they were when metadata was fetched last."""
+"""`BrokerPartitionInfo`: the partitions of topics and their leaders, cached from the last metadata response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("ottla.legacy")
 
 
 class PartitionAndLeader(NamedTuple):
-    """One partition; leader None while it has none."""
+    """A partition; `leader` is None if it has none."""
 
     topic: str
     partition_id: int
@@ -25,7 +25,7 @@ class PartitionAndLeader(NamedTuple):
 
 
 class BrokerPartitionInfo:
-    """Fetches metadata, and has the pool reopen its connections each time."""
+    """Fetches and caches metadata. Each update makes the pool reopen its connections."""
 
     def __init__(self, config: ProducerConfig, producer_pool: ProducerPool) -> None:
         self.brokers = config.metadata_broker_list
@@ -34,19 +34,21 @@ class BrokerPartitionInfo:
         self._topics: dict[str, MetadataResponseTopic] = {}
 
     def get_broker_partition_info(self, topic: str) -> list[PartitionAndLeader]:
-        """The partitions of a topic in the order of their numbers; asked for when the topic is not known yet."""
+        """Return the partitions of a topic in the order of their numbers. Fetches metadata of a topic that is not
+        cached.
+        """
         if topic not in self._topics:
             self.update_info({topic})
         metadata = self._topics.get(topic)
         if metadata is None or not metadata.partitions:
-            raise errors.UnknownTopicOrPartitionError(f"{topic}: no broker knows its partitions")
+            raise errors.UnknownTopicOrPartitionError(f"{topic}: no broker returned metadata of this topic")
         return sorted(
             PartitionAndLeader(topic, p.partition_index, p.leader_id if p.leader_id >= 0 else None)
             for p in metadata.partitions
         )
 
     def update_info(self, topics: Collection[str]) -> None:
-        """Ask for the metadata of topics. A topic with an error keeps what was known of it."""
+        """Fetch the metadata of topics. A topic with an error keeps its cached metadata."""
         response = ClientUtils.fetch_topic_metadata(topics, self.brokers, self._config)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
         leaders = set()

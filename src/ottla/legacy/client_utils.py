@@ -1,4 +1,4 @@
-"""`ClientUtils`: where topics lie, asked of one broker after the other."""
+"""`ClientUtils`: fetches topic metadata from the first broker that responds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ log = logging.getLogger("ottla.legacy")
 
 
 class ClientUtils:
-    """A name to find it by; there is nothing to be made of it."""
+    """A namespace with Kafka's name; not to be instantiated."""
 
     @staticmethod
     def fetch_topic_metadata(
         topics: Collection[str], brokers: Sequence[tuple[str, int]], config: ProducerConfig
     ) -> MetadataResponse:
-        """The metadata of topics, from the first broker that answers; they are asked in random order.
+        """Return the metadata of topics from the first broker that responds; brokers are tried in random order.
 
-        Each is asked over a connection of its own, which is closed again. BrokerNotAvailableError when none answers.
+        Each broker is asked over a new connection, which is closed afterwards. Raises BrokerNotAvailableError if none
+        responds.
         """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in sorted(topics)])
         last: KafkaError | None = None

@@ -1,4 +1,4 @@
-"""What the options of the 0.8 clients have in common: given as a mapping, as in Java, or as keywords."""
+"""Base of the configs of the 0.8 clients, which are given as a mapping, as in Java, or as keywords."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
-    """A class or object with this method, the dotted name of a class, or Scala's name of one of ours."""
+    """Check for a class or object with this method, the dotted name of a class, or the Scala name of a built-in one."""
 
     def parse(value: Any) -> Any:
         plug_in_class = classes.get(value.strip()) if isinstance(value, str) else None
@@ -30,15 +30,17 @@ def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
 
 
 def client_id(value: Any) -> str:
-    """ASCII letters and digits, '.', '_' and '-'."""
+    """Check a client id: ASCII letters and digits, '.', '_' and '-'."""
     client = text(value)
     if not LEGAL_CLIENT_ID.fullmatch(client):
-        raise ValueError("only ASCII letters and digits, '.', '_' and '-' may be in it")
+        raise ValueError("only ASCII letters and digits, '.', '_' and '-' are allowed")
     return client
 
 
 class LegacyConfig(Config):
-    """A mapping with Kafka's names, or keywords; an unknown name is a warning in the one, an error in the other."""
+    """A mapping with Kafka's names, or keywords. An unknown name in a mapping is logged as a warning; as a keyword it
+    is an error.
+    """
 
     def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:
         keys = {option.attribute: key for key, option in self.options.items()}
@@ -52,7 +54,9 @@ class LegacyConfig(Config):
         super().__init__(settings)
 
     def create(self, option: str) -> Any:
-        """The object that an option (Kafka's name) names; a class is called with the given options, or with nothing."""
+        """Return the object that an option (Kafka's name) names. A class is called with the configs, or without
+        arguments.
+        """
         value = self.values[option]
         if not isinstance(value, type):
             return value
@@ -60,7 +64,7 @@ class LegacyConfig(Config):
 
 
 def _takes_options(made: type[Any]) -> bool:
-    """Whether a class wants the options, as Scala's plug-ins do."""
+    """Return whether the class takes the configs, as plug-ins in Scala do."""
     if made.__init__ is object.__init__:
         return False
     return any(

@@ -36,7 +36,7 @@ _BYTES = DefaultDecoder()
 
 
 class ConsumerConnector:
-    """One member of a group. Its methods may be called from any thread."""
+    """A member of a group. Thread-safe."""
 
     def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -44,13 +44,13 @@ class ConsumerConnector:
         self._clock = clock
         self._zk = ZkClient(config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.connection_timeout_ms)
         self._queues: dict[tuple[str | None, int], ChunkQueue] = {}
-        """By topic and thread; streams of a topic filter belong to no topic."""
+        """Queues by topic and thread; the topic of a topic filter's streams is None."""
         self._listener: ZKRebalancerListener | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
     def start(self) -> Self:
-        """Connect to ZooKeeper. StartupError where it does not answer in time."""
+        """Connect to ZooKeeper. Raises StartupError if it does not respond in time."""
         self._zk.start()
         return self
 
@@ -68,9 +68,10 @@ class ConsumerConnector:
         key_decoder: Decoder = _BYTES,
         value_decoder: Decoder = _BYTES,
     ) -> dict[str, list[KafkaStream]]:
-        """So many streams for each topic; the member joins its group.
+        """Return this number of streams for each topic, and join the group.
 
-        Once: MessageStreamsExistError after that. ConsumerRebalanceFailedError when no partitions could be had.
+        May be called once; raises MessageStreamsExistError after that, and ConsumerRebalanceFailedError if no
+        partitions could be claimed.
         """
         if not topic_count_map or any(count < 1 for count in topic_count_map.values()):
             raise ValueError(f"expected topics with at least one stream each, got {dict(topic_count_map)}")
@@ -85,9 +86,11 @@ class ConsumerConnector:
         key_decoder: Decoder = _BYTES,
         value_decoder: Decoder = _BYTES,
     ) -> list[KafkaStream]:
-        """Streams that share the topics which a Whitelist or Blacklist chooses, also those that come later.
+        """Return streams that share the topics which a Whitelist or Blacklist selects, including topics that are
+        created later.
 
-        Once: MessageStreamsExistError after that. ConsumerRebalanceFailedError when no partitions could be had.
+        May be called once; raises MessageStreamsExistError after that, and ConsumerRebalanceFailedError if no
+        partitions could be claimed.
         """
         if num_streams < 1:
             raise ValueError(f"expected at least one stream, got {num_streams}")
@@ -96,23 +99,23 @@ class ConsumerConnector:
         return list(streams.values())
 
     def commit_offsets(self) -> None:
-        """Commit how far messages were handed out, whatever auto.commit.enable says. KafkaError when that fails."""
+        """Commit the offsets of consumed messages, also without auto.commit.enable. Raises KafkaError if that fails."""
         if self._listener is None:
             raise IllegalStateError("there are no streams yet")
         self._listener.commit_offsets(self.config.offsets_commit_max_retries)
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The partitions that this member reads now, and by which thread."""
+        """The partitions that this member owns, and the thread that reads each."""
         return {} if self._listener is None else self._listener.owned
 
     def shutdown(self) -> None:
-        """Leave the group, after a commit where auto.commit.enable says so; streams end. Twice does no harm."""
+        """Leave the group; commit first if auto.commit.enable is set. The streams end. May be called repeatedly."""
         with self._lock:
             if self._closed.is_set():
                 return
             self._closed.set()
-        log.info("shutting down the connector %s", self.consumer_id)
+        log.info("Shutting down connector %s", self.consumer_id)
         try:
             if self._listener is not None:
                 self._listener.stop()
@@ -128,7 +131,7 @@ class ConsumerConnector:
             if self._closed.is_set():
                 raise IllegalStateError("the connector is shut down")
             if self._listener is not None:
-                raise MessageStreamsExistError("the streams of this connector are made already")
+                raise MessageStreamsExistError("the streams of this connector exist already")
             self._queues = {key: ChunkQueue(self.config.queued_max_message_chunks) for key in keys}
             self._listener = ZKRebalancerListener(
                 self.config, self._zk, self.consumer_id, count, self._queue_of, self._clock
@@ -149,17 +152,17 @@ class ConsumerConnector:
         assert self._listener is not None
         while not self._closed.wait(self.config.auto_commit_interval_ms / 1000):
             try:
-                self._listener.commit_offsets(retries=0)  # the next one comes soon
+                self._listener.commit_offsets(retries=0)  # a commit follows soon
             except KafkaError as error:
-                log.error("exception during auto commit of %s: %s", self.consumer_id, error)
+                log.error("Auto commit of %s failed, retrying at the next interval: %s", self.consumer_id, error)
 
 
 class Consumer:
-    """The factory, by its old names; there is nothing to be made of it."""
+    """The factory, with Kafka's names; not to be instantiated."""
 
     @staticmethod
     def create(config: ConsumerConfig) -> ConsumerConnector:
-        """A connector that is connected to ZooKeeper. StartupError where it does not answer in time."""
+        """Return a connector that is connected to ZooKeeper. Raises StartupError if it does not respond in time."""
         return ConsumerConnector(config).start()
 
     create_java_consumer_connector = create

@@ -1,7 +1,7 @@
-"""`ConsumerFetcherManager`: reads the partitions of a 0.8 consumer, with threads of its own for each broker.
+"""`ConsumerFetcherManager`: fetches the partitions of a 0.8 consumer, with its own threads per broker.
 
 LeaderFinderThread: partitions without a leader → metadata → the fetchers of their leaders
-ConsumerFetcherThread: fetch (version 0) → chunks in the queues of streams; what failed goes back to be found again
+ConsumerFetcherThread: fetch (version 0) → chunks in the queues of streams; failed partitions go back to the finder
 """
 
 from __future__ import annotations
@@ -33,32 +33,34 @@ log = logging.getLogger("ottla.legacy")
 Infos = dict[TopicPartition, PartitionTopicInfo]
 Address = tuple[str, int]
 Brokers = Callable[[], Sequence[Address]]
-"""The live brokers; asked each time that leaders are looked for."""
+"""Returns the live brokers; called whenever leaders are looked up."""
 JOIN_SECONDS: Final = 5.0
-"""How long a thread whose connection was closed may take to end."""
+"""How long a thread may take to end after its connection was closed."""
 
 
 class ConsumerFetcherManager:
-    """The fetchers of one connector between two rebalances: started once, stopped once."""
+    """The fetchers of a connector between two rebalances: started once, stopped once."""
 
     def __init__(self, config: ConsumerConfig, name: str, brokers: Brokers) -> None:
         self._config = config
         self._name = name
         self._brokers = brokers
         self._changed = threading.Condition()
-        # Guarded by the condition; the finder takes from the first, fetchers give back to it.
+        # Guarded by the condition: fetchers add partitions, the finder removes them.
         self._no_leader: Infos = {}
         self._fetchers: dict[tuple[Address, int], ConsumerFetcherThread] = {}
         self._stopped = threading.Event()
         self._finder = threading.Thread(target=self._find, name=f"{name}-leader-finder-thread", daemon=True)
 
     def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Begin to read."""
+        """Start fetching."""
         self._no_leader = {info.partition: info for info in infos}
         self._finder.start()
 
     def stop_connections(self) -> None:
-        """End all threads. The infos must be dropped before, or who waits for room in a queue would go on waiting."""
+        """Stop all threads. Their infos must be dropped before; a thread that waits for space in a queue would not end
+        otherwise.
+        """
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
@@ -69,7 +71,7 @@ class ConsumerFetcherManager:
             thread.join(JOIN_SECONDS)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Look for the leaders of partitions again. Called on fetcher threads."""
+        """Look up the leaders of partitions again. Called by fetcher threads."""
         with self._changed:
             self._no_leader |= {info.partition: info for info in infos if not info.dropped}
             self._changed.notify_all()
@@ -86,7 +88,7 @@ class ConsumerFetcherManager:
             try:
                 self._assign(partitions, self._leaders(partitions))
             except KafkaError as error:
-                log.warning("failed to find leaders of %s: %s", sorted(partitions), error)
+                log.warning("Could not find leaders of %s, retrying: %s", sorted(partitions), error)
             self._stopped.wait(self._config.refresh_leader_backoff_ms / 1000)
 
     def _leaders(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:
@@ -118,7 +120,7 @@ class ConsumerFetcherManager:
                     self._fetcher(leaders[partition], partition).add(info)
 
     def _fetcher(self, leader: Address, partition: TopicPartition) -> ConsumerFetcherThread:
-        """A leader's thread for a partition; made and started with its first one."""
+        """Return a leader's thread for a partition; start it if there is none."""
         number = java_abs(31 * java_hash(partition.topic) + partition.partition) % self._config.num_consumer_fetchers
         fetcher = self._fetchers.get((leader, number))
         if fetcher is None:
@@ -130,7 +132,7 @@ class ConsumerFetcherManager:
 
 
 class ConsumerFetcherThread(threading.Thread):
-    """Reads partitions of one broker until `stop()`."""
+    """Fetches partitions of one broker until `stop()`."""
 
     def __init__(
         self,
@@ -152,20 +154,20 @@ class ConsumerFetcherThread(threading.Thread):
         self._ended = threading.Event()
 
     def add(self, info: PartitionTopicInfo) -> None:
-        """Read a partition, too. Any thread."""
+        """Fetch another partition. Thread-safe."""
         with self._changed:
             self._infos[info.partition] = info
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End, also while the broker is waited for. Any thread, twice does no harm."""
+        """Stop, even while waiting for the broker. Thread-safe; may be called repeatedly."""
         with self._changed:
             self._ended.set()
             self._changed.notify_all()
         self._consumer.close()
 
     def run(self) -> None:
-        """Fetch until stopped; an error of the broker sends every partition back to have its leader found."""
+        """Fetch until stopped; after an error of the broker the leaders of all partitions are looked up again."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ended.is_set() or bool(self._infos))
@@ -177,7 +179,7 @@ class ConsumerFetcherThread(threading.Thread):
             except KafkaError as error:
                 if self._ended.is_set():
                     return
-                log.warning("%s: %s", self.name, error)
+                log.warning("%s: fetch failed, looking up leaders again: %s", self.name, error)
                 failed = list(infos.values())
             self._return(failed)
 
@@ -189,7 +191,7 @@ class ConsumerFetcherThread(threading.Thread):
             self._give_back(failed)
 
     def _fetch(self, infos: Infos) -> list[PartitionTopicInfo]:
-        """One fetch of all partitions; those that this broker could not give."""
+        """Fetch all partitions once; return those that failed."""
         failed = [info for info in infos.values() if info.fetch_offset == INVALID_OFFSET and not self._reset(info)]
         offsets = {
             tp: PartitionFetchInfo(info.fetch_offset, self._config.fetch_message_max_bytes)
@@ -205,7 +207,7 @@ class ConsumerFetcherThread(threading.Thread):
         return failed
 
     def _accept(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> bool:
-        """Whether what came of a partition is dealt with; False sends it back."""
+        """Handle the response for a partition; return False if its leader has to be looked up again."""
         if fetched.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
             log.warning("%s: offset %d of %s is out of range", self.name, info.fetch_offset, info.partition)
             return self._reset(info)
@@ -219,7 +221,7 @@ class ConsumerFetcherThread(threading.Thread):
     def _enqueue(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> None:
         messages = tuple(m for m in fetched.messages if m.offset >= info.fetch_offset)
         behind = fetched.messages[-1].next_offset if fetched.messages else info.fetch_offset
-        # without any message, the stream is to say that the first is too large
+        # without a message, the stream raises MessageSizeTooLargeError for the first one
         if (messages or not fetched.messages) and not info.queue.put(
             FetchedDataChunk(info, info.fetch_offset, messages)
         ):
@@ -232,7 +234,7 @@ class ConsumerFetcherThread(threading.Thread):
         try:
             info.reset(self._consumer.earliest_or_latest_offset(info.partition, time))
         except KafkaError as error:
-            if not self._ended.is_set():  # else the connection was closed under it
-                log.warning("%s: where %s begins is not known: %s", self.name, info.partition, error)
+            if not self._ended.is_set():  # otherwise the connection was closed meanwhile
+                log.warning("%s: could not look up the offset to reset %s to: %s", self.name, info.partition, error)
             return False
         return True

@@ -1,7 +1,7 @@
-"""Where a 0.8 consumer's offsets are kept: `/consumers/G/offsets/T/P` in ZooKeeper, Kafka (OffsetCommit 1), or both.
+"""The committed offsets of a 0.8 consumer: `/consumers/G/offsets/T/P` in ZooKeeper, Kafka (OffsetCommit 1), or both.
 
-Both is dual commit, for a group on its way from the one to the other: each commit goes to both, and of two offsets the
-larger is where reading begins.
+Both is a dual commit, for a group that migrates from ZooKeeper to Kafka: each commit goes to both, and reading starts
+at the larger of the two offsets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class GroupOffsets:
-    """A group's offsets, as one member reads and writes them. Any thread; one call at a time."""
+    """The offsets of a group, as a member reads and writes them. Thread-safe; one call at a time."""
 
     def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
         self._config = config
@@ -41,9 +41,9 @@ class GroupOffsets:
         self._lock = threading.Lock()
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to begin; INVALID_OFFSET where nothing was committed."""
+        """Return the offset to start at; INVALID_OFFSET if none was committed."""
         with self._lock:
-            # another member may have gone on since: what was written by us says nothing any more
+            # another member may have committed since: our own commits say nothing any more
             self._written.clear()
             offsets = dict.fromkeys(partitions, INVALID_OFFSET)
             if self._config.in_zookeeper:
@@ -54,7 +54,7 @@ class GroupOffsets:
             return offsets
 
     def commit(self, offsets: Offsets, *, retries: int) -> None:
-        """Store offsets; those in Kafka are tried so many times more. KafkaError when they are not stored."""
+        """Store offsets, with `retries` retries for those in Kafka. Raises KafkaError if they are not stored."""
         with self._lock:
             if self._config.in_kafka and offsets:
                 self._channel.commit(offsets, retries)
@@ -63,7 +63,7 @@ class GroupOffsets:
                     self._to_zookeeper(tp, offset)
 
     def close(self) -> None:
-        """End the connection to the coordinator."""
+        """Close the connection to the coordinator."""
         self._channel.close()
 
     def _from_zookeeper(self, tp: TopicPartition) -> int:
@@ -77,7 +77,7 @@ class GroupOffsets:
 
 
 class OffsetsChannel:
-    """The connection to a group's coordinator, which is looked for again after every error."""
+    """The connection to a group's coordinator, which is looked up again after every error."""
 
     def __init__(self, config: ConsumerConfig, brokers: Callable[[], Sequence[tuple[str, int]]]) -> None:
         self._config = config
@@ -86,25 +86,25 @@ class OffsetsChannel:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """End the connection. Any thread; a call on its way does not try again."""
+        """Close the connection. Thread-safe; a pending call does not retry."""
         self._closed.set()
         self._disconnect()
 
     def commit(self, offsets: Offsets, retries: int) -> None:
-        """OffsetCommit, version 1. KafkaError after the last try."""
+        """Commit offsets with OffsetCommit, version 1. Raises KafkaError after the last attempt."""
         request = OffsetCommitRequest(
             self._config.group_id, {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
         )
         self._retrying(retries, lambda to: _check(to.commit_offsets(request).errors.values()))
 
     def fetch(self, partitions: Iterable[TopicPartition], retries: int) -> dict[TopicPartition, int]:
-        """OffsetFetch, version 1. KafkaError after the last try."""
+        """Fetch offsets with OffsetFetch, version 1. Raises KafkaError after the last attempt."""
         request = OffsetFetchRequest(self._config.group_id, list(partitions))
         offsets: dict[TopicPartition, int] = {}
 
         def fetch_from(coordinator: SimpleConsumer) -> None:
             answer = coordinator.fetch_offsets(request).offsets
-            # a partition that the group never committed is unknown to old brokers
+            # old brokers answer UNKNOWN_TOPIC_OR_PARTITION for a partition without a commit
             _check(o.error for o in answer.values() if o.error != ErrorMapping.UNKNOWN_TOPIC_OR_PARTITION)
             offsets.update({tp: o.offset for tp, o in answer.items()})
 
@@ -119,7 +119,9 @@ class OffsetsChannel:
                 self._disconnect()
                 if retries <= 0 or self._closed.is_set():
                     raise
-                log.info("the offsets of %s: %s; %d retries are left", self._config.group_id, error, retries)
+                log.info(
+                    "Offset request of group %s failed: %s; %d retries left", self._config.group_id, error, retries
+                )
             retries -= 1
             self._closed.wait(self._config.offsets_channel_backoff_ms / 1000)
 

@@ -1,4 +1,4 @@
-"""Decoders make keys and messages of bytes; an own one has `from_bytes`."""
+"""Decoders turn bytes into keys and messages; a custom one has `from_bytes`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any, Protocol
 
 
 class Decoder(Protocol):
-    """What a consumer's streams are made with. Called with bytes, never with None."""
+    """Protocol of decoders. They are called with bytes, never with None."""
 
     def from_bytes(self, data: bytes) -> Any:
-        """The key or message."""
+        """Return the key or message."""
         ...
 
 
 class DefaultDecoder:
-    """Bytes as they are."""
+    """Returns bytes unchanged."""
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         pass
 
     def from_bytes(self, data: bytes) -> bytes:
-        """The same bytes."""
+        """Return the same bytes."""
         return data
 
 
 class StringDecoder:
-    """Text, in the encoding of the option serializer.encoding (UTF-8)."""
+    """Decodes text, in the encoding of the option serializer.encoding (UTF-8)."""
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         self.encoding: str = (props or {}).get("serializer.encoding", "UTF8")
 
     def from_bytes(self, data: bytes) -> str:
-        """The text."""
+        """Return the text."""
         return data.decode(self.encoding)

@@ -1,10 +1,11 @@
-"""`DefaultEventHandler`: the way of messages from the producer to the brokers.
+"""`DefaultEventHandler`: takes messages from the producer to the brokers.
 
-    handle: serialize → as long as messages and tries remain: refresh metadata by age → dispatch_serialized_data:
+    handle: serialize → while messages and retries remain: refresh old metadata → dispatch_serialized_data:
             partition_and_collate → send, one request per broker → back off, update metadata
 
-Only what failed is sent again. A message without a key goes to the topic's sticky partition, which is chosen at random
-and forgotten with each refresh. One thread at a time: the caller's (sync, under the producer's lock) or the sender's.
+Only failed messages are sent again. A message without a key goes to the topic's sticky partition, which is chosen at
+random and forgotten with each refresh. One thread at a time: the caller's (sync, under the producer's lock) or the
+sender's.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ NO_LEADER = -1
 
 
 class DefaultEventHandler:
-    """Sends messages of one producer."""
+    """Sends the messages of one producer."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class DefaultEventHandler:
 
     @classmethod
     def create(cls, config: ProducerConfig) -> DefaultEventHandler:
-        """With what the options name."""
+        """Return a handler with the plug-ins that the configs name."""
         key_encoder = "serializer.class" if config.key_serializer_class is None else "key.serializer.class"
         return cls(
             config,
@@ -81,9 +82,10 @@ class DefaultEventHandler:
         )
 
     def handle(self, events: Sequence[KeyedMessage[Any, Any]]) -> None:
-        """Send messages. FailedToSendMessageError, once the retries are used up, when some could not be sent.
+        """Send messages. Raises FailedToSendMessageError if some could not be sent after all retries.
 
-        A sync producer raises SerializationError before anything is sent; an async one logs it and sends the others.
+        In a sync producer, raises SerializationError before anything is sent; an async producer logs it and sends the
+        others.
         """
         outstanding = self.serialize(events)
         tries = self.config.message_send_max_retries + 1
@@ -92,26 +94,26 @@ class DefaultEventHandler:
             outstanding = self.dispatch_serialized_data(outstanding)
             if outstanding:
                 tries -= 1
-                log.info("Back off for %d ms; %d retries are left", self.config.retry_backoff_ms, tries)
+                log.info("Retrying in %d ms; %d retries left", self.config.retry_backoff_ms, tries)
                 if self._closed.wait(self.config.retry_backoff_ms / 1000):
                     break
                 self._update_info({m.topic for m in outstanding})
         if outstanding:
             topics = ",".join(sorted({m.topic for m in outstanding}))
             raise FailedToSendMessageError(
-                f"Failed to send messages after {self.config.message_send_max_retries} tries:"
+                f"Failed to send messages after {self.config.message_send_max_retries} attempts:"
                 f" {len(outstanding)} of {len(events)}, of topics {topics}"
             )
 
     def close(self) -> None:
-        """End the connections; a send on its way does not try again. Any thread."""
+        """Close the connections; a pending send does not retry. Thread-safe."""
         self._closed.set()
         self._pool.close()
 
     # Serializing
 
     def serialize(self, events: Iterable[KeyedMessage[Any, Any]]) -> list[Serialized]:
-        """The messages with keys and values as bytes."""
+        """Return the messages with keys and values as bytes."""
         serialized = []
         for event in events:
             try:
@@ -136,7 +138,7 @@ class DefaultEventHandler:
     # Metadata
 
     def _refresh_by_age(self, messages: Sequence[Serialized]) -> None:
-        """Refresh what this producer uses, when the last refresh is older than the interval."""
+        """Refresh metadata of the topics in use if it is older than the refresh interval."""
         interval = self.config.topic_metadata_refresh_interval_ms
         if interval < 0:
             return
@@ -148,7 +150,7 @@ class DefaultEventHandler:
             self._refreshed = now
 
     def _update_info(self, topics: Collection[str]) -> None:
-        """Ask for metadata; that it fails shows in the send that follows."""
+        """Fetch metadata of topics. A failure is logged; the send that follows fails."""
         try:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
@@ -158,7 +160,7 @@ class DefaultEventHandler:
     # Partitioning
 
     def dispatch_serialized_data(self, messages: list[Serialized]) -> list[Serialized]:
-        """Send each message to the leader of its partition; those that could not be sent."""
+        """Send each message to the leader of its partition; return those that could not be sent."""
         partitioned = self.partition_and_collate(messages)
         if partitioned is None:
             return messages
@@ -177,14 +179,14 @@ class DefaultEventHandler:
             for message in messages:
                 partitions = self.broker_partition_info.get_broker_partition_info(message.topic)
                 chosen = partitions[self._partition(message, partitions)]
-                # That there is no leader fails in `send`, so that requests to other brokers are on their way by then.
+                # A missing leader fails only in `send`, after the requests to other brokers were sent.
                 leader = NO_LEADER if chosen.leader_broker_id is None else chosen.leader_broker_id
                 place = TopicPartition(message.topic, chosen.partition_id)
                 by_broker.setdefault(leader, {}).setdefault(place, []).append(message)
         except (
             Exception
-        ) as error:  # a user's partitioner may raise anything; as in Kafka it costs a try, not the thread
-            log.warning("Failed to collate messages by topic and partition: %s", error)
+        ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
+            log.warning("Could not choose partitions of messages: %s", error)
             return None
         return by_broker
 
@@ -200,8 +202,9 @@ class DefaultEventHandler:
         return number
 
     def _sticky_partition(self, topic: str, partitions: Sequence[PartitionAndLeader]) -> int:
-        """One partition for all messages without a key, until metadata is refreshed; whether it still has a leader
-        shows when it is sent to."""
+        """Return the partition for all messages without a key until metadata is refreshed; `send` checks whether it
+        still has a leader.
+        """
         if topic not in self._sticky:
             available = [i for i, p in enumerate(partitions) if p.leader_broker_id is not None]
             if not available:
@@ -212,14 +215,14 @@ class DefaultEventHandler:
     # Sending
 
     def send(self, broker_id: int, data: Mapping[TopicPartition, list[Serialized]]) -> list[TopicPartition]:
-        """Send to one broker; the partitions whose messages failed."""
+        """Send to one broker; return the partitions whose messages failed."""
         if broker_id == NO_LEADER:
-            log.warning("Failed to send data: %s have no leader", ", ".join(map(str, data)))
+            log.warning("Could not send messages: %s have no leader", ", ".join(map(str, data)))
             return list(data)
         try:
             response = self._pool.get_producer(broker_id).send(self._request(data))
         except errors.KafkaError as error:
-            log.warning("Failed to send to broker %d for %s: %s", broker_id, ", ".join(map(str, data)), error)
+            log.warning("Could not send messages to broker %d for %s: %s", broker_id, ", ".join(map(str, data)), error)
             return list(data)
         return [] if response is None else _failed(response, data)
 
@@ -244,13 +247,13 @@ class DefaultEventHandler:
 
 
 def _failed(response: ProduceResponse, data: Mapping[TopicPartition, Any]) -> list[TopicPartition]:
-    """The partitions that the broker refused or said nothing about."""
+    """Return the partitions that the broker rejected or that are missing in its response."""
     accepted = set()
     for topic in response.responses:
         for p in topic.partition_responses:
             place = TopicPartition(topic.name, p.index)
             if p.error_code:
-                log.warning("Failed to send to %s: %s", place, errors.for_code(p.error_code).name)
+                log.warning("The broker rejected messages for %s: %s", place, errors.for_code(p.error_code).name)
             else:
                 accepted.add(place)
     return [place for place in data if place not in accepted]

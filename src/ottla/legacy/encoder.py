@@ -1,4 +1,4 @@
-"""Encoders make bytes of keys and messages; an own one has `to_bytes`."""
+"""Encoders turn keys and messages into bytes; a custom one has `to_bytes`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from typing import Any, Protocol
 
 
 class Encoder(Protocol):
-    """What serializer.class and key.serializer.class name. The class is called with the options, or with nothing."""
+    """Protocol of what serializer.class and key.serializer.class name. A class is called with the configs, or without
+    arguments.
+    """
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """The bytes of a key or message."""
+        """Return a key or message as bytes."""
         ...
 
 
 class DefaultEncoder:
-    """Bytes as they are."""
+    """Returns bytes unchanged."""
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """The same bytes."""
+        """Return the same bytes."""
         if value is None or type(value) is bytes:
             return value
         if isinstance(value, (bytearray, memoryview)):
             return bytes(value)
-        raise TypeError(f"bytes are wanted, not {type(value).__name__}")
+        raise TypeError(f"expected bytes, got {type(value).__name__}")
 
 
 class StringEncoder:
-    """Text, in the encoding of the option serializer.encoding (UTF-8)."""
+    """Encodes text, in the encoding of the option serializer.encoding (UTF-8)."""
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         self.encoding: str = (props or {}).get("serializer.encoding", "UTF8")
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """The text's bytes."""
+        """Return the encoded text."""
         if value is None:
             return None
         if not isinstance(value, str):
@@ -42,10 +44,10 @@ class StringEncoder:
 
 
 class NullEncoder:
-    """Nothing, whatever is given."""
+    """Encodes everything as None."""
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """None."""
+        """Return None."""
         return None
 
 
@@ -54,4 +56,4 @@ ENCODERS: Mapping[str, type[Any]] = {
     "kafka.serializer.StringEncoder": StringEncoder,
     "kafka.serializer.NullEncoder": NullEncoder,
 }
-"""Scala's names."""
+"""Built-in encoders by their names in Scala."""

@@ -1,4 +1,4 @@
-"""What only the 0.8 clients raise, with the names that Java gave it as aliases."""
+"""Errors that only the 0.8 clients raise, with Java's names as aliases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ProducerClosedError(KafkaError):
 
 
 class NoBrokersForPartitionError(KafkaError):
-    """The topic has no partitions, as far as the brokers say."""
+    """No broker returned partitions of the topic."""
 
 
 class UnavailableProducerError(KafkaError):
@@ -26,11 +26,11 @@ class UnavailableProducerError(KafkaError):
 
 
 class ConsumerTimeoutError(KafkaError):
-    """No message came within consumer.timeout.ms."""
+    """No message arrived within consumer.timeout.ms."""
 
 
 class ConsumerRebalanceFailedError(KafkaError):
-    """The partitions could not be divided within rebalance.max.retries."""
+    """The partitions could not be claimed within rebalance.max.retries."""
 
 
 class MessageSizeTooLargeError(KafkaError):
@@ -38,7 +38,7 @@ class MessageSizeTooLargeError(KafkaError):
 
 
 class MessageStreamsExistError(KafkaError):
-    """The streams of a connector are made once."""
+    """The streams of a connector were created already."""
 
 
 FailedToSendMessageException = FailedToSendMessageError

@@ -14,7 +14,7 @@ Event = KeyedMessage[Any, Any]
 
 
 class EventQueue:
-    """At most `capacity` messages. Any thread may put; one takes."""
+    """A queue of at most `capacity` messages. Any thread may put; one thread takes."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -26,9 +26,9 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: Event, timeout: float | None) -> bool:
-        """Add a message; False when there is no room within `timeout` seconds (None: however long it takes).
+        """Add a message; return False if there is no space within `timeout` seconds (None: wait for ever).
 
-        ProducerClosedError when the queue is closed, also while waiting for room.
+        Raises ProducerClosedError if the queue is closed, also while waiting for space.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._events) < self._capacity, timeout)
@@ -41,7 +41,9 @@ class EventQueue:
             return True
 
     def poll(self, until: float) -> Event | None:
-        """The oldest message; None when there is none by `until` (monotonic seconds), or ever again."""
+        """Return the oldest message; None if there is none until `until` (monotonic seconds), or the queue is closed
+        and empty.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._events, max(0.0, until - time.monotonic()))
             if not self._events:
@@ -51,17 +53,17 @@ class EventQueue:
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is in it and nothing more will come."""
+        """Whether the queue is closed and empty."""
         return self._closed and not self._events
 
     def close(self) -> None:
-        """Take no more messages; those that are in it stay."""
+        """Accept no more messages; queued ones remain."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Forget what is in it."""
+        """Drop all messages."""
         with self._changed:
             self._events.clear()
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a member of a 0.8 group sees of it in ZooKeeper: members, partitions, brokers; and the watches on them."""
+"""A 0.8 group as a member reads it from ZooKeeper (members, partitions, brokers), and the watches on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.legacy.topic_count import ConsumerThreadId, TopicCount
 
 
 class GroupView(NamedTuple):
-    """One look; two that are equal need no rebalance."""
+    """A snapshot of the group; two that are equal need no rebalance."""
 
     brokers: dict[int, tuple[str, int]]
     mine: dict[str, list[ConsumerThreadId]]
@@ -34,14 +34,16 @@ class GroupWatcher:
         self._consumer_id = consumer_id
         self._changed = changed
         self._set: set[str] = set()
-        """Watches that have not fired yet. Removed on ZkClient's thread, added by readers."""
+        """Watches that have not fired yet. Removed by ZkClient's thread, added by readers."""
 
     def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
-        """The group as it is, with this member's own subscription. KafkaError where the member is not registered."""
+        """Return the current group, with this member's own subscription. Raises KafkaError if the member is not
+        registered.
+        """
         try:
             return self._look(count, exclude_internal)
         except BaseException:
-            self._set.clear()  # the watches that were set are unknown
+            self._set.clear()  # it is unknown which watches were set
             raise
 
     def _look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
@@ -53,7 +55,7 @@ class GroupWatcher:
         threads: dict[str, list[ConsumerThreadId]] = {}
         members = self._members()
         if self._consumer_id not in members:
-            raise KafkaError(f"{self._consumer_id} is not registered (any more)")
+            raise KafkaError(f"{self._consumer_id} is not registered in ZooKeeper")
         for member in members:
             subscribed = mine if member == self._consumer_id else self._theirs(member, topics, exclude_internal)
             for topic, ids in subscribed.items():
@@ -68,7 +70,7 @@ class GroupWatcher:
     def _theirs(
         self, member: str, topics: Callable[[], list[str]], exclude_internal: bool
     ) -> dict[str, list[ConsumerThreadId]]:
-        """Another member's threads; none when it has left since it was seen."""
+        """Return another member's threads; none if it has left meanwhile."""
         raw = self._zk.get(znodes.consumer_id(self._group, member))
         return {} if raw is None else TopicCount.of_json(member, raw).threads(member, topics, exclude_internal)
 
@@ -77,7 +79,7 @@ class GroupWatcher:
         return self._zk.children(path, self._watch(path))
 
     def _partitions(self, topic: str) -> list[int]:
-        """By number; none for a topic that is not there (yet)."""
+        """Return the partitions' numbers; none if the topic does not exist (yet)."""
         path = znodes.topic(topic)
         raw = self._zk.get(path, self._watch(path))
         return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])

@@ -18,7 +18,7 @@ from ottla.legacy.partition_topic_info import ChunkQueue, FetchedDataChunk
 
 
 class MessageAndMetadata(NamedTuple):
-    """A message and where it comes from. Key and message are decoded when they are asked for."""
+    """A message and its origin. Key and message are decoded on access."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class MessageAndMetadata(NamedTuple):
 
     @property
     def key(self) -> Any:
-        """The decoded key; None without one."""
+        """The decoded key; None without a key."""
         raw = self.raw_message.key
         return None if raw is None else self.key_decoder.from_bytes(raw)
 
@@ -41,7 +41,7 @@ class MessageAndMetadata(NamedTuple):
 
 
 class ConsumerIterator:
-    """Messages of a stream, in the order of each partition. One thread."""
+    """The messages of a stream, in the order of each partition. Not thread-safe."""
 
     def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
         self._queue = queue
@@ -64,9 +64,9 @@ class ConsumerIterator:
     next = __next__
 
     def has_next(self) -> bool:
-        """Wait for a message; False after shutdown. ConsumerTimeoutError after consumer.timeout.ms.
+        """Wait for a message; return False after shutdown. Raises ConsumerTimeoutError after consumer.timeout.ms.
 
-        A message that this saw counts as consumed, as does one that was returned.
+        The message counts as consumed, as does one that was returned.
         """
         while self._ahead is None:
             if self._chunk is None and not self._next_chunk():
@@ -79,17 +79,17 @@ class ConsumerIterator:
         if chunk is None:
             if self._queue.closed:
                 return False
-            raise ConsumerTimeoutError(f"no message came for {(self._timeout or 0) * 1000:.0f} ms")
+            raise ConsumerTimeoutError(f"no message arrived for {(self._timeout or 0) * 1000:.0f} ms")
         if not chunk.messages:
             raise MessageSizeTooLargeError(
-                f"a message of {chunk.info.partition} at offset {chunk.fetch_offset} is larger than a fetch may be:"
-                " raise fetch.message.max.bytes, or lower what the broker allows"
+                f"a message of {chunk.info.partition} at offset {chunk.fetch_offset} is larger than"
+                " fetch.message.max.bytes: raise it, or lower message.max.bytes of the broker"
             )
         self._chunk, self._position = chunk, 0
         return True
 
     def _advance(self) -> MessageAndMetadata | None:
-        """The chunk's next message that is still to be handed out."""
+        """Return the chunk's next message that was not returned yet."""
         assert self._chunk is not None
         info, _, messages = self._chunk
         while self._position < len(messages):
@@ -103,13 +103,13 @@ class ConsumerIterator:
 
 
 class KafkaStream:
-    """What one thread reads. Its iterator is always the same one."""
+    """The messages of one thread. It has a single iterator."""
 
     def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
         self._iterator = ConsumerIterator(queue, timeout_ms, key_decoder, value_decoder)
 
     def iterator(self) -> ConsumerIterator:
-        """The messages."""
+        """Return the iterator."""
         return self._iterator
 
     __iter__ = iterator

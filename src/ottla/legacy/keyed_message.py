@@ -1,4 +1,4 @@
-"""`KeyedMessage`: what the 0.8 producer sends; and `Message`: what it becomes once it is serialized."""
+"""`KeyedMessage`, which the 0.8 producer sends, and `Message`, its serialized form."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class KeyedMessage(Generic[K, V]):
 
     @property
     def has_key(self) -> bool:
-        """Whether there is a key."""
+        """Return whether there is a key."""
         return self.key is not None
 
     @property
     def partition_key(self) -> Any:
-        """What the partitioner gets; None: any partition will do."""
+        """The key for the partitioner; None: any partition."""
         return self.key if self.part_key is None else self.part_key
 
     def with_message(self, message: Message) -> KeyedMessage[K, Message]:
-        """The same for the same place, serialized."""
+        """Return a copy with a serialized message."""
         return cast("KeyedMessage[K, Message]", KeyedMessage(self.topic, self.key, self.part_key, message))
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -21,13 +21,13 @@ Threads = Mapping[str, Sequence[ConsumerThreadId]]
 
 
 class AssignmentContext(NamedTuple):
-    """What a member knows of its group when it divides."""
+    """A member's view of its group for an assignment."""
 
     consumer_id: str
     threads: Threads
-    """Every member's threads by topic, sorted by their text."""
+    """The threads of all members by topic, sorted by their text."""
     partitions: Mapping[str, Sequence[int]]
-    """Of the topics that this member subscribes to, sorted."""
+    """The partitions of the topics that this member subscribes to, sorted."""
 
 
 Decision = dict[TopicPartition, ConsumerThreadId]
@@ -35,7 +35,7 @@ Decision = dict[TopicPartition, ConsumerThreadId]
 
 
 def by_range(context: AssignmentContext) -> Decision:
-    """Neighbours to the same thread, topic by topic."""
+    """Assign neighbouring partitions to the same thread, topic by topic."""
     decision: Decision = {}
     for topic, partitions in context.partitions.items():
         threads = context.threads[topic]
@@ -49,9 +49,9 @@ def by_range(context: AssignmentContext) -> Decision:
 
 
 def round_robin(context: AssignmentContext) -> Decision:
-    """All partitions, in the order of their texts' Java hashes, to all threads in turns.
+    """Assign all partitions, in the order of the Java hashes of their texts, to all threads in turn.
 
-    KafkaError unless every member subscribes to the same topics, with as many threads for each.
+    Raises KafkaError unless all members subscribe to the same topics with the same number of threads.
     """
     if not context.partitions:
         return {}
@@ -68,4 +68,4 @@ def round_robin(context: AssignmentContext) -> Decision:
 
 
 ASSIGNORS: Mapping[str, Callable[[AssignmentContext], Decision]] = {RANGE: by_range, ROUND_ROBIN: round_robin}
-"""By the value of partition.assignment.strategy."""
+"""Assignors by the value of partition.assignment.strategy."""

@@ -14,9 +14,9 @@ INVALID_OFFSET: Final = -1
 
 
 class PartitionTopicInfo:
-    """How far a partition was fetched (the fetcher's), and how far it was handed out (the stream's).
+    """The fetched offset of a partition (set by the fetcher), and its consumed offset (set by the stream).
 
-    `drop()` ends both at once: from then on nothing is fetched or handed out, so that what is committed is final.
+    `drop()` ends fetching and consuming at once, so that the committed offset is final.
     """
 
     def __init__(self, partition: TopicPartition, queue: ChunkQueue, offset: int) -> None:
@@ -32,26 +32,26 @@ class PartitionTopicInfo:
 
     @property
     def dropped(self) -> bool:
-        """Whether it was given up."""
+        """Whether the partition was released."""
         return self._dropped
 
     @property
     def consume_offset(self) -> int:
-        """The offset behind the last message that was handed out; INVALID_OFFSET before where to begin is known."""
+        """The offset after the last consumed message; INVALID_OFFSET before the start offset is known."""
         return self._consume_offset
 
     def drop(self) -> None:
-        """Give it up. Any thread."""
+        """Release the partition. Thread-safe."""
         with self._lock:
             self._dropped = True
 
     def reset(self, offset: int) -> None:
-        """Begin at another offset. Fetcher's thread, when nothing is queued that could be older."""
+        """Continue at another offset. Called by the fetcher's thread while the queue has no older messages."""
         with self._lock:
             self.fetch_offset = self._consume_offset = offset
 
     def consume(self, message: MessageAndOffset) -> bool:
-        """Hand a message out: False where the partition was given up, or the message was handed out before."""
+        """Consume a message: return False if the partition was released or the message was consumed before."""
         with self._lock:
             if self._dropped or message.offset < self._consume_offset:
                 return False
@@ -60,7 +60,7 @@ class PartitionTopicInfo:
 
 
 class FetchedDataChunk(NamedTuple):
-    """What one fetch brought of a partition; without messages, the first was larger than a fetch may be."""
+    """The messages of one fetch of a partition; without messages, the first was larger than fetch.message.max.bytes."""
 
     info: PartitionTopicInfo
     fetch_offset: int
@@ -77,7 +77,7 @@ class ChunkQueue:
         self._closed = False
 
     def put(self, chunk: FetchedDataChunk) -> bool:
-        """Add a chunk when there is room; False where its partition is given up, or the queue closed, before."""
+        """Add a chunk when there is space; return False if its partition is released, or the queue closed, before."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or chunk.info.dropped or len(self._chunks) < self._capacity)
             if self._closed or chunk.info.dropped:
@@ -87,7 +87,7 @@ class ChunkQueue:
             return True
 
     def poll(self, timeout: float | None) -> FetchedDataChunk | None:
-        """The next chunk; None when none comes within `timeout` seconds, and at once when the queue is closed."""
+        """Return the next chunk; None if none arrives within `timeout` seconds, and at once if the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or bool(self._chunks), timeout)
             if self._closed or not self._chunks:
@@ -96,7 +96,7 @@ class ChunkQueue:
             return self._chunks.popleft()
 
     def clear_dropped(self) -> None:
-        """Throw away chunks of partitions that are given up, and wake who waits with one."""
+        """Drop chunks of released partitions, and wake the fetchers that wait with one."""
         with self._changed:
             self._chunks = deque(chunk for chunk in self._chunks if not chunk.info.dropped)
             self._changed.notify_all()
@@ -110,5 +110,5 @@ class ChunkQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether the queue was closed."""
         return self._closed

@@ -1,4 +1,4 @@
-"""Partitioners choose the partition of a message that has a key; an own one has `partition(key, num_partitions)`."""
+"""Partitioners choose the partition of a message with a key; a custom one has `partition(key, num_partitions)`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ _MASK = 0xFFFF_FFFF
 
 
 class Partitioner(Protocol):
-    """What partitioner.class names. The class is called with the options, or with nothing."""
+    """Protocol of what partitioner.class names. A class is called with the configs, or without arguments."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """A number from 0 to num_partitions - 1."""
+        """Return a number from 0 to num_partitions - 1."""
         ...
 
 
 class DefaultPartitioner:
-    """The key's hash, as Java has it, modulo the number of partitions."""
+    """Partitions by the key's Java hash modulo the number of partitions."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """The partition of a key."""
+        """Return the partition of a key."""
         return java_abs(java_hash(key)) % num_partitions
 
 
 class ByteArrayPartitioner:
-    """The same for keys that are bytes."""
+    """Partitions by the key's bytes."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """The partition of a key; TypeError for what is no bytes."""
+        """Return the partition of a key; raise TypeError unless it is bytes."""
         return java_abs(array_hash(bytes(memoryview(key)))) % num_partitions
 
 
@@ -37,13 +37,13 @@ PARTITIONERS: Mapping[str, type[Any]] = {
     "kafka.producer.DefaultPartitioner": DefaultPartitioner,
     "kafka.producer.ByteArrayPartitioner": ByteArrayPartitioner,
 }
-"""Scala's names."""
+"""Built-in partitioners by their names in Scala."""
 
 
 def java_hash(key: Any) -> int:
-    """Java's `hashCode` of texts, numbers and bytes; an object of another class has its own `__hash__`.
+    """Return Java's `hashCode` of a text, number or bytes; other objects have their own `__hash__`.
 
-    Bytes hash by their content: Java's arrays hash by identity, so that a key would have no partition of its own.
+    Bytes hash by their content. Java's arrays hash by identity, so equal keys would not go to the same partition.
     """
     if isinstance(key, str):
         units = key.encode("utf-16-be", "surrogatepass")
@@ -61,12 +61,12 @@ def java_hash(key: Any) -> int:
 
 
 def array_hash(data: bytes) -> int:
-    """Java's `Arrays.hashCode(byte[])`."""
+    """Return Java's `Arrays.hashCode(byte[])`."""
     return _polynomial((byte - 256 if byte > 127 else byte for byte in data), 1)
 
 
 def java_abs(number: int) -> int:
-    """Kafka's `Utils.abs`: the smallest int has no positive twin and becomes 0."""
+    """Return Kafka's `Utils.abs`: the smallest int, which has no positive counterpart, becomes 0."""
     return 0 if number == -0x8000_0000 else abs(number)
 
 

@@ -1,4 +1,4 @@
-"""`Producer`: the producer of Kafka 0.8, in its own shape.
+"""`Producer`: the producer of Kafka 0.8, with its API.
 
     producer = Producer(ProducerConfig({"metadata.broker.list": "localhost:9092",
                                         "serializer.class": "kafka.serializer.StringEncoder"}))
@@ -29,11 +29,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 JOIN_SECONDS: Final = 0.5
-"""How long `close` waits for a thread whose connections it has ended."""
+"""How long `close` waits for a thread after its connections were closed."""
 
 
 class Producer(Generic[K, V]):
-    """Sends messages; thread-safe. `close` it, or use it as a context manager."""
+    """Sends messages. Thread-safe. Close it, or use it as a context manager."""
 
     def __init__(self, config: ProducerConfig, event_handler: DefaultEventHandler | None = None) -> None:
         self.config = config
@@ -64,13 +64,13 @@ class Producer(Generic[K, V]):
     def send(self, *messages: KeyedMessage[K, V] | Iterable[KeyedMessage[K, V]]) -> None:
         """Send messages, given one by one or as lists.
 
-        sync: returns when they are sent; FailedToSendMessageError when some are not after all retries. async: returns
-        when they are queued; QueueFullError when there is no room within queue.enqueue.timeout.ms. ProducerClosedError
-        after close().
+        A sync producer returns when they are sent and raises FailedToSendMessageError if some are not after all
+        retries. An async one returns when they are queued and raises QueueFullError if there is no space within
+        queue.enqueue.timeout.ms. Both raise ProducerClosedError after close().
         """
         events = _flat(messages)
         if self._process != os.getpid():
-            raise IllegalStateError("the producer was made before a fork; make a new one in this process")
+            raise IllegalStateError("the producer was created before a fork; create a new one in this process")
         if self._thread is None:
             self._send_now(events)
         else:
@@ -89,9 +89,9 @@ class Producer(Generic[K, V]):
             raise QueueFullError(f"Event queue is full of unsent messages, could not send event: {event}")
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is queued, for at most `timeout` seconds, and end the connections. Twice does no harm.
+        """Send queued messages for at most `timeout` seconds, and close the connections. May be called repeatedly.
 
-        Interrupted by Ctrl+C, or out of time, it drops what is left.
+        After the timeout, or on Ctrl+C, the remaining messages are dropped.
         """
         if self._closed:
             return

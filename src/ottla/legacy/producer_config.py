@@ -1,4 +1,4 @@
-"""The 0.8 producer's options: Kafka's names, defaults and bounds."""
+"""Configs of the 0.8 producer, with Kafka's names, defaults and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.records.compression import CODEC_IDS, LZ4, NONE
 
 
 def codec(value: Any) -> int:
-    """none, gzip, snappy, lz4, or their numbers 0 to 3."""
+    """Check a codec: none, gzip, snappy, lz4, or its number 0 to 3."""
     word = str(value).strip().lower()
     codec_id = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
     if not NONE <= codec_id <= LZ4 or isinstance(value, bool):
@@ -23,40 +23,38 @@ def codec(value: Any) -> int:
 
 
 class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",)):
-    """Options of a producer of 0.8, as a mapping with Kafka's names or as keywords.
+    """Configs of a 0.8 producer, as a mapping with Kafka's names or as keywords.
 
     ProducerConfig({"metadata.broker.list": "localhost:9092", "serializer.class": "kafka.serializer.StringEncoder"})
     """
 
     metadata_broker_list: Option[tuple[tuple[str, int], ...]] = Option(
-        REQUIRED, addresses, "Brokers to ask for metadata: host:port, several with commas."
+        REQUIRED, addresses, "Brokers to fetch metadata from: host:port, separated by commas."
     )
     request_required_acks = Option(
-        0, integer(-1, 1), "Acknowledgements to wait for: 0 none, 1 the leader's, -1 every in-sync replica's."
+        0, integer(-1, 1), "Acknowledgements to wait for: 0: none, 1: the leader's, -1: all in-sync replicas'."
     )
-    request_timeout_ms = Option(10_000, integer(1, MAX_INT), "How long a broker may take to be reached, and to answer.")
+    request_timeout_ms = Option(10_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
     producer_type = Option(
-        "sync", one_of("sync", "async"), "sync: send() sends; async: a thread sends what send() has queued."
+        "sync", one_of("sync", "async"), "sync: send() sends messages itself; async: send() queues them for a thread."
     )
     serializer_class = Option(
-        DefaultEncoder, plug_in("to_bytes", ENCODERS), "Makes bytes of messages: a class or object with `to_bytes`."
+        DefaultEncoder, plug_in("to_bytes", ENCODERS), "Encoder of messages: a class or object with `to_bytes`."
     )
-    key_serializer_class = Option(
-        None, plug_in("to_bytes", ENCODERS), "Makes bytes of keys; None: as serializer.class."
-    )
+    key_serializer_class = Option(None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: serializer.class.")
     serializer_encoding = Option("UTF8", text, "The encoding of StringEncoder.")
     partitioner_class = Option(
         DefaultPartitioner,
         plug_in("partition", PARTITIONERS),
-        "Chooses the partition of messages with a key: a class or object with `partition(key, num_partitions)`.",
+        "Partitioner of messages with a key: a class or object with `partition(key, num_partitions)`.",
     )
-    compression_codec = Option(NONE, codec, "How messages are compressed: none, gzip, snappy, lz4, or 0 to 3.")
+    compression_codec = Option(NONE, codec, "Compression of messages: none, gzip, snappy, lz4, or 0 to 3.")
     compressed_topics: Option[tuple[str, ...]] = Option(
-        (), words(), "The topics to compress, where there is a codec; none: all of them."
+        (), words(), "The topics to compress if compression.codec is set; empty: all topics."
     )
-    message_send_max_retries = Option(3, integer(0, MAX_INT), "How often messages that failed are sent again.")
+    message_send_max_retries = Option(3, integer(0, MAX_INT), "Maximum number of retries of failed messages.")
     retry_backoff_ms = Option(
-        100, integer(0, MAX_INT), "Pause before metadata is asked for and failed messages are sent again."
+        100, integer(0, MAX_INT), "Delay in ms before metadata is refreshed and failed messages are sent again."
     )
     topic_metadata_refresh_interval_ms = Option(
         600_000,
@@ -64,17 +62,25 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
         "Maximum age of metadata in ms: older metadata is refreshed, and connections are reopened, before sending; 0:"
         " before every send, -1: only after failures.",
     )
-    queue_buffering_max_ms = Option(5_000, integer(0, MAX_INT), "async: how long a batch waits for company.")
-    queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: how many messages may wait.")
-    queue_enqueue_timeout_ms = Option(
-        -1, integer(-1, MAX_INT), "async: how long send() waits for a place in the queue; 0: not at all, -1: for ever."
+    queue_buffering_max_ms = Option(
+        5_000, integer(0, MAX_INT), "async: maximum time in ms that a message waits for its batch to fill."
     )
-    batch_num_messages = Option(200, integer(1, MAX_INT), "async: a batch of this many messages is sent at once.")
-    send_buffer_bytes = Option(102_400, integer(-1, MAX_INT), "SO_SNDBUF; -1: the system's.")
-    client_id = Option("", client_id, "Name in the broker's logs and quotas.")
+    queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: maximum number of queued messages.")
+    queue_enqueue_timeout_ms = Option(
+        -1,
+        integer(-1, MAX_INT),
+        "async: maximum time in ms that send() waits for space in the queue; 0: not at all, -1: for ever.",
+    )
+    batch_num_messages = Option(
+        200, integer(1, MAX_INT), "async: number of messages in a full batch, which is sent at once."
+    )
+    send_buffer_bytes = Option(
+        102_400, integer(-1, MAX_INT), "Size of the socket's send buffer (SO_SNDBUF); -1: the system default."
+    )
+    client_id = Option("", client_id, "Client id for the brokers' logs and quotas.")
 
     def check(self) -> None:
-        """A batch has to fit into the queue."""
+        """Raise ConfigurationError if a batch does not fit into the queue."""
         if self.batch_num_messages > self.queue_buffering_max_messages:
             raise ConfigurationError(
                 f"batch.num.messages: {self.batch_num_messages} is not allowed: it must be at most"

@@ -1,7 +1,7 @@
-"""`ProducerPool`: a `SyncProducer` for each leader.
+"""`ProducerPool`: a `SyncProducer` per leader.
 
-Each refresh of metadata closes the connections to the leaders it names and makes new ones. That is how the 0.8
-producer finds new brokers, and why the first request after a refresh is slower.
+Each refresh of metadata closes the connections to the leaders in it and opens new ones. This is how the 0.8 producer
+finds new brokers, and why the first request after a refresh is slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ProducerPool:
         self._lock = threading.Lock()
 
     def update_producer(self, leaders: Iterable[Node]) -> None:
-        """Reopen the connections to these brokers; others stay."""
+        """Reopen the connections to these brokers; others stay open."""
         with self._lock:
             if self._closed:
                 return
@@ -36,7 +36,7 @@ class ProducerPool:
                 self._producers[node.id] = SyncProducer(node.host, node.port, self.config)
 
     def get_producer(self, broker_id: int) -> SyncProducer:
-        """The connection to a broker. UnavailableProducerError where there is none."""
+        """Return the connection to a broker. Raises UnavailableProducerError if there is none."""
         with self._lock:
             producer = self._producers.get(broker_id)
         if producer is None:
@@ -44,7 +44,7 @@ class ProducerPool:
         return producer
 
     def close(self) -> None:
-        """End all connections; what waits for an answer there fails."""
+        """Close all connections; requests that wait for a response fail."""
         with self._lock:
             self._closed = True
             for producer in self._producers.values():

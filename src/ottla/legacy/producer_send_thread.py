@@ -1,4 +1,4 @@
-"""`ProducerSendThread`: sends what an async producer has queued, in batches by number or time."""
+"""`ProducerSendThread`: sends the queued messages of an async producer, in batches by number or time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("ottla.legacy")
 
 
 class ProducerSendThread(threading.Thread):
-    """Takes messages from `queue` and gives them to `handle`, `batch_size` at once or after `queue_time_ms`."""
+    """Takes messages from `queue` and passes them to `handle`, `batch_size` at once or after `queue_time_ms`."""
 
     def __init__(
         self,
@@ -31,21 +31,21 @@ class ProducerSendThread(threading.Thread):
         self._done = threading.Event()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Send what is queued, and end. What is left after `timeout` seconds, or at Ctrl+C, is dropped."""
+        """Send queued messages, and stop. After `timeout` seconds, or on Ctrl+C, the rest is dropped."""
         self._queue.close()
         try:
-            # Not join(): interrupted by Ctrl+C, Python 3.11 takes the thread for ended.
+            # Not join(): Python 3.11 regards a thread as ended if Ctrl+C interrupts join().
             self._done.wait(timeout)
         finally:
             self._queue.clear()
 
     def end(self, timeout: float) -> None:
-        """Wait for the thread, once its connections are closed."""
+        """Wait for the thread after its connections were closed."""
         if self._done.wait(timeout):
             self.join()
 
     def run(self) -> None:
-        """Work until `shutdown`."""
+        """Run until `shutdown`."""
         try:
             self._work()
         finally:
@@ -70,4 +70,4 @@ class ProducerSendThread(threading.Thread):
         try:
             self._handle(events)
         except Exception:  # the thread continues; in 0.8 the caller gets no error
-            log.exception("Error in handling batch of %d events", len(events))
+            log.exception("Could not send a batch of %d messages, which are lost", len(events))

@@ -1,7 +1,7 @@
-"""What a `SimpleConsumer` is asked, and what it answers: Kafka 0.8's `kafka.api` in Python.
+"""Requests and responses of `SimpleConsumer`: Kafka 0.8's `kafka.api` in Python.
 
-Requests are frozen values. Responses answer for one partition at a time, as `response.error_code(topic, partition)`
-does; `ErrorMapping` has the numbers.
+Requests are frozen values. Responses have accessors per partition, such as `response.error_code(topic, partition)`;
+`ErrorMapping` has the error codes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Node, OffsetAndMet
 
 
 class ErrorMapping:
-    """Numbers of errors, and the errors of numbers."""
+    """Error codes, and their exceptions."""
 
     NO_ERROR: Final = 0
     UNKNOWN: Final = -1
@@ -39,12 +39,12 @@ class ErrorMapping:
 
     @staticmethod
     def exception_for(code: int) -> KafkaError:
-        """The error of a number other than 0."""
+        """Return the exception of an error code other than 0."""
         return errors.for_code(code)()
 
     @staticmethod
     def maybe_throw(code: int) -> None:
-        """Raise the error of a number; nothing for 0."""
+        """Raise the exception of an error code; do nothing for 0."""
         if code:
             raise ErrorMapping.exception_for(code)
 
@@ -53,13 +53,13 @@ class ErrorMapping:
 
 
 class TopicMetadataRequest(NamedTuple):
-    """Topics to describe; none: all of them."""
+    """Topics to describe; empty: all topics."""
 
     topics: Sequence[str]
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition; leader None while it has none."""
+    """A partition; `leader` is None if it has none."""
 
     partition_id: int
     leader: Node | None
@@ -69,7 +69,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """One topic, its partitions in the order of their numbers."""
+    """A topic, with its partitions in the order of their numbers."""
 
     topic: str
     partitions_metadata: tuple[PartitionMetadata, ...]
@@ -77,7 +77,7 @@ class TopicMetadata(NamedTuple):
 
 
 class TopicMetadataResponse(NamedTuple):
-    """The topics that were asked for."""
+    """The requested topics."""
 
     topics_metadata: tuple[TopicMetadata, ...]
 
@@ -86,14 +86,14 @@ class TopicMetadataResponse(NamedTuple):
 
 
 class PartitionFetchInfo(NamedTuple):
-    """Where to read from, and how many bytes at most."""
+    """The offset to fetch from, and the maximum number of bytes."""
 
     offset: int
     fetch_size: int
 
 
 class FetchRequest(NamedTuple):
-    """What to read. `max_wait` in milliseconds; with 0 (the default) the broker answers at once."""
+    """The partitions to fetch. `max_wait` is in milliseconds; with 0 (the default) the broker responds at once."""
 
     request_info: Mapping[TopicPartition, PartitionFetchInfo]
     max_wait: int = 0
@@ -109,45 +109,45 @@ class FetchRequestBuilder:
         self._min_bytes = 0
 
     def add_fetch(self, topic: str, partition: int, offset: int, fetch_size: int) -> Self:
-        """Read a partition too."""
+        """Fetch a partition."""
         self._info[TopicPartition(topic, partition)] = PartitionFetchInfo(offset, fetch_size)
         return self
 
     def max_wait(self, milliseconds: int) -> Self:
-        """How long the broker may wait for `min_bytes`."""
+        """Set the time that the broker may wait for `min_bytes`."""
         self._max_wait = milliseconds
         return self
 
     def min_bytes(self, count: int) -> Self:
-        """What the broker waits for."""
+        """Set the number of bytes that the broker waits for."""
         self._min_bytes = count
         return self
 
     def client_id(self, name: str) -> Self:
-        """Accepted, as in Java; requests carry the consumer's own."""
+        """Accepted for compatibility with Java; requests have the client id of the consumer."""
         return self
 
     def build(self) -> FetchRequest:
-        """The request."""
+        """Return the request."""
         return FetchRequest(dict(self._info), self._max_wait, self._min_bytes)
 
 
 class MessageAndOffset(NamedTuple):
-    """A message and where it lies."""
+    """A message and its offset."""
 
     message: Message
     offset: int
 
     @property
     def next_offset(self) -> int:
-        """Where to go on reading."""
+        """The offset of the next message."""
         return self.offset + 1
 
 
 class FetchedPartition(NamedTuple):
-    """What was read of one partition. `high_watermark` is the offset behind its last message.
+    """The messages of a partition. `high_watermark` is the offset after its last committed message.
 
-    `size` in bytes counts a message that did not fit: a size without messages means that the fetch size is too small.
+    `size` in bytes includes a partial message: a size without messages means that the fetch size is too small.
     """
 
     error_code: int
@@ -157,25 +157,25 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """What was read."""
+    """The fetched partitions."""
 
     data: Mapping[TopicPartition, FetchedPartition]
 
     @property
     def has_error(self) -> bool:
-        """Whether some partition could not be read."""
+        """Return whether a partition has an error."""
         return any(p.error_code for p in self.data.values())
 
     def error_code(self, topic: str, partition: int) -> int:
-        """0 where all is well."""
+        """Return the partition's error code; 0 for none."""
         return self.data[TopicPartition(topic, partition)].error_code
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """The offset behind the last message of the partition."""
+        """Return the offset after the last committed message of the partition."""
         return self.data[TopicPartition(topic, partition)].high_watermark
 
     def message_set(self, topic: str, partition: int) -> tuple[MessageAndOffset, ...]:
-        """The messages. A compressed set comes whole: those before the offset that was asked for are to be skipped."""
+        """Return the messages. A compressed set is complete: skip the messages before the requested offset."""
         return self.data[TopicPartition(topic, partition)].messages
 
 
@@ -183,47 +183,47 @@ class FetchResponse(NamedTuple):
 
 
 EARLIEST_TIME: Final = EARLIEST_TIMESTAMP
-"""Instead of a time: the first offset of the partition."""
+"""Pseudo time of the first offset of a partition."""
 LATEST_TIME: Final = LATEST_TIMESTAMP
-"""Instead of a time: the offset behind the last message."""
+"""Pseudo time of the offset after the last message."""
 
 
 class PartitionOffsetRequestInfo(NamedTuple):
-    """Offsets before a time (milliseconds, or EARLIEST_TIME, LATEST_TIME), newest first."""
+    """A time (milliseconds, EARLIEST_TIME or LATEST_TIME) and the maximum number of offsets before it, newest first."""
 
     time: int
     max_num_offsets: int
 
 
 class OffsetRequest(NamedTuple):
-    """Which offsets to look up."""
+    """The partitions whose offsets to look up."""
 
     request_info: Mapping[TopicPartition, PartitionOffsetRequestInfo]
 
 
 class PartitionOffsets(NamedTuple):
-    """Offsets of one partition, newest first."""
+    """Offsets of a partition, newest first."""
 
     error_code: int
     offsets: tuple[int, ...]
 
 
 class OffsetResponse(NamedTuple):
-    """What was found."""
+    """The offsets of each partition."""
 
     data: Mapping[TopicPartition, PartitionOffsets]
 
     @property
     def has_error(self) -> bool:
-        """Whether some partition could not be looked up."""
+        """Return whether a partition has an error."""
         return any(p.error_code for p in self.data.values())
 
     def error_code(self, topic: str, partition: int) -> int:
-        """0 where all is well."""
+        """Return the partition's error code; 0 for none."""
         return self.data[TopicPartition(topic, partition)].error_code
 
     def offsets(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The offsets, newest first."""
+        """Return the partition's offsets, newest first."""
         return self.data[TopicPartition(topic, partition)].offsets
 
 
@@ -231,7 +231,7 @@ class OffsetResponse(NamedTuple):
 
 
 class OffsetCommitRequest(NamedTuple):
-    """Offsets of a group. Version 0 keeps them in the registry (ZooKeeper then), version 1 in Kafka."""
+    """Offsets of a group. Version 0 stores them in the metadata store (ZooKeeper in Kafka 0.8), version 1 in Kafka."""
 
     group_id: str
     request_info: Mapping[TopicPartition, OffsetAndMetadata]
@@ -241,22 +241,22 @@ class OffsetCommitRequest(NamedTuple):
 
 
 class OffsetCommitResponse(NamedTuple):
-    """The outcome of each partition."""
+    """The error codes of the partitions."""
 
     errors: Mapping[TopicPartition, int]
 
     @property
     def has_error(self) -> bool:
-        """Whether some offset was not kept."""
+        """Return whether an offset was not stored."""
         return any(self.errors.values())
 
     def error_code(self, partition: TopicPartition) -> int:
-        """0 where all is well."""
+        """Return the partition's error code; 0 for none."""
         return self.errors[partition]
 
 
 class OffsetFetchRequest(NamedTuple):
-    """Partitions whose offsets to look up, where the version keeps them."""
+    """Partitions whose committed offsets to fetch. Version 0 reads the metadata store, version 1 Kafka."""
 
     group_id: str
     request_info: Iterable[TopicPartition]
@@ -264,7 +264,7 @@ class OffsetFetchRequest(NamedTuple):
 
 
 class OffsetMetadataAndError(NamedTuple):
-    """An offset that a group has committed; -1 for none."""
+    """A committed offset of a group; -1 for none."""
 
     offset: int
     metadata: str
@@ -272,19 +272,19 @@ class OffsetMetadataAndError(NamedTuple):
 
 
 class OffsetFetchResponse(NamedTuple):
-    """The offset of each partition."""
+    """The committed offset of each partition."""
 
     offsets: Mapping[TopicPartition, OffsetMetadataAndError]
 
 
 class ConsumerMetadataRequest(NamedTuple):
-    """A group whose coordinator to find: it is asked for offsets of version 1."""
+    """A group whose coordinator to find, which stores the offsets of version 1."""
 
     group: str
 
 
 class ConsumerMetadataResponse(NamedTuple):
-    """The coordinator; None with an error."""
+    """The coordinator; None in case of an error."""
 
     coordinator: Node | None
     error_code: int

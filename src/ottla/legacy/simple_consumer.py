@@ -1,4 +1,4 @@
-"""`SimpleConsumer`: the 0.8 consumer that reads one broker and leaves all else to its user.
+"""`SimpleConsumer`: the 0.8 consumer that reads from a single broker.
 
     consumer = SimpleConsumer("localhost", 9092, so_timeout=10_000, buffer_size=64 * 1024, client_id="reader")
     request = FetchRequestBuilder().add_fetch("page_visits", 0, offset, 100_000).build()
@@ -33,7 +33,9 @@ VERSION: Final = 0
 
 
 class SimpleConsumer:
-    """Asks one broker; thread-safe. `so_timeout` in milliseconds bounds each call; fetches wait for less than that."""
+    """Sends requests to one broker. Thread-safe. `so_timeout` in milliseconds limits each call; fetches wait for less
+    than that.
+    """
 
     def __init__(
         self, host: str, port: int, so_timeout: int = 30_000, buffer_size: int = 64 * 1024, client_id: str = ""
@@ -55,12 +57,14 @@ class SimpleConsumer:
         self.close()
 
     def close(self) -> None:
-        """End the connection, also one that another thread waits for. Twice does no harm."""
+        """Close the connection, even while another thread waits for a response. May be called repeatedly."""
         self._closed = True
         self._channel.disconnect()
 
     def _request(self, request: Request[R], version: int = VERSION) -> R:
-        """The broker's response; when the connection turns out to be lost, once more over a new one."""
+        """Return the broker's response; repeat the request once over a new connection if the old one turns out to be
+        lost.
+        """
         with self._lock:
             try:
                 return self._exchange(request, version)
@@ -76,7 +80,7 @@ class SimpleConsumer:
         try:
             self._channel.connect()
             if self._closed:
-                raise IllegalStateError("the consumer is closed")  # meanwhile: close() had no connection to end
+                raise IllegalStateError("the consumer is closed")  # by close(), before there was a connection
             self._channel.send(request, version, self._correlation_id, self.client_id)
             return cast(R, self._channel.receive())
         except BaseException:
@@ -86,14 +90,14 @@ class SimpleConsumer:
     # Metadata
 
     def send(self, request: api.TopicMetadataRequest) -> api.TopicMetadataResponse:
-        """Partitions and leaders of topics."""
+        """Return partitions and leaders of topics."""
         topics = [metadata.MetadataRequestTopic(name=name) for name in request.topics]
         response = self._request(metadata.MetadataRequest(topics=topics))
         nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
         return api.TopicMetadataResponse(tuple(_topic(topic, nodes) for topic in response.topics))
 
     def find_coordinator(self, request: api.ConsumerMetadataRequest) -> api.ConsumerMetadataResponse:
-        """The broker that keeps a group's offsets of version 1."""
+        """Return the coordinator of a group, which stores its offsets of version 1."""
         response = self._request(find_coordinator.FindCoordinatorRequest(key=request.group))
         coordinator = None if response.error_code else Node(response.node_id, response.host, response.port)
         return api.ConsumerMetadataResponse(coordinator, response.error_code)
@@ -101,7 +105,7 @@ class SimpleConsumer:
     # Messages
 
     def fetch(self, request: api.FetchRequest) -> api.FetchResponse:
-        """Messages of partitions that this broker leads."""
+        """Fetch messages of partitions that this broker leads."""
         fetch_request = fetch.FetchRequest(
             max_wait_ms=request.max_wait,
             min_bytes=request.min_bytes,
@@ -123,7 +127,7 @@ class SimpleConsumer:
         )
 
     def get_offsets_before(self, request: api.OffsetRequest) -> api.OffsetResponse:
-        """Offsets at which to begin reading: those of segments before a time, newest first."""
+        """Return offsets to start at, newest first: the base offsets of segments before a time."""
         queries = {
             tp: list_offsets.ListOffsetsPartition(
                 partition_index=tp.partition, timestamp=info.time, max_num_offsets=info.max_num_offsets
@@ -143,7 +147,7 @@ class SimpleConsumer:
         )
 
     def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
-        """The first offset (EARLIEST_TIME) or the one behind the last message (LATEST_TIME)."""
+        """Return the first offset (EARLIEST_TIME) or the one after the last message (LATEST_TIME)."""
         info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
         answer = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]
         api.ErrorMapping.maybe_throw(answer.error_code)
@@ -152,7 +156,7 @@ class SimpleConsumer:
     # A group's offsets
 
     def commit_offsets(self, request: api.OffsetCommitRequest) -> api.OffsetCommitResponse:
-        """Keep offsets of a group."""
+        """Commit offsets of a group."""
         by_partition = {
             tp: offset_commit.OffsetCommitRequestPartition(
                 partition_index=tp.partition, committed_offset=offset.offset, committed_metadata=offset.metadata
@@ -174,7 +178,7 @@ class SimpleConsumer:
         )
 
     def fetch_offsets(self, request: api.OffsetFetchRequest) -> api.OffsetFetchResponse:
-        """The offsets that a group has committed."""
+        """Return the committed offsets of a group."""
         partitions = _by_topic({tp: tp.partition for tp in request.request_info})
         topics = [
             offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=numbers)

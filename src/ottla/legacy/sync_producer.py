@@ -1,6 +1,6 @@
-"""`SyncProducer`: sends requests to one broker, one after the other, over a `BlockingChannel`.
+"""`SyncProducer`: sends requests to one broker, one at a time, over a `BlockingChannel`.
 
-Thread-safe. The connection is made by the first request and, after an error, by the next one.
+Thread-safe. The first request opens the connection, and so does the first one after an error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 VERSION: Final = 0
-"""Of every request that the 0.8 producer makes."""
+"""The version of every request of the 0.8 producer."""
 
 R = TypeVar("R", bound=Response)
 
 
 class SyncProducer:
-    """One broker, by its address."""
+    """The connection to one broker, by its address."""
 
     def __init__(self, host: str, port: int, config: ProducerConfig) -> None:
         self.host = host
@@ -38,13 +38,13 @@ class SyncProducer:
         return f"<SyncProducer {self.host}:{self.port}>"
 
     def send(self, request: ProduceRequest) -> ProduceResponse | None:
-        """Send messages; the broker's response, or None with acks=0, where there is none."""
+        """Send messages; return the broker's response, or None with acks=0, which has none."""
         with self._lock:
             response = self._exchange(request, answered=request.acks != 0)
         return cast("ProduceResponse | None", response)
 
     def request(self, request: Request[R]) -> R:
-        """Send any other request; its response."""
+        """Send any other request; return its response."""
         with self._lock:
             return cast(R, self._exchange(request, answered=True))
 
@@ -62,6 +62,6 @@ class SyncProducer:
             raise
 
     def close(self) -> None:
-        """End the connection, also one that another thread waits for. Twice does no harm."""
+        """Close the connection, even while another thread waits for a response. May be called repeatedly."""
         self._closed = True
         self._channel.disconnect()

@@ -23,7 +23,7 @@ ID_DIGITS: Final = 8
 
 
 def consumer_id_string(group: str, configured: str | None, now_ms: int) -> str:
-    """A member's name: the group's and the configured one, or host, time and the first digits of a UUID's high half."""
+    """Return a member id: group id and consumer.id, or host name, time and the first digits of a UUID's high half."""
     if configured is None:
         high_half = f"{uuid.uuid4().int >> 64:x}"
         configured = f"{socket.gethostname()}-{now_ms}-{high_half[:ID_DIGITS]}"
@@ -31,7 +31,7 @@ def consumer_id_string(group: str, configured: str | None, now_ms: int) -> str:
 
 
 class ConsumerThreadId(NamedTuple):
-    """A thread of a member. Its text is what owners are called, and what threads are sorted by: 10 comes before 2."""
+    """A thread of a member. Owner znodes contain its text, and threads are sorted by it: 10 comes before 2."""
 
     consumer: str
     thread_id: int
@@ -41,31 +41,31 @@ class ConsumerThreadId(NamedTuple):
 
 
 class TopicCount(NamedTuple):
-    """Threads by topic, or by the one topic filter."""
+    """Number of threads by topic, or for the topic filter."""
 
     subscription: Mapping[str, int]
     pattern: str = STATIC
 
     @classmethod
     def of_filter(cls, chosen: TopicFilter, threads: int) -> TopicCount:
-        """For a topic filter."""
+        """Return the subscription to a topic filter."""
         return cls({chosen.regex: threads}, chosen.PATTERN)
 
     @classmethod
     def of_json(cls, member: str, raw: bytes) -> TopicCount:
-        """What a member has registered. KafkaError where it is none."""
+        """Return the subscription of a registered member. Raises KafkaError if it is malformed."""
         try:
             value = json.loads(raw)
             subscription = {str(name): int(count) for name, count in value["subscription"].items()}
             pattern = str(value["pattern"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise KafkaError(f"error in constructing topic count for {member}: {raw!r}: {error!r}") from None
+            raise KafkaError(f"malformed subscription of group member {member}: {raw!r}: {error!r}") from None
         if not subscription:
-            raise KafkaError(f"error in constructing topic count for {member}: it subscribes to nothing")
+            raise KafkaError(f"malformed subscription of group member {member}: no topics")
         return cls(subscription, pattern if pattern in FILTERS else STATIC)
 
     def to_json(self, now_ms: int) -> bytes:
-        """What is registered."""
+        """Return the text for the member's znode."""
         return znodes.dump(
             {
                 "version": VERSION,
@@ -77,7 +77,7 @@ class TopicCount(NamedTuple):
 
     @property
     def filter(self) -> TopicFilter | None:
-        """The topic filter; None for topics by name."""
+        """The topic filter; None for a subscription to topics."""
         if self.pattern == STATIC:
             return None
         (regex,) = self.subscription
@@ -86,7 +86,7 @@ class TopicCount(NamedTuple):
     def threads(
         self, consumer: str, all_topics: Callable[[], Collection[str]], exclude_internal: bool
     ) -> dict[str, list[ConsumerThreadId]]:
-        """The member's threads by topic; `all_topics` is asked where a filter chooses among them."""
+        """Return the member's threads by topic; `all_topics` is called to apply a topic filter."""
         chosen = self.filter
         counts: Mapping[str, int] = self.subscription
         if chosen is not None:

@@ -1,4 +1,4 @@
-"""Topic filters: regular expressions in which a comma stands for `|`, blanks and outer quotes for nothing."""
+"""Topic filters: regular expressions in which a comma means `|`, and blanks and outer quotes are ignored."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ottla.model import INTERNAL_TOPICS
 
 
 class TopicFilter:
-    """Chooses topics by their names. ValueError for what is no regular expression."""
+    """Selects topics by their names. Raises ValueError for an invalid regular expression."""
 
     PATTERN: ClassVar[str]
-    """What the registration calls it."""
+    """Its name in a member's registration."""
     CHOOSES: ClassVar[bool]
-    """Topics that match, or those that do not."""
+    """Whether matching topics are included or excluded."""
 
     def __init__(self, raw_regex: str) -> None:
         self.regex = raw_regex.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
@@ -27,21 +27,21 @@ class TopicFilter:
         return f"{type(self).__name__}({self.regex!r})"
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        """Whether the topic is chosen."""
+        """Return whether the topic is selected."""
         if exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
         return (self._compiled.fullmatch(topic) is not None) is self.CHOOSES
 
 
 class Whitelist(TopicFilter):
-    """Topics that match."""
+    """Includes the topics that match."""
 
     PATTERN = "white_list"
     CHOOSES = True
 
 
 class Blacklist(TopicFilter):
-    """Topics that do not match."""
+    """Excludes the topics that match."""
 
     PATTERN = "black_list"
     CHOOSES = False

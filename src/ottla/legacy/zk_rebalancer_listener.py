@@ -34,14 +34,14 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.legacy")
 
 CLAIMS_AT_ONCE: Final = 500
-"""ZooKeeper takes no message larger than a megabyte."""
+"""Claims per multi: ZooKeeper rejects messages over 1 MB."""
 REGISTER_PAUSE: Final = 0.2
 QueueOf = Callable[[str, ConsumerThreadId], ChunkQueue]
-"""The queue of a topic's thread."""
+"""Returns the queue of a topic's thread."""
 
 
 class ZKRebalancerListener:
-    """One member, from `start` to `stop`. A thread of its own follows what changes."""
+    """Keeps one member in the group from `start` to `stop`. Its own thread handles changes of the group."""
 
     def __init__(
         self,
@@ -65,22 +65,24 @@ class ZKRebalancerListener:
         self._watcher = GroupWatcher(zk, config.group_id, consumer_id, self._changed.set)
         self._thread = threading.Thread(target=self._watch_group, name=f"{consumer_id}_watcher_executor", daemon=True)
         self._rebalance_lock = threading.Lock()
-        # Under the rebalance lock:
+        # Guarded by the rebalance lock:
         self._seen: GroupView | None = None
         self._fetchers: ConsumerFetcherManager | None = None
-        # Under the commit lock, so that no commit comes after another member has gone on:
+        # Guarded by the commit lock, so that no commit overwrites that of another member:
         self._commit_lock = threading.Lock()
         self._registry: dict[TopicPartition, tuple[PartitionTopicInfo, ConsumerThreadId]] = {}
 
     def start(self) -> None:
-        """Join the group. ConsumerRebalanceFailedError when no share could be had; the member goes on trying."""
+        """Join the group. Raises ConsumerRebalanceFailedError if no partitions could be claimed; the member keeps
+        trying.
+        """
         self._zk.on_new_session(self._session_expired)
         self._register()
         self._thread.start()
         self.synced_rebalance()
 
     def stop(self) -> None:
-        """Leave the group; offsets are committed where auto.commit.enable says so."""
+        """Leave the group; commit offsets first if auto.commit.enable is set."""
         self._stopped.set()
         self._changed.set()
         with self._rebalance_lock:
@@ -89,17 +91,17 @@ class ZKRebalancerListener:
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The partitions that are read, and by which thread."""
+        """The owned partitions, and the thread that reads each."""
         return {tp: thread for tp, (_, thread) in self._registry.items()}
 
     def commit_offsets(self, retries: int) -> None:
-        """Commit how far messages were handed out."""
+        """Commit the offsets of consumed messages."""
         with self._commit_lock:
             offsets = {tp: info.consume_offset for tp, (info, _) in self._registry.items()}
             valid = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
             self._offsets.commit(valid, retries=retries)
 
-    # Following the group
+    # Changes of the group
 
     def _session_expired(self) -> None:
         self._expired.set()
@@ -114,13 +116,15 @@ class ZKRebalancerListener:
             try:
                 self.synced_rebalance()
             except KafkaError as error:
-                log.error("error during syncedRebalance: %s", error)
+                log.error("Rebalance after a change of the group failed, retrying: %s", error)
                 # 0.8 waits for the next change here, which may never come for a consumer without partitions
                 self._stopped.wait(self._config.rebalance_pause)
                 self._changed.set()
 
     def _join_again(self) -> None:
-        """After the session has expired: others may own what was this member's, so nothing is committed or released."""
+        """Join again after the session has expired. Other members may own the old partitions: nothing is committed or
+        released.
+        """
         self._expired.clear()
         self._stop_reading()
         with self._commit_lock:
@@ -143,7 +147,7 @@ class ZKRebalancerListener:
                 self._zk.multi(Create(path, value, ephemeral=True))
                 break
             except NodeExistsError:
-                # with consumer.id: an earlier run's session may not have ended yet
+                # with consumer.id: the session of an earlier run may not have expired yet
                 if time.monotonic() > deadline:
                     raise
                 self._stopped.wait(REGISTER_PAUSE)
@@ -151,7 +155,9 @@ class ZKRebalancerListener:
     # Rebalancing
 
     def synced_rebalance(self) -> None:
-        """Read the share that is due. ConsumerRebalanceFailedError after rebalance.max.retries tries."""
+        """Claim and fetch this member's partitions. Raises ConsumerRebalanceFailedError after rebalance.max.retries
+        attempts.
+        """
         with self._rebalance_lock:
             for _ in range(self._config.rebalance_max_retries):
                 if self._stopped.is_set():
@@ -162,14 +168,14 @@ class ZKRebalancerListener:
                     if self._rebalance():
                         return
                 except KafkaError as error:
-                    log.info("exception during rebalance of %s: %s", self._id, error)
+                    log.info("Rebalance of %s failed, retrying: %s", self._id, error)
                 self._stopped.wait(self._config.rebalance_pause)
         raise ConsumerRebalanceFailedError(
             f"{self._id} can't rebalance after {self._config.rebalance_max_retries} retries"
         )
 
     def _rebalance(self) -> bool:
-        """False where a partition is still another's."""
+        """Rebalance once. Return False if another member still owns a partition."""
         view = self._watcher.look(self._count, self._config.exclude_internal_topics)
         if view == self._seen:
             return True
@@ -178,7 +184,7 @@ class ZKRebalancerListener:
         if self._stopped.is_set():
             return True
         if not view.brokers:
-            log.warning("no brokers found when trying to rebalance %s", self._id)
+            log.warning("Cannot rebalance %s: no brokers are registered in ZooKeeper", self._id)
             self._seen = view
             return True
         decision = ASSIGNORS[self._config.partition_assignment_strategy](view.context)
@@ -194,10 +200,12 @@ class ZKRebalancerListener:
             busy = {thread for tp, thread in decision.items() if tp.topic == topic}
             for thread in threads:
                 if thread not in busy:
-                    log.warning("No broker partitions consumed by consumer thread %s for topic %s", thread, topic)
+                    log.warning("Consumer thread %s has no partitions of topic %s", thread, topic)
 
     def _read(self, decision: Decision) -> None:
-        """Begin to fetch what was claimed. Offsets are read after claiming: the owner before commits, then releases."""
+        """Start fetching the claimed partitions. Their offsets are read now, because the previous owner commits before
+        it releases.
+        """
         try:
             offsets = self._offsets.fetch(decision)
         except BaseException:
@@ -208,18 +216,18 @@ class ZKRebalancerListener:
                 tp: (PartitionTopicInfo(tp, self._queue_of(tp.topic, thread), offsets[tp]), thread)
                 for tp, thread in decision.items()
             }
-        log.info("Consumer %s selected partitions: %s", self._id, sorted(decision))
+        log.info("Consumer %s reads partitions: %s", self._id, sorted(decision))
         self._fetchers = ConsumerFetcherManager(self._config, self._id, lambda: list(self._zk.brokers().values()))
         self._fetchers.start_connections([info for info, _ in self._registry.values()])
 
     def _give_up(self) -> None:
-        """Stop reading, commit, let the partitions go."""
+        """Stop fetching, commit, and release the partitions."""
         self._stop_reading()
         if self._config.auto_commit_enable:
             try:
                 self.commit_offsets(self._config.offsets_commit_max_retries)
             except KafkaError as error:
-                log.error("exception during commit of %s: %s", self._id, error)
+                log.error("Could not commit offsets of %s before releasing its partitions: %s", self._id, error)
         with self._commit_lock:
             owned, self._registry = self.owned, {}
         self._release(owned)
@@ -235,7 +243,7 @@ class ZKRebalancerListener:
     # Ownership
 
     def _claim(self, decision: Decision) -> bool:
-        """Own every partition, or none."""
+        """Claim all partitions, or none."""
         group = self._config.group_id
         for topic in {tp.topic for tp in decision}:
             self._zk.make_path(znodes.consumer_owners(group, topic))
@@ -247,7 +255,7 @@ class ZKRebalancerListener:
             for start in range(0, len(claims), CLAIMS_AT_ONCE):
                 self._zk.multi(*claims[start : start + CLAIMS_AT_ONCE])
         except NodeExistsError:
-            log.info("waiting for partitions of %s to be released", self._id)
+            log.info("%s waits for other members to release its partitions", self._id)
             self._release(decision)
             return False
         return True

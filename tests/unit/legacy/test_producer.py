@@ -121,7 +121,7 @@ def test_after_all_retries_it_fails(broker: ScriptedBroker, nothing_left: None) 
     broker._scripts.clear()
     broker.on(ProduceRequest, lambda request: refused(request, {1: 7}), times=10)
     with Producer[str, str](config(broker, message_send_max_retries=2)) as producer:
-        with pytest.raises(FailedToSendMessageError, match="after 2 tries: 1 of 2"):
+        with pytest.raises(FailedToSendMessageError, match="after 2 attempts: 1 of 2"):
             producer.send(KeyedMessage("t", "k.1", "v"), KeyedMessage("t", "k.2", "v"))
     assert len(broker.asked(ProduceRequest)) == 3
     assert FailedToSendMessageException is FailedToSendMessageError

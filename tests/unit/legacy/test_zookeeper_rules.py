@@ -109,7 +109,7 @@ def test_a_filter_is_registered_by_its_expression_and_chooses_among_all_topics()
     "raw", [b"", b"{}", b'{"subscription":{},"pattern":"static"}', b'{"subscription":3,"pattern":"x"}']
 )
 def test_a_registration_that_is_none_names_the_member(raw: bytes) -> None:
-    with pytest.raises(KafkaError, match="topic count for m:"):
+    with pytest.raises(KafkaError, match="malformed subscription of group member m:"):
         TopicCount.of_json("m", raw)
 
 
