@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -94,7 +95,6 @@ class BrokerNode:
         self._background_tasks: BackgroundTasks | None = None
         self._scram_secret = b""
         """Makes up credentials of unknown users, so that SCRAM does not reveal which users exist."""
-        self._zookeeper: ZooKeeperMetadataStore | None = None
         self._all_dirs = True
         self._fetchers: ReplicaFetcherManager | None = None
         self._isr_updates: AlterPartitionManager | None = None
@@ -113,6 +113,7 @@ class BrokerNode:
             loop.set_task_factory(task_factory)
         async with AsyncExitStack() as stack:
             store, secret = await self._open_storage(stack)
+            self._store = store
             context, lifecycle = self._build_context(stack, store, secret)
             self._bind(stack, Dispatch(context))
             await self._read_metadata(context, lifecycle, store)
@@ -133,26 +134,30 @@ class BrokerNode:
 
     async def _open_storage(self, stack: AsyncExitStack) -> tuple[MetadataStore, bytes | None]:
         """Open the log directories and the metadata store; return it, and the cluster's secret."""
-        zookeeper = self._zookeeper = await self._open_zookeeper(stack)
-        cluster_id = None
-        if zookeeper is not None:
-            stored = next(filter(None, map(cluster_of, self.config.data_dirs)), None)
-            cluster_id = await agreed_cluster_id(zookeeper, stored)
-            await self._assign_id(zookeeper)
+        if not self.config.in_cluster:
+            stack.callback(self._close_log_dirs)
+            self._all_dirs = self._open_log_dirs(None)
+            store = SqliteMetadataStore(self._log_dirs[0].path)
+            stack.push_async_callback(store.close)
+            await store.open()
+            return store, None
+        zookeeper = None if self.config.zookeeper_connect is None else self._zookeeper_store(self.config)
+        shared: ZooKeeperMetadataStore | SqliteMetadataStore = zookeeper or self._shared_store(self.config)
+        stack.push_async_callback(shared.close)
+        await shared.open()
+        stored = next(filter(None, map(cluster_of, self.config.data_dirs)), None)
+        cluster_id = await agreed_cluster_id(shared, stored)
+        await self._assign_id(shared)
         stack.callback(self._close_log_dirs)
         self._all_dirs = self._open_log_dirs(cluster_id)
-        if zookeeper is None:
-            self._store = sqlite = SqliteMetadataStore(self._log_dirs[0].path)
-            sqlite.open()
-            stack.push_async_callback(sqlite.close)
-            return sqlite, None
-        from ottla.cluster.broker.stale_session import StaleSessionCleaner  # a standalone broker starts without it
+        if zookeeper is not None:
+            from ottla.cluster.broker.stale_session import StaleSessionCleaner  # other brokers start without it
 
-        # sessions of a killed run end now, not when they expire
-        stale_session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
-        stack.callback(stale_session.delete_file)
-        await stale_session.clean()
-        return zookeeper, await shared_secret(zookeeper)
+            # sessions of a killed run end now, not when they expire
+            stale_session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
+            stack.callback(stale_session.delete_file)
+            await stale_session.clean()
+        return shared, await shared_secret(shared)
 
     def _build_context(
         self, stack: AsyncExitStack, store: MetadataStore, secret: bytes | None
@@ -177,12 +182,11 @@ class BrokerNode:
         stack.callback(self._close_log_dirs)
         stack.callback(self._workers.shutdown, wait=True)
         cache = lifecycle.metadata_cache
-        in_cluster = config.zookeeper_connect is not None
         partitions = self._build_partitions(lifecycle)
         groups = GroupRuntime(config, clock, lambda: cache.image)
         producer_ids = ProducerIds(store, self.broker_id)
         markers = LocalMarkers(clock, partitions, lambda: cache.image, groups.on_transaction_end)
-        channel, add_partitions = self._transaction_peers(markers, lifecycle) if in_cluster else (markers, None)
+        channel, add_partitions = self._transaction_peers(markers, lifecycle) if config.in_cluster else (markers, None)
         transactions = TransactionRuntime(config, clock, lambda: cache.image, producer_ids.next_id, channel)
         share_states = ShareCoordinator(config, clock, lambda: cache.image)
         for coordinator in (groups, transactions, share_states):
@@ -244,8 +248,8 @@ class BrokerNode:
 
     async def _join_cluster(self, lifecycle: BrokerLifecycle) -> None:
         """Register this broker, accept connections, and wait until the controller is elected."""
-        if self._zookeeper is not None:
-            self._zookeeper.on_new_session(lifecycle.rejoin)
+        assert self._store is not None
+        self._store.on_new_session(lifecycle.rejoin)
         await lifecycle.register(BrokerImage(self.broker_id, self._advertised(), self.config.broker_rack))
         for listener in self._listeners:
             listener.listen(self.config.socket_listen_backlog_size)
@@ -325,7 +329,7 @@ class BrokerNode:
             all_dirs=self._all_dirs,
             on_fatal=functools.partial(self._fail, "log.dirs: the first data directory has failed"),
         )
-        if self._zookeeper is None:
+        if not config.in_cluster:
             return build()
         from ottla.replication.alter_partition_manager import AlterPartitionManager
         from ottla.replication.fetcher import (  # a standalone broker starts without them
@@ -411,18 +415,23 @@ class BrokerNode:
                 self._log_dirs.append(opened)
         return not faults
 
-    async def _open_zookeeper(self, stack: AsyncExitStack) -> ZooKeeperMetadataStore | None:
-        """Open the session with ZooKeeper; None for a standalone broker."""
-        config = self.config
-        if config.zookeeper_connect is None:
-            return None
+    @staticmethod
+    def _shared_store(config: BrokerConfig) -> SqliteMetadataStore:
+        assert config.ottla_metadata_dir is not None
+        return SqliteMetadataStore(
+            Path(config.ottla_metadata_dir), shared=True, session_timeout_ms=config.session_timeout_ms
+        )
+
+    @staticmethod
+    def _zookeeper_store(config: BrokerConfig) -> ZooKeeperMetadataStore:
+        assert config.zookeeper_connect is not None
         from ottla.cluster.store.zookeeper_store import (  # a standalone broker starts without it
             Security,
             ZooKeeperMetadataStore,
         )
 
         session_ms = config.zookeeper_session_timeout_ms
-        zookeeper = ZooKeeperMetadataStore(
+        return ZooKeeperMetadataStore(
             config.zookeeper_connect,
             session_timeout_ms=session_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_ms,
@@ -435,13 +444,9 @@ class BrokerNode:
                 set_acl=config.zookeeper_set_acl,
             ),
         )
-        self._store = zookeeper
-        stack.push_async_callback(zookeeper.close)
-        await zookeeper.open()
-        return zookeeper
 
-    async def _assign_id(self, zookeeper: ZooKeeperMetadataStore) -> None:
-        """Let ZooKeeper generate the id of a broker that has none in its configs and log directories."""
+    async def _assign_id(self, store: MetadataStore) -> None:
+        """Let the metadata store generate the id of a broker that has none in its configs and log directories."""
         config = self.config
         if self._has_id:
             if config.broker_id_generation_enable:
@@ -449,14 +454,14 @@ class BrokerNode:
             return
         if not config.broker_id_generation_enable:
             raise StartupError("broker.id is required, as broker.id.generation.enable is false")
-        self.broker_id = await next_broker_id(zookeeper, config.reserved_broker_max_id)
+        self.broker_id = await next_broker_id(store, config.reserved_broker_max_id)
         self.config = config.replace({"broker.id": self.broker_id})
         self._dynamic_config = DynamicBrokerConfig(self.config, self.broker_id)
         self._quotas = Quotas(self._dynamic_config, self._clock.monotonic)
         self._has_id = True
 
     def _check_id(self, reserved: int) -> None:
-        """Raise for an id that ZooKeeper may generate for another broker, unless it was generated for this one."""
+        """Raise for an id that may be generated for another broker, unless it was generated for this one."""
         if self.broker_id > reserved and self.broker_id not in map(owner_of, self.config.data_dirs):
             raise StartupError(
                 f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where ids are generated; "

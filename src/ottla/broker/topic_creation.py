@@ -94,7 +94,7 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
     if topic is not None:
         return topic
     count, factor, options = INTERNAL[name](broker.config)
-    if broker.config.zookeeper_connect is None:  # otherwise wait for the other brokers to register
+    if not broker.config.in_cluster:  # otherwise wait for the other brokers to register
         factor = min(factor, len(broker.image.brokers))
         if (min_isr := options.get("min.insync.replicas")) is not None:
             # otherwise a single broker could never write to it

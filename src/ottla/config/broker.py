@@ -129,12 +129,14 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     broker_id = Option(
         -1,
         integer(-1),
-        "The broker's id. -1: the id stored in the log directory, or one that ZooKeeper generates, or 0 for a"
+        "The broker's id. -1: the id stored in the log directory, or one that the metadata store generates, or 0 for a"
         " new standalone broker.",
     )
-    broker_id_generation_enable = Option(True, boolean, "Let ZooKeeper generate the id of a broker that has none.")
+    broker_id_generation_enable = Option(
+        True, boolean, "Let the metadata store generate the id of a broker that has none."
+    )
     reserved_broker_max_id = Option(
-        1000, integer(0), "The largest id that can be set by hand; ZooKeeper generates ids above it."
+        1000, integer(0), "The largest id that can be set by hand; ids above it are generated."
     )
     node_id = Option(-1, integer(-1), "The newer name of broker.id; it takes precedence.")
     listeners = Option(
@@ -220,6 +222,18 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         nullable(zookeeper_address),
         "ZooKeeper's addresses, as host:port separated by commas, with an optional path. Not set: a "
         "standalone broker, with its metadata in SQLite.",
+    )
+    ottla_metadata_dir = Option[str | None](
+        None,
+        nullable(text),
+        "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster "
+        "without ZooKeeper. Must be on a local disk.",
+    )
+    broker_session_timeout_ms = Option(
+        9000,
+        integer(100),
+        "Time in milliseconds after which a broker that is alive and does not go on loses its registration in the "
+        "embedded metadata store. A broker whose process has ended loses it at once.",
     )
     zookeeper_session_timeout_ms = Option(
         18000, integer(1), "Time in milliseconds without a heartbeat after which ZooKeeper considers the broker dead."
@@ -685,6 +699,10 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
             raise ConfigurationError("advertised.listeners: a client cannot connect to 0.0.0.0; name a host")
 
+        if self.zookeeper_connect is not None and self.ottla_metadata_dir is not None:
+            raise ConfigurationError(
+                "ottla.metadata.dir: zookeeper.connect is set, too; the metadata is in only one of them"
+            )
         self._check_inter_broker_listener()
         self._check_bounds("session.timeout.ms")
         self._check_bounds("heartbeat.interval.ms")
@@ -697,13 +715,13 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
             raise ConfigurationError(
                 "inter.broker.listener.name: security.inter.broker.protocol is set, too; only one of them may be"
             )
-        if self.inter_broker_listener is None and (name is not None or self.zookeeper_connect is not None):
+        if self.inter_broker_listener is None and (name is not None or self.in_cluster):
             option = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
             served = ", ".join(f"{e.name} ({self.security_protocol(e.name)})" for e in self.listeners)
             listener_name = name or self.security_inter_broker_protocol
             raise ConfigurationError(f"{option}: {listener_name} is none of the listeners, which are {served}")
 
-        if self.inter_broker_protocol.startswith("SASL") and self.zookeeper_connect is not None:
+        if self.inter_broker_protocol.startswith("SASL") and self.in_cluster:
             self.broker_login()
 
     def _check_mechanisms(self, listener: str) -> None:
@@ -831,6 +849,18 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
             return next((e for e in self.listeners if e.name == name), None)
         speaking = [e for e in self.listeners if self.security_protocol(e.name) == protocol]
         return next((e for e in speaking if e.name == protocol), next(iter(speaking), None))
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether this is a broker of a cluster, not a standalone one."""
+        return self.zookeeper_connect is not None or self.ottla_metadata_dir is not None
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the registration of a broker lasts that does not go on; 0 for a standalone broker."""
+        if self.zookeeper_connect is not None:
+            return self.zookeeper_session_timeout_ms
+        return self.broker_session_timeout_ms if self.in_cluster else 0
 
     @property
     def id(self) -> int:

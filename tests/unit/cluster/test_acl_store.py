@@ -94,7 +94,7 @@ async def notifications(store: MetadataStore) -> list[bytes]:
 def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
     async def test() -> None:
         store = SqliteMetadataStore(tmp_path)
-        store.open()
+        await store.open()
         broker = await Broker(store).start()
         for parent in ("/kafka-acl", "/kafka-acl-extended/prefixed"):
             assert await store.children(parent) == ["Cluster", "Group", "Topic"]
@@ -117,7 +117,7 @@ def test_acls_have_kafkas_paths(tmp_path: Path) -> None:
         }
         await broker.store.close()
         await store.close()
-        store.open()
+        await store.open()
         again = await Broker(store).start()
         assert again.rules == {rule(), write}
         await again.store.close()

@@ -256,7 +256,7 @@ def test_metadata_with_wrong_options_fails(tmp_path, capsys):
 def test_import_after_a_failed_start_succeeds(tmp_path):
     async def adopted() -> int:
         store = SqliteMetadataStore(tmp_path)
-        store.open()
+        await store.open()
         try:
             return await import_log_dirs(store, [LogDir(tmp_path)], 0)
         finally:

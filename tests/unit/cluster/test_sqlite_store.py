@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.unit.cluster.store_scenarios import SCENARIOS
 
-from ottla.cluster.store.metadata_store import Create, MetadataStore
+from ottla.cluster.store import sqlite_tree
+from ottla.cluster.store.metadata_store import BadVersionError, Create, Delete, MetadataStore, Operation, Set
 from ottla.cluster.store.sqlite_store import FILE_NAME, SqliteMetadataStore
+from ottla.cluster.store.sqlite_tree import SqliteTree
 from ottla.errors import StartupError
 
 
 def run(test: Callable[[SqliteMetadataStore], Awaitable[None]], directory: Path, *, close: bool = True) -> None:
     async def inner() -> None:
         store = SqliteMetadataStore(directory)
-        store.open()
+        await store.open()
         await test(store)
         if close:
             await store.close()
@@ -31,6 +37,15 @@ def run(test: Callable[[SqliteMetadataStore], Awaitable[None]], directory: Path,
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_sqlite_store_is_a_metadata_store(scenario: Callable[[MetadataStore], Awaitable[None]], tmp_path: Path) -> None:
     run(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_shared_store_is_a_metadata_store(scenario: Callable[[MetadataStore], Awaitable[None]], tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 2) as (store, _):
+            await scenario(store)
+
+    asyncio.run(test())
 
 
 def test_reopen_after_a_crash_keeps_all_but_ephemeral_znodes(tmp_path: Path) -> None:
@@ -48,7 +63,205 @@ def test_reopen_after_a_crash_keeps_all_but_ephemeral_znodes(tmp_path: Path) -> 
 def test_damaged_file_is_a_startup_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"not a database at all" * 100)
     with pytest.raises(StartupError, match=FILE_NAME):
-        SqliteMetadataStore(tmp_path).open()
+        asyncio.run(SqliteMetadataStore(tmp_path).open())
+
+
+@asynccontextmanager
+async def stores(
+    directory: Path, count: int, session_timeout_ms: int = 9_000
+) -> AsyncIterator[list[SqliteMetadataStore]]:
+    """Stores over one directory, as several processes have them."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for _ in range(count):
+            store = SqliteMetadataStore(directory, shared=True, session_timeout_ms=session_timeout_ms)
+            stack.push_async_callback(store.close)
+            await store.open()
+            opened.append(store)
+        yield opened
+
+
+def test_change_by_one_process_fires_the_watches_of_another(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 3) as (first, second, third):
+            await first.multi([Create("/a"), Create("/a/b")])
+            for store in (second, third):
+                changed, child = asyncio.Event(), asyncio.Event()
+                assert await store.get("/a/b", changed.set)
+                assert await store.children("/a", child.set) == ["b"]
+                await first.multi([Set("/a/b", b"1")])
+                await asyncio.wait_for(changed.wait(), 5)
+                assert (await store.get("/a/b") or ())[0] == b"1"
+                assert not child.is_set()
+                await first.multi([Create("/a/c")])
+                await asyncio.wait_for(child.wait(), 5)
+                await first.multi([Delete("/a/c")])
+
+    asyncio.run(test())
+
+
+def test_versions_are_compared_across_processes(tmp_path: Path) -> None:
+    """Each of four processes counts to fifty; no increment is lost."""
+
+    async def count(store: SqliteMetadataStore) -> None:
+        for _ in range(50):
+            while True:
+                node = await store.get("/n")
+                assert node is not None
+                try:
+                    await store.multi([Set("/n", b"%d" % (int(node.value) + 1), node.version)])
+                except BadVersionError:
+                    continue
+                break
+
+    async def test() -> None:
+        async with stores(tmp_path, 4) as opened:
+            await opened[0].multi([Create("/n", b"0")])
+            await asyncio.gather(*map(count, opened))
+            assert (await opened[0].get("/n") or ())[:2] == (b"200", 200)
+
+    asyncio.run(test())
+
+
+OTHER_PROCESS = """
+import asyncio, sys
+from pathlib import Path
+from ottla.cluster.store.metadata_store import Create
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+
+async def main():
+    store = SqliteMetadataStore(Path(sys.argv[1]), shared=True, session_timeout_ms=int(sys.argv[2]))
+    await store.open()
+    async def again():
+        await store.multi([Create("/other", b"again", ephemeral=True)])
+    store.on_new_session(again)
+    await store.multi([Create("/other", b"first", ephemeral=True)])
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def other_process(
+    directory: Path, session_timeout_ms: int = 9_000, script: str = OTHER_PROCESS
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a session and the ephemeral znode `/other`."""
+    command = [sys.executable, "-c", script, str(directory), str(session_timeout_ms)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def value(store: SqliteMetadataStore, path: str, expected: bytes | None) -> None:
+    """Wait until a znode has a value."""
+    async with asyncio.timeout(30):
+        while True:
+            changed = asyncio.Event()
+            node = await store.get(path, changed.set)
+            if (None if node is None else node.value) == expected:
+                return
+            await changed.wait()
+
+
+def test_death_of_a_process_deletes_its_ephemeral_znodes_at_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 2, session_timeout_ms=60_000) as (first, second):
+            with other_process(tmp_path, 60_000) as process:
+                await value(second, "/other", b"first")
+                process.kill()
+                killed = time.monotonic()
+                await asyncio.gather(value(first, "/other", None), value(second, "/other", None))
+                assert time.monotonic() - killed < 5  # not when the session times out
+
+    asyncio.run(test())
+
+
+def test_death_of_all_processes_is_noticed_by_the_next_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 1) as (store,):
+            assert await store.get("/other") is None
+        assert list((tmp_path / "sessions").iterdir()) == []
+
+    with other_process(tmp_path) as process:
+        process.kill()
+        process.wait()
+        assert len(list((tmp_path / "sessions").iterdir())) == 2
+        asyncio.run(test())
+
+
+def test_paused_process_loses_its_session_and_begins_another(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 1, session_timeout_ms=300) as (store,):
+            with other_process(tmp_path, 300) as process:
+                os.kill(process.pid, signal.SIGSTOP)
+                await value(store, "/other", None)
+                os.kill(process.pid, signal.SIGCONT)
+                await value(store, "/other", b"again")
+
+    asyncio.run(test())
+
+
+def test_write_of_an_ended_session_is_made_by_a_new_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 2) as (first, second):
+            renewed, changed = asyncio.Event(), asyncio.Event()
+
+            async def on_new_session() -> None:
+                renewed.set()
+
+            first.on_new_session(on_new_session)
+            await first.multi([Create("/mine", ephemeral=True)])
+            await first.get("/unrelated", changed.set)
+            assert first._own is not None
+            await second._end_session(first._own.id)
+            await first.multi([Create("/mine", b"again", ephemeral=True)])
+            await asyncio.wait_for(asyncio.gather(renewed.wait(), changed.wait()), 5)
+            await second.multi([Create("/x")])
+            assert (await second.get("/mine") or ())[:1] == (b"again",)
+
+    asyncio.run(test())
+
+
+def test_watch_fires_after_more_changes_than_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_tree, "KEPT_CHANGES", 3)
+
+    async def test() -> None:
+        async with stores(tmp_path, 2) as (first, second):
+            seen = asyncio.Event()
+            await second.get("/0", seen.set)
+            await first.multi([Create(f"/{number}") for number in range(10)])
+            await asyncio.wait_for(seen.wait(), 5)
+
+    asyncio.run(test())
+
+
+def test_forked_child_does_not_keep_the_session_of_its_parent(tmp_path: Path) -> None:
+    fork = (
+        'import os, time; child = os.fork() or time.sleep(60)\n    print("ready", flush=True); print(child, flush=True)'
+    )
+    script = OTHER_PROCESS.replace('print("ready", flush=True)', fork)
+
+    async def test() -> None:
+        async with stores(tmp_path, 1, session_timeout_ms=60_000) as (store,):
+            with other_process(tmp_path, 60_000, script) as process:
+                assert process.stdout is not None
+                child = int(process.stdout.readline())
+                try:
+                    await value(store, "/other", b"first")
+                    process.kill()
+                    await value(store, "/other", None)
+                finally:
+                    os.kill(child, signal.SIGKILL)
+
+    asyncio.run(test())
 
 
 def modes(directory: Path) -> dict[str, int]:
@@ -84,15 +297,15 @@ def test_store_file_of_an_earlier_release_is_protected_at_start(tmp_path: Path) 
 
 
 def test_change_of_the_store_does_not_block_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk, begun, change = threading.Event(), threading.Event(), SqliteMetadataStore._change
+    disk, begun, change = threading.Event(), threading.Event(), SqliteTree.change
 
-    def slow(store: SqliteMetadataStore, operations: Any) -> None:
+    def slow(tree: SqliteTree, operations: Sequence[Operation], session: int) -> list[str]:
         begun.set()
         assert disk.wait(10)
-        change(store, operations)
+        return change(tree, operations, session)
 
     async def test(store: SqliteMetadataStore) -> None:
-        monkeypatch.setattr(SqliteMetadataStore, "_change", slow)
+        monkeypatch.setattr(SqliteTree, "change", slow)
         seen = asyncio.Event()
         assert await store.get("/x", seen.set) is None
         writing = asyncio.create_task(store.multi([Create("/x", b"1")]))

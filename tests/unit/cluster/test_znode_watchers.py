@@ -39,7 +39,7 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
 
     async def inner() -> None:
         store = SqliteMetadataStore(directory)
-        store.open()
+        await store.open()
         member = await join(store)
         changes: asyncio.Queue[None] = asyncio.Queue()
 
@@ -153,14 +153,14 @@ def test_unclean_leader_is_elected_when_the_config_allows_it(tmp_path: Path) -> 
 def test_malformed_topics_are_skipped_at_start(tmp_path: Path) -> None:
     async def inner() -> None:
         store = SqliteMetadataStore(tmp_path)
-        store.open()
+        await store.open()
         first = await join(store)
         await first.controller.topics.create("good", [[1]], {})
         await store.multi([Create("/brokers/topics/bad", b"not JSON")])
         await first.close()
         await store.close()
         again = SqliteMetadataStore(tmp_path)
-        again.open()
+        await again.open()
         second = await join(again)
         assert list(second.metadata_cache.image.topics) == ["good"]
         await second.close()
@@ -189,7 +189,7 @@ def test_malformed_brokers_and_events_are_skipped(tmp_path: Path) -> None:
 def test_malformed_configs_are_skipped_at_start(tmp_path: Path) -> None:
     async def inner() -> None:
         store = SqliteMetadataStore(tmp_path)
-        store.open()
+        await store.open()
         first = await join(store)
         await first.controller.topics.create("t", [[1]], {})
         await store.multi([Set("/config/topics/t", b"not JSON"), Create("/config/topics/never-was", b"[]")])
@@ -197,7 +197,7 @@ def test_malformed_configs_are_skipped_at_start(tmp_path: Path) -> None:
         await first.close()
         await store.close()
         again = SqliteMetadataStore(tmp_path)
-        again.open()
+        await again.open()
         second = await join(again)
         assert (second.metadata_cache.image.topics["t"].configs, second.metadata_cache.image.configs) == ({}, {})
         assert second.controller.is_active

@@ -36,7 +36,7 @@ def handle(
 ) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
     """Describe each resource; an error of one does not affect the others."""
     resources = [(requested, _find(requested, context)) for requested in request.resources]
-    if context.broker.config.zookeeper_connect is None:
+    if not context.broker.config.in_cluster:
         return _answer(request, resources, context)  # a standalone broker is the only writer
     return _read_and_answer(request, resources, context)
 

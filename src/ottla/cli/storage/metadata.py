@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _run(args: argparse.Namespace, data: Path) -> int:
     store = SqliteMetadataStore(data)
-    store.open()
+    await store.open()
     try:
         if args.action == "import":
             return await _import(store, args.zookeeper)

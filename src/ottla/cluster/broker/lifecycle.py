@@ -84,8 +84,7 @@ class BrokerLifecycle:
             secret=lambda: secret if _proves_membership(config) else None,
         )
         self.controller = Controller(store, self.metadata_cache, broker_id, self._channels, unclean_allowed)
-        session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
-        self._registration = Registration(store, self.metadata_cache, session_ms)
+        self._registration = Registration(store, self.metadata_cache, config.session_timeout_ms)
         self._election = ControllerElection(store, self.metadata_cache, broker_id, self._start_term, self._end_term)
         self._znode_handlers = ZNodeChangeHandlers(
             store, self.metadata_cache, self.controller, delete_topics=config.delete_topic_enable
@@ -238,7 +237,7 @@ def _socket_options(config: BrokerConfig) -> SocketOptions | None:
     broker.
     """
     listener = config.inter_broker_listener
-    if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
+    if not config.in_cluster or listener is None or not config.inter_broker_protocol.endswith("SSL"):
         return None
     from ottla.net.server.listener_ssl import client_options  # a broker without TLS starts without it
 
@@ -252,7 +251,7 @@ def _proves_membership(config: BrokerConfig) -> bool:
 
 def _login(config: BrokerConfig) -> Login | None:
     """Return this broker's SASL credentials for other brokers, if required."""
-    if config.zookeeper_connect is None or not config.inter_broker_protocol.startswith("SASL"):
+    if not config.in_cluster or not config.inter_broker_protocol.startswith("SASL"):
         return None
     from ottla.net.client.sasl_login import Login  # as above
 

@@ -1,11 +1,12 @@
 """The interface of the metadata store: a tree of znodes with versions, as in ZooKeeper.
 
-The cluster code uses only this interface. A standalone broker uses `sqlite_store`, a cluster `zookeeper_store`.
+The cluster code uses only this interface. A standalone broker and the brokers of one machine use `sqlite_store`,
+other clusters `zookeeper_store`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.errors import KafkaError
@@ -106,6 +107,12 @@ class MetadataStore(Protocol):
 
     async def multi(self, operations: Sequence[Operation]) -> None:
         """Execute all of the operations or none; durable on return."""
+        ...
+
+    def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
+        """Call `listener` when a new session has replaced one that has ended: ephemeral znodes and watches are
+        lost.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,228 +1,295 @@
-"""The metadata store of a standalone broker: the tree of znodes in an SQLite file in the log directory.
+"""The embedded metadata store: the tree of znodes in an SQLite file, of one standalone broker or of all brokers of a
+machine.
 
-SQLite, because it is in the standard library, survives crashes, and can be inspected with any tool. Invariant: a change
-is on disk before `multi` returns. Called on the event loop only. A thread of its own writes the changes, with one fsync
-each, one after the other; reads use a second connection, which sees complete changes only, and run on the event loop.
-The file may have passwords of key stores, so only its owner may read it.
+Called on the event loop only. A thread of its own writes the changes, with one fsync each, one after the other; reads
+run on the event loop. A change wakes the other processes through their pipes (see `process_session`), and they read
+from the file what has changed.
+
+The session of a process ends as soon as the process dies; the first of the others that notices deletes its ephemeral
+znodes. A process that is alive and silent for the session timeout (it is paused, or its event loop is blocked) loses
+its session as in ZooKeeper: its writes fail from then on, it begins another session when it goes on, and calls those
+who registered with `on_new_session`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from ottla.cluster.store.metadata_store import (
-    ANY_VERSION,
-    BadVersionError,
-    Check,
-    Create,
-    Delete,
-    Node,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    Operation,
-    Set,
-    Watcher,
-)
-from ottla.errors import KafkaStorageError, StartupError
+from ottla.cluster.store import process_session
+from ottla.cluster.store.metadata_store import MetadataStoreError, Node, Operation, Watcher
+from ottla.cluster.store.process_session import OwnSession, PeerSession
+from ottla.cluster.store.sqlite_tree import SESSIONS, SessionEndedError, SqliteTree
+from ottla.errors import KafkaError, StartupError
 
-FILE_NAME = "registry.sqlite"
+log = logging.getLogger("ottla.cluster")
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS nodes (
-    path TEXT PRIMARY KEY,
-    parent TEXT NOT NULL,
-    value BLOB NOT NULL,
-    version INTEGER NOT NULL,
-    ephemeral INTEGER NOT NULL,
-    created INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS children ON nodes (parent);
-CREATE TABLE IF NOT EXISTS sequences (parent TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
-"""
+FILE_NAME: Final = "registry.sqlite"
+SESSION_DIRECTORY: Final = "sessions"
+HEARTBEATS_PER_TIMEOUT: Final = 6
+R = TypeVar("R")
 
-OWNER_ONLY: Final = 0o600
-
-CREATIONS = "/#"
-"""Counts all created znodes, for `Node.created`; no path is equal to it."""
+LONE_SESSION: Final = 1
+"""The session of a store that one process has for itself."""
 
 
 class SqliteMetadataStore:
     """A `MetadataStore` in one file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, shared: bool = False, session_timeout_ms: int = 18_000) -> None:
+        """`shared`: several processes use the directory at the same time. Otherwise the caller has locked it."""
         self._path = directory / FILE_NAME
-        self._db: sqlite3.Connection | None = None
-        """Writes changes, in the writer's thread."""
-        self._reader: sqlite3.Connection | None = None
+        self._shared = shared
+        self._session_seconds = session_timeout_ms / 1000
+        self._tree = SqliteTree(self._path, shared=shared, busy_seconds=self._session_seconds)
         self._writer: ThreadPoolExecutor | None = None
         self._watchers: dict[str, list[Watcher]] = {}
-        """Watchers of a znode by its path, watchers of its children by its path and a slash."""
+        """By the keys of `sqlite_tree.changed_keys`."""
+        self._listeners: list[Callable[[], Awaitable[None]]] = []
+        self._sessions = directory / SESSION_DIRECTORY
+        self._own: OwnSession | None = None
+        self._peers: dict[int, PeerSession] = {}
+        self._ending: set[int] = set()
+        """Sessions of other processes that this one is about to end."""
+        self._renewal = asyncio.Lock()
+        self._last_change = 0
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def open(self) -> None:
-        """Open or create the file, and delete ephemeral znodes of an earlier run. Raises StartupError if it is
-        damaged.
+    def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
+        """Call `listener` when a new session has replaced one that has ended: ephemeral znodes and watches are
+        lost.
         """
-        try:
-            _protect(self._path)
-            db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(SCHEMA)
-            _add_created(db)
-            db.execute("DELETE FROM nodes WHERE ephemeral")
-            self._reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._reader.execute("PRAGMA query_only = TRUE")
-        except (sqlite3.Error, OSError) as error:
-            raise StartupError(f"{self._path}: the metadata store cannot be opened: {error}") from None
-        self._db = db
+        self._listeners.append(listener)
+
+    async def open(self) -> None:
+        """Open or create the file, and delete ephemeral znodes of processes that have ended. Raises StartupError if
+        it cannot be opened.
+        """
+        if self._shared:
+            try:
+                self._sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise StartupError(
+                    f"ottla.metadata.dir: {self._sessions} cannot be created: {error.strerror}"
+                ) from None
+        self._tree.open()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ottla-store")
+        try:
+            if self._shared:
+                await self._begin_session()
+            else:
+                self._tree.delete_ephemeral()
+        except (KafkaError, OSError) as error:
+            await self.close()
+            raise StartupError(f"{self._path}: the metadata store cannot be opened: {error}") from None
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
         self._watch(path, watch)
-        return self._read(path)
+        return self._tree.get(path)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """Return the names of the znode's children, sorted."""
-        if watch is not None and self._read(path) is not None:
+        if watch is not None and self._tree.get(path) is not None:
             self._watch(path + "/", watch)
-        rows = self._query(self._reader, "SELECT path FROM nodes WHERE parent = ? ORDER BY path", path)
-        return [str(row[0]).rpartition("/")[2] for row in rows]
+        return self._tree.children(path)
 
     async def multi(self, operations: Sequence[Operation]) -> None:
         """Execute all of the operations or none; on disk on return. Cancelling the caller does not stop the change."""
         await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
 
     async def _multi(self, operations: Sequence[Operation]) -> None:
-        assert self._writer is not None, "call open() first"
-        await asyncio.get_running_loop().run_in_executor(self._writer, self._change, operations)
-        for operation in operations:
-            self._fire_watches(operation)
+        while True:
+            own = self._own
+            try:
+                keys = await self._write(self._tree.change, operations, LONE_SESSION if own is None else own.id)
+            except SessionEndedError:
+                await self._renew(own)
+            else:
+                return self._publish(keys)
 
-    def _change(self, operations: Sequence[Operation]) -> None:
-        """Write a change, in the writer's thread."""
-        self._execute("BEGIN IMMEDIATE")
+    async def _write(self, call: Callable[..., R], *arguments: object) -> R:
+        """Call in the thread that writes."""
+        if self._writer is None:
+            raise MetadataStoreError("the metadata store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *arguments)
+
+    async def close(self) -> None:
+        """End the session, which deletes its ephemeral znodes."""
+        self._listeners.clear()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._writer is not None:
+            try:
+                await self._end_own_session()
+            except KafkaError as error:
+                log.error("Cannot delete the ephemeral znodes of this broker: %s", error)
+            self._writer.shutdown(wait=True)
+            self._writer = None
+        for number in list(self._peers):
+            self._forget(number)
+        self._tree.close()
+
+    async def _end_own_session(self) -> None:
+        own, self._own = self._own, None
+        if not self._shared:
+            await self._write(self._tree.delete_ephemeral)
+        if own is None:
+            return
+        self._stop_reading(own)
         try:
-            for operation in operations:
-                self._apply(operation)
-            self._execute("COMMIT")
-        except BaseException:
-            if self._db is not None and self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+            await self._write(self._tree.end_session, own.id, own.id)
+            self._notify_peers()
+        finally:
+            own.close()
+
+    # Watches
 
     def _watch(self, key: str, watch: Watcher | None) -> None:
         if watch is not None and watch not in self._watchers.get(key, ()):
             self._watchers.setdefault(key, []).append(watch)
 
-    def _fire_watches(self, operation: Operation) -> None:
-        """Fire the watches of a changed znode; like ZooKeeper, once, after the change and not within it."""
-        path = operation.path
-        keys = [path] if isinstance(operation, Create | Set | Delete) else []
-        if isinstance(operation, Create | Delete):
-            keys.append((path.rpartition("/")[0] or "/") + "/")
+    def _publish(self, keys: Iterable[str]) -> None:
+        """Fire the watches of a change that this process has made, here and in the other processes."""
+        self._fire(keys)
+        self._notify_peers()
+
+    def _fire(self, keys: Iterable[str]) -> None:
+        """Fire watches; like ZooKeeper, once, after the change and not within it."""
         for key in keys:
             for watch in self._watchers.pop(key, ()):
                 asyncio.get_running_loop().call_soon(watch)
 
-    async def close(self) -> None:
-        if self._writer is not None:
-            self._writer.shutdown(wait=True)
-            self._writer = None
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-        if self._db is not None:
-            self._db.execute("DELETE FROM nodes WHERE ephemeral")
-            self._db.close()
-            self._db = None
+    def _notify_peers(self) -> None:
+        for peer in self._peers.values():
+            peer.notify()
 
-    def _execute(self, sql: str, *arguments: object) -> list[tuple[object, ...]]:
-        return self._query(self._db, sql, *arguments)
+    def _on_notification(self) -> None:
+        if self._own is not None:
+            self._own.drain()
+            self._read_changes()
 
-    def _query(self, db: sqlite3.Connection | None, sql: str, *arguments: object) -> list[tuple[object, ...]]:
-        assert db is not None, "call open() first"
+    def _read_changes(self) -> None:
+        """Fire the watches of what has changed since the last time, by any process."""
+        changes = self._tree.changes(self._last_change, self._own.id if self._own else 0)
+        self._last_change = changes.last
+        self._fire(changes.keys if changes.are_complete else list(self._watchers))
+        if SESSIONS in changes.keys or not changes.are_complete:
+            self._read_sessions()
+
+    # Sessions
+
+    async def _begin_session(self) -> None:
+        self._last_change = self._tree.last_change()
+        created: list[OwnSession] = []
+        await self._write(self._tree.begin_session, lambda number: created.append(OwnSession(self._sessions, number)))
+        self._own = created[0]
+        asyncio.get_running_loop().add_reader(self._own.changes_fd, self._on_notification)
+        self._read_sessions()
+        # Processes that died while no other one was there to notice: their znodes must not be taken for live brokers.
+        for number in self._tree.sessions():
+            if number not in self._peers and number != self._own.id:
+                await self._end_session(number)
+        await self._write(self._tree.delete_ephemeral)
+        self._beat()
+
+    def _read_sessions(self) -> None:
+        """Notice processes that have come or gone, and whether this process has lost its session."""
+        sessions = set(self._tree.sessions())
+        for number in self._peers.keys() - sessions:
+            self._forget(number)
+        own = self._own
+        if own is None:
+            return
+        for number in sessions - self._peers.keys() - {own.id}:
+            try:
+                peer = self._peers[number] = PeerSession(self._sessions, number)
+            except ProcessLookupError:
+                self._start(self._end_session(number))
+            else:
+                asyncio.get_running_loop().add_reader(peer.alive_fd, self._on_end, number)
+                peer.notify()  # of what has changed before this process knew the other one
+        if own.id not in sessions:
+            self._start(self._renew(own))
+
+    def _on_end(self, number: int) -> None:
+        """Handle that a process has closed its pipe: it has ended."""
+        self._forget(number)
+        self._start(self._end_session(number))
+
+    def _forget(self, number: int) -> None:
+        peer = self._peers.pop(number)
+        asyncio.get_running_loop().remove_reader(peer.alive_fd)
+        peer.close()
+
+    async def _end_session(self, number: int) -> None:
+        """End the session of a process that has ended, or is silent. Others do the same; the first one does it."""
+        if number in self._ending:
+            return
+        self._ending.add(number)
         try:
-            return db.execute(sql, arguments).fetchall()
-        except sqlite3.Error as error:
-            raise KafkaStorageError(f"{self._path}: {error}") from error
+            keys = await self._write(self._tree.end_session, number, self._own.id if self._own else 0)
+        finally:
+            self._ending.discard(number)
+        process_session.delete_files(self._sessions, number)
+        if keys:
+            log.info("Ended session %d of another process", number)
+            self._publish(keys)
+            self._read_sessions()
 
-    def _get(self, path: str) -> Node | None:
-        """Return a znode as the current change sees it."""
-        return self._node(self._db, path)
+    async def _renew(self, ended: OwnSession | None) -> None:
+        """Begin another session after this process has lost one."""
+        async with self._renewal:
+            if ended is None or self._own is not ended:
+                return  # it has been renewed meanwhile, or the store is closed
+            self._stop_reading(ended)
+            ended.close()
+            await self._begin_session()
+            log.warning("Session %d has ended and is replaced by %d", ended.id, self._own.id)
+        self._fire(list(self._watchers))
+        for listener in self._listeners:
+            self._start(listener())
 
-    def _read(self, path: str) -> Node | None:
-        """Return a znode as the last complete change has left it."""
-        return self._node(self._reader, path)
+    def _stop_reading(self, session: OwnSession) -> None:
+        asyncio.get_running_loop().remove_reader(session.changes_fd)
 
-    def _node(self, db: sqlite3.Connection | None, path: str) -> Node | None:
-        rows = self._query(db, "SELECT value, version, created FROM nodes WHERE path = ?", path)
-        if not rows:
-            return None
-        value, version, created = rows[0]
-        assert isinstance(value, bytes)
-        assert isinstance(version, int)
-        assert isinstance(created, int)
-        return Node(value, version, created)
+    def _beat(self) -> None:
+        """Show that this process goes on, and look for others that do not. Also finds what notifications missed."""
+        loop, own = asyncio.get_running_loop(), self._own
+        interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT
+        if own is not None:
+            own.beat()
+            self._read_changes()
+            self._read_sessions()
+            if loop.time() < self._due + interval:  # otherwise this process was paused itself, and perhaps all were
+                self._end_silent()
+        self._due = loop.time() + interval
+        self._heartbeat = loop.call_later(interval, self._beat)
 
-    def _apply(self, operation: Operation) -> None:
-        match operation:
-            case Create(path, value, ephemeral, sequence):
-                self._create(path + self._next_number(path) if sequence else path, value, ephemeral)
-            case Set(path, value, version):
-                row = self._check(path, version)
-                self._execute("UPDATE nodes SET value = ?, version = ? WHERE path = ?", value, row.version + 1, path)
-            case Delete(path, version):
-                self._check(path, version)
-                if self._execute("SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", path):
-                    raise NotEmptyError(path)
-                self._execute("DELETE FROM nodes WHERE path = ?", path)
-            case Check(path, version):
-                self._check(path, version)
+    def _end_silent(self) -> None:
+        for number, peer in list(self._peers.items()):
+            if peer.silent_seconds() > self._session_seconds:
+                log.warning(
+                    "The process of session %d is alive and has not gone on for %.1f s: its session ends",
+                    number,
+                    peer.silent_seconds(),
+                )
+                self._start(self._end_session(number))
 
-    def _create(self, path: str, value: bytes, ephemeral: bool) -> None:
-        parent = path.rpartition("/")[0]
-        if parent and self._get(parent) is None:
-            raise NoNodeError(parent)
-        if self._get(path) is not None:
-            raise NodeExistsError(path)
-        created = self._count(CREATIONS) + 1
-        self._execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", path, parent, value, int(ephemeral), created)
+    def _start(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            try:
+                await work
+            except KafkaError as error:
+                log.warning("The metadata store %s cannot be written; retrying: %s", self._path, error)
 
-    def _next_number(self, path: str) -> str:
-        """Return ten digits that no znode below this parent has had, as ZooKeeper's counter."""
-        return f"{self._count(path.rpartition('/')[0]):010d}"
-
-    def _count(self, what: str) -> int:
-        row = self._execute("SELECT next FROM sequences WHERE parent = ?", what)
-        number = int(str(row[0][0])) if row else 0
-        self._execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", what, number + 1)
-        return number
-
-    def _check(self, path: str, version: int) -> Node:
-        row = self._get(path)
-        if row is None:
-            raise NoNodeError(path)
-        if version not in (ANY_VERSION, row.version):
-            raise BadVersionError(f"{path}: version {row.version}, not {version}")
-        return row
-
-
-def _protect(path: Path) -> None:
-    """Let only the owner read and write the file, and the files that SQLite creates beside it with the same mode."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY))
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
-        if file.exists():
-            file.chmod(OWNER_ONLY)
-
-
-def _add_created(db: sqlite3.Connection) -> None:
-    """Add a column that files of earlier releases do not have."""
-    if not any(column[1] == "created" for column in db.execute("PRAGMA table_info(nodes)")):
-        db.execute("ALTER TABLE nodes ADD COLUMN created INTEGER NOT NULL DEFAULT 0")
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

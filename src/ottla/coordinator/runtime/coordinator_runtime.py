@@ -27,7 +27,7 @@ class CoordinatorRuntime(ABC):
         self._image = image
         self._log = CoordinatorLog(topic, clock, image, self)
         self.shards = self._log.shards
-        self._sees_all_topics = config.zookeeper_connect is None
+        self._sees_all_topics = not config.in_cluster
         """Whether a topic that is not in the image does not exist. In a cluster this broker may not have received it
         yet, so its state must stay."""
 

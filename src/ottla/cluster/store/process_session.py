@@ -1,0 +1,140 @@
+"""Sessions of the processes that share an embedded metadata store: who lives, and who is to look for changes.
+
+Each session has two named pipes in the directory `sessions`. The kernel closes a process's ends when it dies, however
+that happens, so the others learn of it at once and cannot be wrong:
+
+    7.alive     this process holds it open; the others wait for its end. Its modification time is the last heartbeat.
+    7.changes   this process reads it; the others write a byte after each change of the tree
+
+Pipes, because their paths may be of any length (those of Unix sockets may not), and because they need no connection.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import weakref
+from pathlib import Path
+from typing import Final
+
+OWNER_ONLY: Final = 0o600
+ALIVE: Final = "alive"
+CHANGES: Final = "changes"
+READ_BYTES: Final = 4096
+
+_own: weakref.WeakSet[OwnSession] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """Close the pipes in a forked child, which would keep the session of its parent alive."""
+    for session in list(_own):
+        session.close_pipes()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _now_ns() -> int:
+    """Return a time that all processes of this machine share, and that cannot be set."""
+    return time.monotonic_ns()
+
+
+class OwnSession:
+    """The session of this process."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        """Create the pipes, and hold them open."""
+        self.id = number
+        self._paths = [directory / f"{number}.{kind}" for kind in (ALIVE, CHANGES)]
+        self._fds = []
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+            os.mkfifo(path, OWNER_ONLY)
+            self._fds.append(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        self.beat()
+        _own.add(self)
+
+    @property
+    def changes_fd(self) -> int:
+        """Readable when another process has changed the tree."""
+        return self._fds[1]
+
+    def drain(self) -> None:
+        """Read what the other processes have written."""
+        try:
+            while len(os.read(self.changes_fd, READ_BYTES)) == READ_BYTES:
+                pass
+        except BlockingIOError:
+            pass
+
+    def beat(self) -> None:
+        """Show the others that this process goes on: one that is paused for too long loses its session."""
+        now = _now_ns()
+        os.utime(self._paths[0], ns=(now, now))
+
+    def close(self) -> None:
+        """Delete the pipes. The others take it as the end of this process."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        self.close_pipes()
+
+    def close_pipes(self) -> None:
+        """Close the pipes of this process."""
+        fds, self._fds = self._fds, []
+        for fd in fds:
+            os.close(fd)
+
+
+class PeerSession:
+    """The session of another process. Raises ProcessLookupError if that has ended."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        self.id = number
+        self._alive_path = directory / f"{number}.{ALIVE}"
+        try:
+            # In this order: the other process has both open until it ends, so the first pipe will show its end.
+            self.alive_fd = os.open(self._alive_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise ProcessLookupError(number) from None
+        try:
+            self._changes_fd = os.open(directory / f"{number}.{CHANGES}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            os.close(self.alive_fd)
+            if error.errno in (errno.ENXIO, errno.ENOENT):  # no process reads it
+                raise ProcessLookupError(number) from None
+            raise
+
+    def notify(self) -> None:
+        """Let the process look for changes."""
+        try:
+            os.write(self._changes_fd, b"\\0")
+        except (BlockingIOError, BrokenPipeError):
+            pass  # it is notified already, or it has ended
+
+    def silent_seconds(self) -> float:
+        """Return the time since the last heartbeat."""
+        try:
+            return (_now_ns() - os.stat(self._alive_path).st_mtime_ns) / 1e9
+        except FileNotFoundError:
+            return 0.0  # its end will be noticed
+
+    def close(self) -> None:
+        """Forget the process."""
+        os.close(self.alive_fd)
+        os.close(self._changes_fd)
+
+
+def is_alive(directory: Path, number: int) -> bool:
+    """Whether the process of a session exists."""
+    try:
+        PeerSession(directory, number).close()
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def delete_files(directory: Path, number: int) -> None:
+    """Delete the pipes of a session that has ended."""
+    for kind in (ALIVE, CHANGES):
+        (directory / f"{number}.{kind}").unlink(missing_ok=True)
