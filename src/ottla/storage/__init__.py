@@ -1,1 +1,1 @@
-"""Kafka's on-disk format: segments, indexes, the log over them, recovery, retention, compaction, the data directory."""
+"""Kafka's on-disk format: segments, indexes, logs, recovery, retention, compaction, log directories."""

@@ -1,7 +1,7 @@
-"""Kafka's checkpoint files: a version line, a count line, one line per entry; replaced as a whole.
+"""Kafka's checkpoint files: a version line, a count line, one line per entry; always replaced as a whole.
 
-Four of them lie in a data directory and hold one offset per partition: the recovery points, the high watermarks, the
-log start offsets, and how far the cleaner has come. `leader-epoch-checkpoint` in each log has the same shape.
+A log directory has four, each with one offset per partition: recovery points, high watermarks, log start offsets, and
+the cleaner's offsets. `leader-epoch-checkpoint` in each log has the same format.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ VERSION = 0
 
 
 def read_lines(path: Path, fields: int) -> list[list[str]]:
-    """The entries of a checkpoint file, each of `fields` words; none where the file is absent.
+    """Return the entries of a checkpoint file, each of `fields` words; none if the file does not exist.
 
-    Raises KafkaStorageError for a file that is damaged.
+    Raises KafkaStorageError if the file is damaged.
     """
     try:
         content = path.read_text(encoding="utf-8")
@@ -39,12 +39,12 @@ def read_lines(path: Path, fields: int) -> list[list[str]]:
     try:
         version, count = int(lines[0]), int(lines[1])
         entries = [line.split() for line in lines[2 : 2 + count]]
-        # the last line may have lost digits with its end
+        # the last line may be cut off within a number
         sound = version == VERSION and len(entries) == count == len(lines) - 2 and content.endswith("\n")
     except (ValueError, IndexError):
         sound, entries = False, []
     if not sound or any(len(entry) != fields for entry in entries):
-        raise KafkaStorageError(f"{path} is no checkpoint of version {VERSION}, or is damaged")
+        raise KafkaStorageError(f"{path} is not a checkpoint of version {VERSION}, or it is damaged")
     return entries
 
 
@@ -55,7 +55,7 @@ def write_lines(path: Path, entries: Iterable[str], *, sync: bool = True) -> Non
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Partition → offset of a checkpoint in a data directory."""
+    """Return the offsets of a checkpoint in a log directory by partition."""
     try:
         return {TopicPartition(t, int(p)): int(offset) for t, p, offset in read_lines(path, 3)}
     except ValueError as error:
@@ -63,5 +63,5 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Replace a checkpoint in a data directory."""
+    """Replace a checkpoint in a log directory."""
     write_lines(path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()), sync=sync)

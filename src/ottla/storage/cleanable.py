@@ -1,4 +1,4 @@
-"""What compaction could do for a log, and which log needs it most. Not thread-safe: event loop only."""
+"""Which offsets of a log can be compacted, and which log needs it most. Not thread-safe: event loop only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.storage.segment import Segment
 
 
 class Cleanable(NamedTuple):
-    """A log and what of it a pass could clean: offsets from `first_dirty` up to `end`."""
+    """A log and the offsets that a pass could compact: from `first_dirty` up to `end`."""
 
     log: Log
     first_dirty: int
@@ -22,15 +22,17 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Share of uncleaned bytes."""
+        """The share of bytes that are not compacted yet."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
 
 def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
-    """How much of a log could be cleaned. `first_dirty` is where the last pass ended (the log's start for none)."""
+    """Return the cleanable range of a log. `first_dirty` is the end of the last pass (the log start offset if there was
+    none).
+    """
     first_dirty = max(first_dirty, opened.log_start_offset)
-    if first_dirty > opened.log_end_offset:  # truncated since
+    if first_dirty > opened.log_end_offset:  # truncated since the last pass
         first_dirty = opened.log_start_offset
     end = _first_uncleanable(opened, now_ms)
     clean = dirty = 0
@@ -47,12 +49,14 @@ def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
 
 
 def _is_overdue(segment: Segment, latest_ms: int) -> bool:
-    """Whether the segment's first batch has waited for longer than max.compaction.lag.ms."""
+    """Return whether the segment's first batch is older than max.compaction.lag.ms."""
     return latest_ms > 0 and 0 < segment.first_batch_timestamp() < latest_ms
 
 
 def _first_uncleanable(opened: Log, now_ms: int) -> int:
-    """Never the active segment, nothing undecided, nothing younger than min.compaction.lag.ms."""
+    """Return the end of the cleanable range: before the active segment, undecided transactions and records younger than
+    min.compaction.lag.ms.
+    """
     end = min(opened.active.base_offset, opened.last_stable_offset)
     lag = opened.config.min_compaction_lag_ms
     if lag > 0:
@@ -63,7 +67,7 @@ def _first_uncleanable(opened: Log, now_ms: int) -> int:
 
 
 def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
-    """The log that is most worth a pass, if one has reached min.cleanable.dirty.ratio or max.compaction.lag.ms."""
+    """Return the log that needs a pass most, if one has reached min.cleanable.dirty.ratio or max.compaction.lag.ms."""
     ready = [
         c for c in cleanables if c.dirty_bytes and (c.overdue or c.ratio >= c.log.config.min_cleanable_dirty_ratio)
     ]

@@ -62,7 +62,7 @@ class CleanerPass:
         self._limit = cleanable.end
         self._end = cleanable.first_dirty
         self._groups: list[tuple[list[Segment], Segment]] = []
-        # Taken on the loop, since the worker must not look at what appends change.
+        # Copied in the event loop, because the worker must not read what appends change.
         producers = self.log.producers.producers.values()
         self._last_batches = {p.batches[-1].last_offset for p in producers if p.batches}
         self._last_epochs = {p.id: p.epoch for p in producers if not p.batches}
@@ -71,19 +71,20 @@ class CleanerPass:
         for aborted in self.log.aborted_transactions(self.log.log_start_offset, cleanable.end):
             self._aborted.setdefault(aborted.producer_id, []).append(aborted)
         self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
-        # Messages of formats 0 and 1 cannot carry a time: the age of their segment decides.
+        # Messages of formats 0 and 1 have no field for the time: the age of their segment decides.
         clean = [s.created_ms for s in self._sources if s.base_offset < cleanable.first_dirty]
         self._old_horizon_ms = clean[-1] - self.log.config.delete_retention_ms if clean else 0
         self.cleaned_to = cleanable.first_dirty
-        """Where the next pass begins, once this one is installed."""
+        """Where the next pass begins after this one is installed."""
 
-    # On a worker
+    # In a worker thread
 
     def copy(self) -> None:
-        """Read keys, then write `.cleaned` segments and wait until they are on the disk.
+        """Read keys, then write `.cleaned` segments and wait until they are on disk.
 
-        Raises what `files.storage_error` makes of an I/O error, StoppedError when the throttle is stopped,
-        CorruptMessageError for damage in the log; what was written is removed and the log is as it was.
+        Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped, and
+        CorruptMessageError for damage in the log. After an error the written files are removed and the log is
+        unchanged.
         """
         try:
             end = self._end = self._read_keys()
@@ -100,20 +101,25 @@ class CleanerPass:
             raise
 
     def _read_keys(self) -> int:
-        """Fill the map from the first dirty offset on; returns the offset up to which every batch is in it.
+        """Fill the map from the first dirty offset on; return the offset up to which the keys of all batches are in it.
 
-        A map that is full ends the pass there, between two batches: what lies behind is not touched.
+        A full map ends the pass between two batches; the rest of the log stays as it is.
         """
         for segment in self._sources:
             full_at = self._read_segment(segment)
             if full_at is not None:
                 if full_at == self.first_dirty:
-                    log.warning("%s: one batch has more keys than the cleaner's map", self.log.topic_partition)
+                    log.warning(
+                        "%s cannot be compacted: one batch has more keys than fit into log.cleaner.dedupe.buffer.size",
+                        self.log.topic_partition,
+                    )
                 return full_at
         return self._limit
 
     def _read_segment(self, segment: Segment) -> int | None:
-        """Note the segment's keys; the offset of the batch whose keys do not fit, None if all do."""
+        """Add the segment's keys to the map; return the offset of the first batch whose keys do not fit, None if all
+        do.
+        """
         for header, _, records in self._records(segment, self.first_dirty):
             if header.base_offset >= self._limit:
                 return None
@@ -127,7 +133,7 @@ class CleanerPass:
         return None
 
     def _records(self, segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes, list[Record]]]:
-        """(header, bytes, records) of every batch of a closed segment that ends at `from_offset` or later."""
+        """Yield (header, bytes, records) of every batch of a closed segment that ends at `from_offset` or later."""
         for position, header in headers(segment.file, 0, segment.size):
             if header.last_offset >= from_offset:
                 self._throttle.spend(header.size_in_bytes)
@@ -165,7 +171,7 @@ class CleanerPass:
         target.sync()
 
     def _copy_transaction_index(self, group: list[Segment], target: Segment) -> None:
-        """Take along what hides the records of transactions that the pass did not get to the end of."""
+        """Copy the index entries of aborted transactions that reach beyond the end of the pass."""
         index = TransactionIndex(target.path(TXN_INDEX_SUFFIX))
         for source in group:
             for aborted in self._rolled_back[source.base_offset]:
@@ -181,7 +187,7 @@ class CleanerPass:
         *,
         old_tombstones_go: bool,
     ) -> bytes | memoryview | None:
-        """The batch as it stays: itself, rewritten, without records, or None."""
+        """Return the batch unchanged, rewritten, or without records; None if it is removed."""
         if header.base_offset >= self._end:
             return batch
         if header.magic < MAGIC:
@@ -211,24 +217,25 @@ class CleanerPass:
             return batch if self._last_epochs.get(header.producer_id) == header.producer_epoch else None
         if header.last_offset not in self._last_batches:
             return None
-        transactions.keep_data_of(header)  # without its marker it would begin a transaction that never ends
+        transactions.keep_data_of(header)  # without its marker it would start a transaction that never ends
         return _without_records(header)
 
     def _keeps(self, record: Record, *, expired: bool) -> bool:
-        """Whether a record stays: no later one has its key, and it is no tombstone past its time."""
+        """Return whether a record is retained: it is the last of its key, and not an expired tombstone."""
         if record.key is None:
             return False
         if self._keys.get(record.key) > record.offset:
             return False
         return record.value is not None or not expired
 
-    # On the loop
+    # In the event loop
 
     def install(self) -> bool:
-        """Swap the new segments in. False, with nothing changed, where the log lost one of the old ones meanwhile.
+        """Replace the old segments by the new ones. Return False, with nothing changed, if the log has lost an old one
+        meanwhile.
 
-        An I/O error before the first old segment goes leaves the log as it is. After that the log is between two states
-        until the next start completes the swap: it is a DiskFailedError then, whatever the cause.
+        An I/O error before the first old segment is removed leaves the log as it is. After that the log is inconsistent
+        until the next start completes the swap, so every error is a DiskFailedError.
         """
         present = {id(segment) for segment in self.log.segments}
         if self.log.closed or not all(id(s) in present for group, _ in self._groups for s in group):
@@ -237,7 +244,7 @@ class CleanerPass:
         doing = f"swap in compacted segments of {self.log.topic_partition}"
         plain = [(group, self.log.segment_at(target.base_offset)) for group, target in self._groups]
         try:
-            # From the last to the first: recovery takes a .swap file before all .cleaned ones as complete.
+            # From the last to the first: recovery regards a .swap file before all .cleaned ones as complete.
             for _, fresh in reversed(plain):
                 fresh.rename(CLEANED_SUFFIX, SWAP_SUFFIX)
             sync_directory(self.log.dir)
@@ -257,7 +264,7 @@ class CleanerPass:
         return True
 
     def _undo(self, plain: list[tuple[list[Segment], Segment]]) -> None:
-        """Remove what was written, under either name; what cannot be removed would be taken as complete later."""
+        """Remove the written files, under both names; files that remained would be regarded as complete later."""
         try:
             for _, fresh in plain:
                 fresh.delete_files(SWAP_SUFFIX)
@@ -269,7 +276,7 @@ class CleanerPass:
     def _replace(self, group: list[Segment], fresh: Segment) -> None:
         at = self.log.segments.index(group[0])
         self.log.discard(group)
-        # The replaced files go at once: their name may be needed again, and readers hold what they read.
+        # Removed at once: their names may be needed again, and readers keep the old files open.
         for segment in group:
             segment.delete_files(DELETED_SUFFIX)
         fresh.rename(SWAP_SUFFIX, "")
@@ -280,30 +287,36 @@ class CleanerPass:
         self.log.segments.insert(at, fresh)
 
     def abort(self) -> None:
-        """Remove what was written; what cannot be removed goes at the next start."""
+        """Remove the written files; those that cannot be removed are deleted at the next start."""
         for _, target in self._groups:
             target.close()
             try:
                 target.delete_files("")
             except OSError as error:
-                log.warning("%s: compacted files cannot be removed: %s", self.log.topic_partition, error)
+                log.warning(
+                    "Cannot remove unfinished compacted files of %s; the next start deletes them: %s",
+                    self.log.topic_partition,
+                    error,
+                )
         self._groups = []
 
 
 class _Transactions:
-    """Which transactions still have records in what was kept so far, by producer."""
+    """The transactions, by producer, that have records in the retained batches."""
 
     def __init__(self, cleaning: CleanerPass) -> None:
         self._cleaning = cleaning
         self._with_data: set[int] = set()
 
     def keep_data_of(self, header: BatchHeader) -> None:
-        """A batch of this producer was kept."""
+        """Record that a batch of this producer is retained."""
         if header.is_transactional:
             self._with_data.add(header.producer_id)
 
     def still_has_data(self, header: BatchHeader, record: Record) -> bool:
-        """At a marker: whether its transaction must stay as it is. The producer's next one begins after it."""
+        """Return, at a marker, whether its transaction has retained records. The producer's next transaction begins
+        after it.
+        """
         marker = read_marker(record)
         had = header.producer_id in self._with_data
         self._with_data.discard(header.producer_id)
@@ -311,7 +324,7 @@ class _Transactions:
 
 
 def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
-    """A whole pass at once; returns where the next one begins."""
+    """Run a whole pass at once; return where the next one begins."""
     now_ms = opened.clock.now_ms()
     cleaning = CleanerPass(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
     cleaning.copy()
@@ -319,7 +332,7 @@ def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES
 
 
 def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[Segment]]:
-    """Neighbours that fit into one segment together, so that small segments do not pile up."""
+    """Group neighbouring segments that fit into one, so that small segments do not pile up."""
     group: list[Segment] = []
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
@@ -333,7 +346,7 @@ def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[
 
 
 def _rewrite(header: BatchHeader, records: list[Record], horizon: int | None) -> memoryview:
-    """The batch with some of its records; offsets, producer, epoch and the range of offsets stay."""
+    """Return the batch with some of its records; producer, epoch and the range of offsets stay the same."""
     size = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b""), r.headers) for r in records)
     builder = BatchBuilder(
         bytearray(HEADER_BYTES + size), header.codec, base_offset=header.base_offset, delete_horizon_ms=horizon
@@ -354,7 +367,7 @@ def _rewrite(header: BatchHeader, records: list[Record], horizon: int | None) ->
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """Only the header, for the sequence in it. No codec: nothing, compressed, would be something."""
+    """Return the header alone, for the sequence in it. Without a codec, because compressed nothing is not empty."""
     out = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~CODEC_MASK
     write_header(out, 0, header._replace(length=HEADER_BYTES - LOG_OVERHEAD, attributes=attributes, count=0))

@@ -1,4 +1,4 @@
-"""Files as storage uses them: a descriptor that stays open while anybody reads, slices of it, atomic replacement."""
+"""Files for storage: a descriptor that stays open while it is used, slices of a file, atomic replacement."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, not broken: what was written stands, and there may be room again."""
+"""The disk is full, not broken: written data is intact, and there may be space again."""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Want of descriptors or memory: a file could not be opened, which says nothing about the disk."""
+"""Out of descriptors or memory: a file could not be opened, which says nothing about the disk."""
 
 
 class DiskFailedError(KafkaStorageError):
-    """The disk failed under a log, so that nothing in its directory can be relied on any more."""
+    """The disk of a log failed: no data in its directory can be relied on any more."""
 
 
 class DiskFullError(KafkaStorageError):
-    """There was no room for a write; nothing else is lost, and there may be room again."""
+    """There was no space for a write; no other data is lost, and there may be space again."""
 
 
 class ResourcesExhaustedError(KafkaStorageError):
-    """The process or the machine has no descriptor or memory left; the disk is sound."""
+    """The process or the machine is out of descriptors or memory; the disk is fine."""
 
 
 def storage_error(doing: str, path: Path, error: OSError) -> DiskFailedError | DiskFullError | ResourcesExhaustedError:
-    """What an OSError means for a data directory: `doing` and `path` say what failed where, the end what to do."""
+    """Return the error for an OSError in a log directory: `doing` and `path` say what failed where, the rest what to
+    do.
+    """
     reason = "no space is left on the device" if error.errno == errno.ENOSPC else error.strerror or str(error)
     if error.errno in FULL:
         return DiskFullError(f"could not {doing} in {path}: {reason}; make room on the disk")
@@ -46,9 +48,9 @@ def storage_error(doing: str, path: Path, error: OSError) -> DiskFailedError | D
 
 
 class LogFile:
-    """An open file. It closes with its last reference, so a slice being sent outlives the deletion of its segment.
+    """An open file. It is closed with its last reference, so a slice being sent outlives the deletion of its segment.
 
-    Python counts the references; counting them by hand would need a lock, since flushes run on other threads.
+    Python counts the references; counting them by hand would need a lock, since flushes run in other threads.
     """
 
     __slots__ = ("fd", "path")
@@ -65,11 +67,11 @@ class LogFile:
             self.fd = -1
 
     def size(self) -> int:
-        """Bytes in the file now."""
+        """The current size of the file in bytes."""
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, nbytes: int) -> bytes:
-        """Up to `nbytes` from `position`; fewer only at the end of the file."""
+        """Return up to `nbytes` from `position`; fewer only at the end of the file."""
         data = os.pread(self.fd, nbytes, position)
         if len(data) == nbytes or not data:
             return data
@@ -94,11 +96,11 @@ class LogFile:
             written += more
 
     def truncate(self, size: int) -> None:
-        """Cut or extend the file."""
+        """Shorten or extend the file."""
         os.ftruncate(self.fd, size)
 
     def reserve(self, nbytes: int) -> None:
-        """Extend the file by zeros, with their blocks allocated where the system can do that (not on macOS)."""
+        """Extend the file by zeros; allocate the blocks if the system can do that (not on macOS)."""
         if nbytes > 0:
             if sys.platform == "darwin":
                 os.ftruncate(self.fd, nbytes)
@@ -106,7 +108,7 @@ class LogFile:
                 os.posix_fallocate(self.fd, 0, nbytes)
 
     def sync(self) -> None:
-        """Wait until the file is on the disk."""
+        """Wait until the file is on disk."""
         os.fsync(self.fd)
 
 
@@ -125,13 +127,13 @@ class FileSlice:
         self.nbytes = nbytes
 
     def fileno(self) -> int:
-        """The descriptor to read from, at `position`."""
+        """Return the descriptor to read from, at `position`."""
         if self._file is None:
             raise ValueError("the slice is released or empty")
         return self._file.fd
 
     def read(self) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         if self._file is None:
             return b""
         data = self._file.read(self.position, self.nbytes)
@@ -140,7 +142,7 @@ class FileSlice:
         return data
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._file = None
 
     def __enter__(self) -> FileSlice:
@@ -169,7 +171,7 @@ def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file is on the disk; one that is not there (any more) needs no waiting."""
+    """Wait until a file is on disk; return at once if it was deleted."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

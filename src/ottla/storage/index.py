@@ -3,7 +3,7 @@
 - `.index`: 8 bytes, the batch's last offset relative to the segment's base, and the batch's position in the `.log`.
 - `.timeindex`: 12 bytes, the highest timestamp so far, and the relative offset of the batch that had it.
 
-An active segment's entries are kept in memory and written when the segment is closed. Nothing is lost by that: an
+An active segment's entries are kept in memory and written when the segment is closed. That is safe: an
 active segment is checked after a crash, and its indexes are rebuilt. (Kafka maps the files instead, with zeros behind
 the entries of an active segment; such files are read.) A closed segment's entries are read from its file as they are
 needed. Not thread-safe: event loop only, except `sync`.
@@ -20,7 +20,7 @@ from ottla.errors import KafkaStorageError
 from ottla.storage.files import LogFile, sync_file
 
 OFFSET, POSITION = 0, 1
-"""The fields of an offset index's entry."""
+"""The fields of an entry of the offset index."""
 
 
 class CorruptIndexError(KafkaStorageError):
@@ -28,7 +28,7 @@ class CorruptIndexError(KafkaStorageError):
 
 
 class Index:
-    """What both indexes share. The first of an entry's two fields is the one that lookups go by."""
+    """Base of both indexes. Lookups search the first of an entry's two fields."""
 
     ENTRY: ClassVar[Struct]
 
@@ -38,14 +38,14 @@ class Index:
         self.max_entries = max(max_bytes // self.ENTRY.size, 1)
         self.entries = 0
         self._data: bytearray | None = None
-        """The entries of an index that is written."""
+        """The entries of a writable index."""
         self._file: LogFile | None = None
-        """The file of one that is only read."""
+        """The file of a read-only index."""
         self._unwritten = False
-        """Whether the entries in memory are others than those in the file."""
+        """Whether the entries in memory differ from those in the file."""
 
     def create(self) -> None:
-        """Begin an empty index, with an empty file."""
+        """Create an empty index with an empty file."""
         self.close()
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         self._data = bytearray()
@@ -74,11 +74,11 @@ class Index:
 
     @property
     def is_full(self) -> bool:
-        """No entry fits any more, so the segment must be rolled."""
+        """Whether no further entry fits, so that the segment must be rolled."""
         return self.entries >= self.max_entries
 
     def entry(self, i: int) -> tuple[int, int]:
-        """Entry `i` as it is stored."""
+        """Return entry `i`."""
         assert 0 <= i < self.entries
         size = self.ENTRY.size
         if self._data is not None:
@@ -95,7 +95,7 @@ class Index:
         self.entries += 1
 
     def find(self, target: int, field: int = 0) -> int:
-        """The last entry whose `field` is at most `target`, or -1."""
+        """Return the last entry whose `field` is at most `target`, or -1."""
         if self.entries == 0 or self.entry(0)[field] > target:
             return -1
         if self.entry(self.entries - 1)[field] <= target:
@@ -118,7 +118,7 @@ class Index:
             self.entries = entries
 
     def finish(self) -> None:
-        """Write the entries to the file and close it: nothing can be added until it is opened again."""
+        """Write the entries to the file and close it; nothing can be added until it is opened again."""
         self.write()
         self.close()
 
@@ -131,19 +131,19 @@ class Index:
             self._unwritten = False
 
     def close(self) -> None:
-        """Let go of the file, and of what was not written."""
+        """Release the file and unwritten entries."""
         self._data = None
         self._file = None
 
     def sync(self) -> None:
-        """Wait until the file is on the disk. Callable from another thread."""
+        """Wait until the file is on disk. Thread-safe."""
         sync_file(self.path)
 
     def _remove_zero_tail(self) -> None:
-        """Do not count the zeros behind the entries: what Kafka leaves behind when it is killed.
+        """Ignore zeros after the entries, which Kafka leaves behind when it is killed.
 
-        No entry is all zeros, since nothing is indexed at the start of a segment. Where there are none between others
-        (a damaged file, for `sanity_check` to find) any end will do.
+        No entry is all zeros, since nothing is indexed at the start of a segment. If there are zeros between entries (a
+        damaged file, for `sanity_check` to find), any end will do.
         """
         low, high = 0, self.entries
         while low < high:
@@ -155,33 +155,33 @@ class Index:
         self.entries = low
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError where file and entries cannot be what was written."""
+        """Raise CorruptIndexError if file and entries contradict each other."""
         if self.path.stat().st_size % self.ENTRY.size:
-            raise CorruptIndexError(f"{self.path}: its size is no multiple of {self.ENTRY.size}")
+            raise CorruptIndexError(f"{self.path}: its size is not a multiple of {self.ENTRY.size}")
 
 
 class OffsetIndex(Index):
-    """Offset → position of the batch."""
+    """Maps offsets to the positions of batches."""
 
     ENTRY = Struct(">ii")
 
     def append(self, offset: int, position: int) -> None:
-        """The batch that ends with `offset` begins at `position`."""
+        """Add a batch that ends with `offset` and begins at `position`."""
         relative = offset - self.base_offset
         assert 0 <= relative <= 0x7FFFFFFF, f"{self.path}: offset {offset}"
         self._put(relative, position)
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry, or the base offset."""
+        """The offset of the last entry, or the base offset."""
         return self.base_offset + (self.entry(self.entries - 1)[0] if self.entries else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the entries at `offset` and after."""
+        """Remove the entries at `offset` and after."""
         self.truncate(self.find(offset - self.base_offset - 1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError where offsets or positions do not grow at the ends of the file."""
+        """Raise CorruptIndexError if offsets or positions do not increase between the first and the last entry."""
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(0)[0] < 0):
             raise CorruptIndexError(f"{self.path}: its last offset lies before its first")
@@ -190,12 +190,14 @@ class OffsetIndex(Index):
 
 
 class TimeIndex(Index):
-    """Timestamp → offset. Timestamps and offsets only grow, so an entry says: nothing before this offset is later."""
+    """Maps timestamps to offsets. Both only increase, so an entry means: no record before this offset is later."""
 
     ENTRY = Struct(">qi")
 
     def maybe_append(self, timestamp: int, offset: int, *, even_if_full: bool = False) -> None:
-        """Add an entry if it is later than the last. `even_if_full`: the last entry of a segment always has room."""
+        """Add an entry if it is later than the last. `even_if_full`: for the last entry of a segment, which always has
+        space.
+        """
         if timestamp <= self.last_timestamp or (self.is_full and not even_if_full):
             return
         relative = offset - self.base_offset
@@ -204,11 +206,11 @@ class TimeIndex(Index):
 
     @property
     def is_full(self) -> bool:
-        """One entry is kept for the end of the segment."""
+        """Whether only the space for the last entry of the segment is left."""
         return self.entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> int:
-        """An offset from which on a record at `timestamp` or later can lie."""
+        """Return an offset before which no record has `timestamp` or a later one."""
         i = self.find(timestamp)
         return self.base_offset if i < 0 else self.base_offset + self.entry(i)[1]
 
@@ -223,11 +225,11 @@ class TimeIndex(Index):
         return self.base_offset + (self.entry(self.entries - 1)[1] if self.entries else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the entries at `offset` and after."""
+        """Remove the entries at `offset` and after."""
         self.truncate(self.find(offset - self.base_offset - 1, field=1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError where times or offsets do not grow at the ends of the file."""
+        """Raise CorruptIndexError if timestamps or offsets do not increase between the first and the last entry."""
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(self.entries - 1)[1] < 0):
             raise CorruptIndexError(f"{self.path}: its last time lies before its first")

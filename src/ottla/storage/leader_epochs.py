@@ -1,6 +1,6 @@
 """The start offset of each leader epoch (KIP-101). Kafka's LeaderEpochFileCache.
 
-Entries strictly increase in epoch and start offset. A follower finds out by them where an epoch ended.
+Entries strictly increase in epoch and start offset. A follower learns from them where an epoch ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.storage.files import sync_file
 
 
 class EpochEntry(NamedTuple):
-    """The epoch and the offset of its first record."""
+    """An epoch and the offset of its first record."""
 
     epoch: int
     start_offset: int
@@ -30,13 +30,13 @@ class LeaderEpochs:
         self.entries: list[EpochEntry] = []
 
     def load(self) -> None:
-        """Read the file. Damaged or unsorted content is a KafkaStorageError."""
+        """Read the file. Raises KafkaStorageError if it is damaged or unsorted."""
         try:
             self.entries = [EpochEntry(int(epoch), int(start)) for epoch, start in read_lines(self.path, 2)]
         except ValueError as error:
             raise KafkaStorageError(f"{self.path} is damaged: {error}") from None
         if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in pairwise(self.entries)):
-            raise KafkaStorageError(f"{self.path}: epochs and offsets must grow")
+            raise KafkaStorageError(f"{self.path}: epochs and offsets must increase")
 
     @property
     def latest(self) -> int:
@@ -44,14 +44,14 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that records from `start_offset` on have `epoch`. Entries that contradict it go."""
+        """Assign `epoch` to the records from `start_offset` on. Entries that contradict it are removed."""
         if epoch < 0 or (self.entries and self.entries[-1].epoch == epoch):
             return
         retained = [e for e in self.entries if e.epoch < epoch and e.start_offset < start_offset]
         self._replace([*retained, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest known epoch <= `epoch`, the offset after its last record); (-1, -1) where none is known."""
+        """Return the largest known epoch <= `epoch` and the offset after its last record; (-1, -1) if none is known."""
         if epoch < 0 or not self.entries:
             return -1, -1
         if epoch == self.entries[-1].epoch:
@@ -60,37 +60,37 @@ class LeaderEpochs:
             return -1, -1
         i = bisect_right(self.entries, epoch, key=lambda e: e.epoch)
         if i == 0:
-            # Older than all that is known: the log begins where the first known epoch does.
+            # Older than all known epochs: the log begins with the first known one.
             return epoch, self.entries[0].start_offset
         return self.entries[i - 1].epoch, self.entries[i].start_offset
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch of the record at `offset`, -1 where unknown."""
+        """Return the epoch of the record at `offset`, -1 if unknown."""
         i = bisect_right(self.entries, offset, key=lambda e: e.start_offset)
         return self.entries[i - 1].epoch if i else -1
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that began at `end_offset` or later."""
+        """Remove the epochs that began at `end_offset` or later."""
         if self.entries and self.entries[-1].start_offset >= end_offset:
             self._replace([e for e in self.entries if e.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that ended before `start_offset`; the one that covers it now begins there."""
+        """Remove the epochs that ended before `start_offset`; the one that covers it begins there."""
         i = bisect_right(self.entries, start_offset, key=lambda e: e.start_offset)
         if (i and self.entries[i - 1].start_offset != start_offset) or i > 1:
             first = EpochEntry(self.entries[i - 1].epoch, start_offset)
             self._replace([first, *self.entries[i:]])
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all epochs."""
         if self.entries:
             self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        # Not waited for: Log.flush does, and recovery reads the epochs of what was not flushed from the batches.
+        # No fsync: Log.flush does it, and recovery reads the epochs of unflushed batches from the log.
         write_lines(self.path, (f"{e.epoch} {e.start_offset}" for e in entries), sync=False)
         self.entries = entries
 
     def sync(self) -> None:
-        """Wait until the file is on the disk. Callable from a worker thread."""
+        """Wait until the file is on disk. Callable from a worker thread."""
         sync_file(self.path)

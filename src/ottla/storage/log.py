@@ -41,23 +41,23 @@ log = logging.getLogger("ottla.storage")
 WARM_SEGMENTS = 4
 """Closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
-"""Read at once when a log is replayed."""
+"""Bytes per read when a log is replayed."""
 
 
 class Appended(NamedTuple):
-    """Where an append came to lie. `append_time_ms` is -1 with CreateTime; a duplicate was in the log already."""
+    """The result of an append. `append_time_ms` is -1 with CreateTime; a duplicate was in the log already."""
 
     base_offset: int
     last_offset: int
     append_time_ms: int
     log_start_offset: int
     header: BatchHeader
-    """Of the first batch, as its producer sent it."""
+    """The header of the first batch, as its producer sent it."""
     duplicate: bool = False
 
 
 class Log:
-    """One partition's log. Made by `recovery.open_log`, which loads it."""
+    """The log of one partition. Created and loaded by `recovery.open_log`."""
 
     def __init__(
         self,
@@ -83,58 +83,58 @@ class Log:
         self.producers = ProducerStates(directory, producer_expiration_ms)
         self.last_flush_ms = clock.now_ms()
         self.on_roll: Callable[[Log], None] | None = None
-        """Called after a roll; the broker flushes the closed segment on a worker then."""
+        """Called after a roll, for the broker to flush the closed segment in a worker thread."""
         self._pending_deletes: deque[tuple[int, Segment]] = deque()
         self._flush_lock = Lock()
-        """Around the recovery point: a flush on a worker must not move it past a cut that came meanwhile."""
+        """Guards the recovery point: a flush in a worker must not move it past a truncation that happened meanwhile."""
         self.cuts = 0
-        """How often its end went back; who copies it has to look."""
+        """Number of truncations at the end; a copy of the log compares it."""
         self._open_segments: deque[Segment] = deque()
         self._used = False
-        """Whether something was written or read since the last `rest`."""
+        """Whether the log was written or read since the last `close_idle`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self._is_in_directory = False
-        """Whether a power failure leaves the log's own name in the data directory."""
+        """Whether the log's directory entry survives a power failure."""
         self.closed = False
         self._abandoned = False
         self.failed = False
-        """Set when the disk failed under it: pages may be gone, so it is checked at the next start."""
+        """Set when the disk failed: written pages may be lost, so the log is recovered at the next start."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
     def active(self) -> Segment:
-        """The segment that is written."""
+        """The active segment."""
         return self.segments[-1]
 
     @property
     def size(self) -> int:
-        """Bytes of all segments' logs."""
+        """Bytes of the `.log` files of all segments."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def unflushed_messages(self) -> int:
-        """Offsets that are not surely on the disk."""
+        """Number of offsets above the recovery point, which a crash may lose."""
         return self.log_end_offset - self.recovery_point
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here a read_committed consumer may read: no open transaction lies before it."""
+        """The end of what a read_committed consumer may read: no open transaction begins before it."""
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         if unstable is None:
             return self.high_watermark
-        return min(max(unstable, self.log_start_offset), self.high_watermark)  # its records may be deleted
+        return min(max(unstable, self.log_start_offset), self.high_watermark)  # the log start offset may have passed it
 
     # Appending
 
     def append(self, data: memoryview, *, leader_epoch: int, origin_client: bool = True) -> Appended:
-        """Append a leader's batches: checked, given their offsets and the epoch in place, written.
+        """Append a leader's batches: validate them, set their offsets and the epoch in place, write them.
 
-        `data` is writable and holds one or more whole v2 batches. With `origin_client` they are held to a producer's
-        rules; otherwise they come from this broker (group metadata, transaction markers). A batch that repeats one of
-        its producer's last five is answered with that one's offsets. Raises the errors that a producer is answered
-        with, and KafkaStorageError where the disk fails; the log is then as it was.
+        `data` is writable and holds one or more whole v2 batches. With `origin_client` they must follow the rules for
+        producers; otherwise they come from this broker (group metadata, transaction markers). For a batch that repeats
+        one of its producer's last five, the offsets of that one are returned. Raises the errors of a Produce response,
+        and KafkaStorageError if the disk fails; the log is unchanged then.
         """
         now_ms = self.clock.now_ms()
         if origin_client:
@@ -159,7 +159,7 @@ class Log:
         return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset, batches[0].header)
 
     def append_as_follower(self, data: memoryview) -> Appended:
-        """Append what the leader sent, as it is. Raises InvalidRecordError where its offsets do not follow the log."""
+        """Append batches of the leader unchanged. Raises InvalidRecordError if their offsets do not follow the log."""
         batches = validation.read_copied_batches(data)
         next_offset = self.log_end_offset
         for batch in batches:
@@ -173,7 +173,7 @@ class Log:
         return Appended(first.base_offset, next_offset - 1, -1, self.log_start_offset, first)
 
     def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
-        """Hold idempotent batches to their producers' sequences; the append that a repeated batch stands for."""
+        """Validate the sequences of idempotent batches. Return the earlier append that a duplicate batch repeats."""
         for batch in batches:
             header = batch.header
             if not header.has_producer_id:
@@ -198,7 +198,7 @@ class Log:
         return read_marker(records[0]) if records else None
 
     def _write(self, data: memoryview, batches: list[Batch]) -> None:
-        """Write batches that have their offsets, and note what they change."""
+        """Write batches that have their offsets, and update indexes, epochs and producers."""
         if self.closed:
             raise errors.KafkaStorageError(f"the log of {self.topic_partition} is closed")
         self._used = True
@@ -220,7 +220,7 @@ class Log:
                     self._update_producer(header, self._marker(data, batch) if header.is_control else None)
         except OSError as error:
             self._undo_append(batches[0].header.base_offset)
-            raise self._storage_error("note a rolled back transaction of", error) from error
+            raise self._storage_error("index an aborted transaction of", error) from error
         self.producers.end_offset = self.log_end_offset
 
     def _update_producer(self, header: BatchHeader, marker: Marker | None) -> None:
@@ -234,7 +234,7 @@ class Log:
             self.txn_index(self.active).append(aborted)
 
     def _undo_append(self, offset: int) -> None:
-        """Undo an append: a marker without its entry in the index would have its records read as committed ones."""
+        """Undo an append: without its index entry, an aborted transaction would be read as committed."""
         try:
             self.truncate_to(offset)
         except OSError as error:
@@ -248,7 +248,9 @@ class Log:
     def _roll_if_needed(self, nbytes: int, last_offset: int, timestamp: int) -> None:
         config, segment = self.config, self.active
         if nbytes > config.segment_bytes:
-            raise errors.RecordListTooLargeError(f"{nbytes} bytes do not fit into a segment of {config.segment_bytes}")
+            raise errors.RecordListTooLargeError(
+                f"batches of {nbytes} bytes are larger than segment.bytes={config.segment_bytes}"
+            )
         if segment.size == 0:
             return
         if (
@@ -261,7 +263,7 @@ class Log:
             self.roll()
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
-        """Whether segment.ms has passed: by the records' times, or by the clock where they have none."""
+        """Return whether segment.ms has passed: by the records' timestamps, or by the clock if they have none."""
         limit = self.config.max_segment_ms - self._jitter(segment)
         first = segment.first_batch_timestamp()
         if first >= 0 and timestamp >= 0:
@@ -269,14 +271,14 @@ class Log:
         return self.clock.now_ms() - segment.created_ms > limit
 
     def _jitter(self, segment: Segment) -> int:
-        """A share of segment.jitter.ms that is the same at each call for a segment."""
+        """Return a share of segment.jitter.ms, which is the same at each call for a segment."""
         if self.config.segment_jitter_ms == 0:
             return 0
         spread = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return hash((self.topic_partition, segment.base_offset)) % spread
 
     def roll(self) -> Segment:
-        """Close the active segment and begin a new one at the log end offset; an empty one is only replaced."""
+        """Close the active segment and create a new one at the log end offset; an empty one is only replaced."""
         old = self.active
         if old.size == 0 and old.base_offset == self.log_end_offset:
             return old
@@ -284,7 +286,7 @@ class Log:
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
         segment = self._new_segment(self.log_end_offset)
-        self._keep_open(old)  # its files are closed when others have been read or rolled since
+        self._keep_open(old)  # its files are closed after others have been read or rolled
         if self.on_roll is not None:
             self.on_roll(self)
         return segment
@@ -294,13 +296,15 @@ class Log:
         try:
             segment.create(self.clock.now_ms())
         except OSError:
-            segment.delete_files("")  # the last segment may get records beyond it, and would end at it after a restart
+            segment.delete_files(
+                ""
+            )  # the last segment could get offsets beyond its limit, and would end there after a restart
             raise
         self.segments.append(segment)
         return segment
 
     def segment_at(self, base_offset: int) -> Segment:
-        """A segment object with the log's settings; its files are not touched."""
+        """Return a new segment object with the log's settings; no files are touched."""
         return Segment(
             self.dir,
             base_offset,
@@ -310,18 +314,18 @@ class Log:
         )
 
     def txn_index(self, segment: Segment) -> TransactionIndex:
-        """The aborted transactions of a segment."""
+        """Return the transaction index of a segment."""
         index = self._txn_indexes.get(segment.base_offset)
         if index is None:
             index = self._txn_indexes[segment.base_offset] = TransactionIndex(segment.path(TXN_INDEX_SUFFIX))
         return index
 
     def segment_number(self, offset: int) -> int:
-        """Index of the segment that holds `offset`, 0 for offsets before the log."""
+        """Return the index of the segment that contains `offset`, 0 for offsets before the log."""
         return max(bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def discard(self, segments: list[Segment]) -> None:
-        """Take segments out of the log. Their files get the ending .deleted and go after file.delete.delay.ms."""
+        """Remove segments from the log. Their files are renamed to .deleted and removed after file.delete.delay.ms."""
         deleted = {id(segment) for segment in segments}
         self.segments = [segment for segment in self.segments if id(segment) not in deleted]
         due = self.clock.now_ms() + self.config.file_delete_delay_ms
@@ -346,14 +350,14 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, at_least_one: bool = True) -> FileSlice:
-        """Whole batches from the one that holds `offset`, below `max_offset`, at most `max_bytes`.
+        """Return whole batches from the one that contains `offset`, below `max_offset`, at most `max_bytes`.
 
-        Where the first batch alone is larger it is returned whole, unless `at_least_one` is False. Empty at the end.
-        Raises OffsetOutOfRangeError for an offset outside of the log.
+        If the first batch alone is larger, it is returned anyway unless `at_least_one` is False. Empty at the end of
+        the log. Raises OffsetOutOfRangeError for an offset outside of the log.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRangeError(
-                f"{self.topic_partition} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
+                f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
             )
         if offset >= max_offset:
             return FileSlice(None, 0, 0)
@@ -362,7 +366,7 @@ class Log:
             if segment.base_offset >= max_offset:
                 break
             start = segment.position_of(offset)
-            if start is None:  # compaction left nothing here at or after the offset
+            if start is None:  # compaction has removed all records at or after the offset
                 continue
             self._keep_open(segment)
             end = self._end_position(segment, max_offset)
@@ -370,14 +374,14 @@ class Log:
         return FileSlice(None, 0, 0)
 
     def _end_position(self, segment: Segment, max_offset: int) -> int:
-        """Where the batches of the segment end that lie below `max_offset`."""
+        """Return where the batches of the segment below `max_offset` end."""
         if max_offset >= self.log_end_offset or (segment is not self.active and self._next_base(segment) <= max_offset):
             return segment.size
         end = segment.position_of(max_offset)
         return segment.size if end is None else end
 
     def _keep_open(self, segment: Segment) -> None:
-        """Let the files of the closed segment that was read longest ago be closed: readers of old data open many."""
+        """Keep the files of this closed segment open; close those of the segment that was read longest ago."""
         if segment is self.active or segment in self._open_segments:
             return
         self._open_segments.append(segment)
@@ -385,9 +389,9 @@ class Log:
             self._open_segments.popleft().rest()
 
     def close_idle(self) -> None:
-        """Called now and then: close the files of a log that was neither written nor read since the last call.
+        """Close the files of a log that was neither written nor read since the last call; called periodically.
 
-        So an idle partition takes no descriptor and no memory for indexes.
+        An idle partition thus needs no descriptors and no memory for indexes.
         """
         used, self._used = self._used, False
         if used or self.closed:
@@ -403,9 +407,9 @@ class Log:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """(header, bytes) of every batch from the one that holds `offset` to the end of the log: for replay.
+        """Yield (header, bytes) of every batch from the one that contains `offset` to the end of the log, for a replay.
 
-        Messages of formats 0 and 1 come as batches of format 2.
+        Messages of formats 0 and 1 are yielded as batches of format 2.
         """
         offset = max(offset, self.log_start_offset)
         while offset < self.log_end_offset:
@@ -418,9 +422,9 @@ class Log:
                 yield (header, view[start:end]) if header.magic == MAGIC else _as_new(view[start:end])
 
     def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
-        """The first record at `timestamp_ms` or later. Raises UnsupportedForMessageFormatError in format 0."""
+        """Return the first record at `timestamp_ms` or later. Raises UnsupportedForMessageFormatError in format 0."""
         if self.config.message_format == 0:
-            raise errors.UnsupportedForMessageFormatError("messages of format 0 have no times to look for")
+            raise errors.UnsupportedForMessageFormatError("messages of format 0 have no timestamps")
         for segment in self.segments:
             if segment.latest().timestamp >= timestamp_ms:
                 self._keep_open(segment)
@@ -431,14 +435,16 @@ class Log:
         return None
 
     def max_timestamp_offset(self) -> OffsetAndTimestamp | None:
-        """The first record with the log's highest timestamp (KIP-734); None for a log without timestamps."""
+        """Return the first record with the log's highest timestamp (KIP-734); None for a log without timestamps."""
         latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_time(latest)
 
     def offsets_before(self, timestamp_ms: int | None = None) -> list[int]:
-        """The begin of the last segment whose file was written at `timestamp_ms` or before, and of those before it.
+        """Return the base offsets of the last segment that was written at `timestamp_ms` or before, and of those before
+        it.
 
-        The end of the log counts as written now. Newest first; all without a time. It is what Kafka 0.8 knew of times.
+        The log end offset counts as written now. Newest first; all without a timestamp. This is the time lookup of
+        Kafka 0.8.
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
         if self.active.size:
@@ -448,7 +454,7 @@ class Log:
         return sorted((offset for offset, _ in times), reverse=True)
 
     def aborted_transactions(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
-        """The rolled back transactions with records in [from_offset, until_offset): for read_committed fetches."""
+        """Return the aborted transactions with records in [from_offset, until_offset), for read_committed fetches."""
         transactions = []
         for segment in self.segments[self.segment_number(from_offset) :]:
             entries = self.txn_index(segment).entries
@@ -460,7 +466,7 @@ class Log:
         return transactions
 
     def offset_after(self, offset: int, nbytes: int) -> int:
-        """An offset that `nbytes` of batches, read at `offset`, do not reach; the first that the index knows of."""
+        """Return the first indexed offset that is beyond `nbytes` of batches read at `offset`."""
         for i in range(self.segment_number(offset), len(self.segments)):
             start = self.segments[i].position_of(offset)
             if start is None:
@@ -472,19 +478,21 @@ class Log:
         return self.log_end_offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch of the log that is <= `epoch`, the offset after its last record); (-1, -1) if unknown."""
+        """Return the largest epoch of the log that is <= `epoch`, and the offset after its last record; (-1, -1) if
+        unknown.
+        """
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The leader epoch under which the record at `offset` was written; -1 if unknown."""
+        """Return the leader epoch of the record at `offset`; -1 if unknown."""
         return self.leader_epochs.epoch_for(offset)
 
     # Durability
 
     def flush(self, up_to: int | None = None) -> None:
-        """Wait until everything before `up_to` (or the log's end) is on the disk; the recovery point moves there.
+        """Wait until everything before `up_to` (or the log end offset) is on disk; the recovery point moves there.
 
-        Callable from a worker thread. Raises KafkaStorageError; the recovery point then stays.
+        Callable from a worker thread. Raises KafkaStorageError; the recovery point is unchanged then.
         """
         cuts = self.cuts
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
@@ -502,7 +510,7 @@ class Log:
                 self._is_in_directory = True
         except OSError as error:
             if self._abandoned:
-                return  # deleted, or moved as a whole, while this ran: nothing is left to be flushed
+                return  # deleted, or moved as a whole, during the flush: there is nothing left to flush
             raise self._storage_error("flush", error) from error
         with self._flush_lock:
             if cuts == self.cuts:
@@ -510,7 +518,7 @@ class Log:
         self.last_flush_ms = self.clock.now_ms()
 
     def close(self) -> None:
-        """Flush, write the producer snapshot, cut the indexes: the state that a clean start takes up."""
+        """Flush, write the producer snapshot and truncate the indexes, so that the next start needs no recovery."""
         if self.closed:
             return
         self.closed = True
@@ -523,17 +531,19 @@ class Log:
         self.delete_files()
 
     def close_without_flush(self) -> None:
-        """Let go of all files without writing anything: the disk failed, or the partition is deleted."""
+        """Close all files without writing anything, because the disk failed or the partition is deleted."""
         self.closed = self._abandoned = True
         for segment in self.segments:
             segment.close()
 
-    # Shortening
+    # Truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove all records at `offset` and after; a batch that only begins before goes whole. True if any went."""
+        """Remove all records at `offset` and after, and the whole batch that contains it. Return whether any were
+        removed.
+        """
         if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_from_end(offset)  # an epoch without records may contradict the leader, too
+            self.leader_epochs.truncate_from_end(offset)  # an epoch without records may also contradict the leader's
             return False
         if offset <= self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -548,7 +558,7 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Throw all records away; the next one gets `offset`."""
+        """Remove all records; the next one gets `offset`."""
         self.discard(list(self.segments))
         self.delete_files()  # the new segment may have the name of an old one
         self._new_segment(offset)
@@ -576,7 +586,7 @@ class Log:
         load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log's start to `offset` and drop segments that lie before it; returns the new start.
+        """Move the log start to `offset` and delete segments before it; return the new log start offset.
 
         Raises OffsetOutOfRangeError above the high watermark.
         """
@@ -593,7 +603,7 @@ class Log:
         return self.log_start_offset
 
     def drop_before_start(self) -> int:
-        """Discard the segments that lie wholly before the log's start, never the active one; their number."""
+        """Discard the segments that end before the log start, except the active one; return their number."""
         deleted = []
         for segment, following in pairwise(self.segments):
             if following.base_offset > self.log_start_offset:
@@ -606,13 +616,13 @@ class Log:
         return len(deleted)
 
     def _drop_snapshots(self) -> None:
-        """Snapshots older than the first segment stand for nothing; the newest always stays."""
+        """Remove snapshots older than the first segment, except the newest."""
         for offset, path in snapshots_in(self.dir)[:-1]:
             if offset <= self.segments[0].base_offset:
                 path.unlink(missing_ok=True)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Drop what retention.ms, retention.bytes and the log's start allow; the number of segments dropped."""
+        """Delete the segments that retention.ms, retention.bytes and the log start offset allow; return how many."""
         from ottla.storage.retention import apply_retention
 
         try:
@@ -622,7 +632,7 @@ class Log:
 
 
 def _as_new(message: memoryview) -> tuple[BatchHeader, memoryview]:
-    """A message of an old format, with all that is inside, as a batch at its offsets."""
+    """Return a message of an old format, with all messages inside, as a batch at its offsets."""
     from ottla.records import legacy_message_set
 
     batch = memoryview(legacy_message_set.in_place(message))

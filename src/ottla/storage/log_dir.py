@@ -1,4 +1,4 @@
-"""A log directory: its lock, its owner, its logs, and their checkpoints. Kafka's LogManager.
+"""A log directory: its lock, its owner, its logs and their checkpoints. Kafka's LogManager.
 
     with LogDir.open(path, broker_id=0) as log_dir:
         log_dir.load(...)
@@ -47,13 +47,13 @@ CLUSTER_METADATA = "__cluster_metadata"
 DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
 """Kafka's log.cleaner.dedupe.buffer.size: memory for the keys of one pass."""
 PROGRESS_SECONDS = 2.0
-"""Between two lines about the progress of loading."""
+"""Interval of log lines about the progress of loading."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
 class UnusableDirectoryError(errors.StartupError):
-    """The disk, not the configuration, is at fault: the broker can go on with its other directories."""
+    """The directory cannot be used; the broker can continue with its other directories."""
 
 
 class LogDir:
@@ -65,16 +65,16 @@ class LogDir:
         self.producer_expiration_ms = producer_expiration_ms
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
-        """Logs that could not be opened, and why; the others are served."""
+        """Logs that could not be opened, with the errors; the others are served."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As checkpointed: what each partition begins with."""
+        """The checkpointed high watermarks, with which partitions start."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """Where compaction goes on in each log."""
+        """Where the next compaction of each log begins."""
         self.uncleanable: set[TopicPartition] = set()
-        """Logs that compaction failed on; others must not wait for them."""
+        """Logs whose compaction failed; they are skipped so that the others are compacted."""
         self._cleaning: set[TopicPartition] = set()
         self.offline = ""
-        """Why the directory is not used any more: its disk failed. Empty while it is used."""
+        """Why the directory is offline, such as a disk error; empty while it is online."""
         self.cluster_id: str | None = None
         self.directory_id = ""
         self._lock_fd = -1
@@ -93,7 +93,7 @@ class LogDir:
         clock: Clock = SYSTEM_CLOCK,
         producer_expiration_ms: int = 86_400_000,
     ) -> LogDir:
-        """Make and lock the directory and see that it belongs to this broker. Raises StartupError in clear words."""
+        """Create and lock the directory, and check that it belongs to this broker. Raises StartupError otherwise."""
         log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms)
         log_dir._make()
         log_dir._acquire()
@@ -121,7 +121,7 @@ class LogDir:
         except (FileExistsError, NotADirectoryError):
             raise UnusableDirectoryError(f"log.dirs: {self.path} is not a directory") from None
         except OSError as error:
-            raise UnusableDirectoryError(f"log.dirs: {self.path} cannot be made: {error.strerror}") from None
+            raise UnusableDirectoryError(f"log.dirs: {self.path} cannot be created: {error.strerror}") from None
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
             raise UnusableDirectoryError(f"log.dirs: {self.path} is not writable for this user")
 
@@ -129,7 +129,7 @@ class LogDir:
         try:
             self._lock_fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Kafka's own lock is of the other kind; take it too, so that neither runs on the other's directory.
+            # Kafka's own lock is of the other kind; take it too, so that neither broker uses the other's directory.
             fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._release()
@@ -146,7 +146,7 @@ class LogDir:
             self._lock_fd = -1
 
     def _identify(self, broker_id: int, cluster_id: str | None) -> None:
-        """Compare with meta.properties, or write it for a new directory."""
+        """Compare broker id and cluster id with meta.properties, or write it for a new directory."""
         path = self.path / META_PROPERTIES
         properties = _read_properties(path)
         owner = properties.get("broker.id", properties.get("node.id"))
@@ -177,11 +177,11 @@ class LogDir:
     # Loading
 
     def load(self, config_of: ConfigOf, *, recovery_threads: int = 1) -> None:
-        """Open every log. `config_of` gives a partition's settings.
+        """Open every log. `config_of` returns a partition's config.
 
         Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is left
-        out and noted in `failed`; the others are not touched by it. After a crash
-        `recovery_threads` of them are checked at a time: reading and CRCs run beside each other.
+        out and recorded in `failed`; the others are not affected. After a crash `recovery_threads` logs are recovered
+        in parallel.
         """
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
@@ -194,7 +194,7 @@ class LogDir:
             partitions = self.partitions()
             if self._clean:
                 marker.unlink()
-                sync_directory(self.path)  # one that is there again after a power failure would be a lie
+                sync_directory(self.path)  # if it came back after a power failure it would be wrong
         except OSError as error:
             raise UnusableDirectoryError(storage_error("load the logs", self.path, error).message) from error
         reported = began
@@ -218,12 +218,12 @@ class LogDir:
         try:
             return checkpoints.read_offsets(self.path / name)
         except errors.KafkaStorageError as error:
-            # Without it more is checked, or more is kept: slower, and never wrong.
-            log.warning("%s; continuing without it", error)
+            # Without it recovery checks more and retention keeps more: slower, but never wrong.
+            log.warning("%s; starting without this checkpoint", error)
             return {}
 
     def partitions(self) -> list[tuple[TopicPartition, Path]]:
-        """The log directories; those that were being deleted, or had not taken another's place yet, go now."""
+        """Return the log directories of partitions; delete those with a pending deletion and unfinished future logs."""
         directories = []
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
@@ -240,7 +240,7 @@ class LogDir:
     def _load_one(
         self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
     ) -> Log | errors.KafkaStorageError:
-        """The log, or why there is none. On a thread of its own after a crash."""
+        """Open a log; return it or the error. After a crash, runs in its own thread."""
         try:
             return open_log(
                 directory,
@@ -268,15 +268,15 @@ class LogDir:
     # Logs
 
     def create(self, tp: TopicPartition, config: LogConfig, topic_id: str | None = None) -> Log:
-        """A new, empty log; the one that is there already is returned as it is."""
+        """Create an empty log; return the existing one if there is one."""
         existing = self.logs.get(tp)
         if existing is not None:
             return existing
         created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id not in (None, topic_id):
-            # a topic of this name was deleted, and its log could not be moved away then
+            # the log of a deleted topic of this name, which could not be renamed then
             self.logs[tp] = created
-            log.warning("%s: the log of an earlier topic is set aside as %s", tp, self.mark_stray(tp))
+            log.warning("%s: renamed the stray log of an earlier topic to %s", tp, self.mark_stray(tp))
             created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:
             try:
@@ -292,7 +292,7 @@ class LogDir:
         return open_log(path, tp, config, clock=self.clock, producer_expiration_ms=expiration_ms)
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
-        """A new, empty log that is to take the place of one in another directory (see `replication.relocation`)."""
+        """Create an empty log that will replace one in another directory (see `replication.log_dir_move`)."""
         suffix = f".{unique}{FUTURE_SUFFIX}"
         names.check_partition(tp)
         path = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
@@ -303,7 +303,7 @@ class LogDir:
         return created
 
     def adopt_future(self, future: Log) -> Log:
-        """A future log becomes the log of its partition: closed as a whole, renamed, and opened again."""
+        """Make a future log the log of its partition: close it, rename its directory, and open it again."""
         tp, start = future.topic_partition, future.log_start_offset
         future.close()
         path = self.path / directory_name(tp)
@@ -321,12 +321,12 @@ class LogDir:
         return adopted
 
     def drop_future(self, future: Log) -> None:
-        """A future log is not wanted any more."""
+        """Delete a future log."""
         future.close_without_flush()
         self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Take a log out of service. Its directory is renamed at once and removed after file.delete.delay.ms."""
+        """Delete a log. Its directory is renamed at once and removed after file.delete.delay.ms."""
         partition_log = self.logs.get(tp)
         if partition_log is not None:
             doomed = self._rename(partition_log, DELETE_SUFFIX)
@@ -360,17 +360,18 @@ class LogDir:
 
     @staticmethod
     def _remove(path: Path) -> None:
-        import shutil  # 5 ms, with every archive format, for what seldom happens
+        import shutil  # importing it takes 5 ms, with every archive format, and it is seldom used
 
         try:
             shutil.rmtree(path)
         except OSError as error:
-            log.warning("%s cannot be removed: %s", path, error)
+            log.warning("Cannot remove deleted log %s: %s", path, error)
 
     def next_cleaning(
         self, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES, throttle: Throttle | None = None
     ) -> CleanerPass | None:
-        """A pass over the log that most needs compaction, if one does: `copy` it on a worker, then finish or leave it.
+        """Return a pass over the log that most needs compaction, if any: `copy` it in a worker, then finish or abort
+        it.
 
         Until then there is no other pass over this log.
         """
@@ -398,25 +399,27 @@ class LogDir:
         return cleaning
 
     def _not_cleanable(self, tp: TopicPartition, error: Exception) -> None:
-        """Leave a log uncompacted that cannot be read, or raise what is wrong with the disk."""
+        """Mark a log that cannot be read as uncleanable, or raise the error of the disk."""
         if isinstance(error, OSError):
             raise storage_error(f"compact {tp}", self.path, error) from error
         self._leave_alone(tp, error)
 
     def _leave_alone(self, tp: TopicPartition, because: object) -> None:
-        """Mark a log as uncleanable until the next start; it is logged once, and the others are compacted."""
+        """Mark a log as uncleanable until the next start, and log that once."""
         self.uncleanable.add(tp)
-        # A KafkaError speaks for itself; anything else is a fault of the cleaner, which the traceback shows.
+        # A KafkaError explains itself; anything else is a bug of the cleaner, whose traceback is logged.
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
         reason = str(because) or type(because).__name__
-        log.error("%s is not compacted any more until the next start: %s", tp, reason, exc_info=trace)
+        log.error(
+            "Compaction of %s failed; it is not compacted again until the next start: %s", tp, reason, exc_info=trace
+        )
 
     def finish_cleaning(self, cleaning: CleanerPass) -> bool:
-        """Swap in what the pass wrote and note how far it came; False where the log changed underneath it."""
+        """Install the segments of a pass and record its end; return False if the log changed meanwhile."""
         tp = cleaning.log.topic_partition
         self._cleaning.discard(tp)
         if self.logs.get(tp) is not cleaning.log:
-            return False  # it was deleted, or has moved to another directory
+            return False  # the log was deleted, or has moved to another directory
         if cleaning.cleaned_to <= cleaning.first_dirty:
             self.abort_cleaning(cleaning, "one batch has more keys than the cleaner's map")
             return False
@@ -431,14 +434,14 @@ class LogDir:
         return True
 
     def abort_cleaning(self, cleaning: CleanerPass, because: object = None) -> None:
-        """A pass came to nothing. With a reason that will not go away the log is left alone, until the next start."""
+        """Abort a pass. With a permanent error the log is marked as uncleanable until the next start."""
         tp = cleaning.log.topic_partition
         cleaning.abort()
         self._cleaning.discard(tp)
         if because is not None:
             self._leave_alone(tp, because)
 
-    # Checkpoints and the end
+    # Checkpoints and shutdown
 
     def checkpoint(self, *, sync: bool = True) -> None:
         """Write recovery points, high watermarks and log start offsets. Raises KafkaStorageError."""
@@ -453,7 +456,7 @@ class LogDir:
         }
         try:
             for name, offsets in by_file.items():
-                # what is known of a log that could not be opened is still true when it can be opened again
+                # the checkpointed offsets of a log that could not be opened remain valid
                 read = self._checkpointed.get(name, {})
                 offline = {tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs}
                 checkpoints.write_offsets(self.path / name, {**offline, **offsets}, sync=sync)
@@ -467,11 +470,11 @@ class LogDir:
             opened.failed = True
 
     def close(self) -> None:
-        """Flush and close all logs, write the checkpoints and, where nothing failed, the mark of a clean shutdown."""
+        """Flush and close all logs, write the checkpoints and, unless something failed, the clean shutdown marker."""
         if self._lock_fd < 0:
             return
         if not self._loaded:
-            self._release()  # nothing was opened, so nothing may be said of it: neither clean nor checkpointed
+            self._release()  # no log was opened, so keep the checkpoints and do not mark a clean shutdown
             return
         if self.offline:
             for opened in self.logs.values():
@@ -485,45 +488,49 @@ class LogDir:
                     opened.close()
                 except (errors.KafkaStorageError, OSError) as error:
                     clean = False
-                    log.error("closing %s: %s", tp, error)
+                    log.error("Could not close log %s: %s", tp, error)
             self.checkpoint()
             for _, path in self._pending_deletes:
                 self._remove(path)
             if clean:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
         except (errors.KafkaStorageError, OSError) as error:
-            # the next start checks the logs, as after a crash
-            log.error("%s was not closed in order: %s", self.path, error)
+            # the next start recovers the logs, as after a crash
+            log.error("%s was not shut down cleanly, the next start recovers its logs: %s", self.path, error)
         finally:
             self._release()
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """`topic-N` as a TopicPartition; None for any other name, and for the metadata log of Kafka's own controller."""
+    """Return `topic-N` as a TopicPartition; None for any other name, and for the metadata log of Kafka's KRaft
+    controller.
+    """
     tp = names.parse_directory_name(name)
     return None if tp is None or tp.topic == CLUSTER_METADATA else tp
 
 
 def new_id() -> str:
-    """A random UUID (version 4) in Kafka's text form: 22 characters of URL-safe base64, never with a dash in front."""
+    """Return a random UUID (version 4) in Kafka's text form: 22 characters of URL-safe base64, never starting with a
+    dash.
+    """
     while True:
         raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         text = b2a_base64(raw, newline=False).decode().translate({43: "-", 47: "_", 61: None})
-        if not text.startswith("-"):  # tools would take it for an option
+        if not text.startswith("-"):  # command-line tools would parse a leading dash as an option
             return text
 
 
 def owner_of(path: Path | str) -> int | None:
-    """The id of the broker that a data directory belongs to; None for a new one."""
+    """Return the id of the broker that a log directory belongs to; None for a new directory."""
     properties = _read_properties(Path(path) / META_PROPERTIES)
     owner = properties.get("broker.id", properties.get("node.id"))
     return int(owner) if owner is not None and owner.isdecimal() else None
 
 
 def cluster_of(path: Path | str) -> str | None:
-    """The id of the cluster that a data directory belongs to; None for a new one."""
+    """Return the id of the cluster that a log directory belongs to; None for a new directory."""
     return _read_properties(Path(path) / META_PROPERTIES).get("cluster.id")
 
 

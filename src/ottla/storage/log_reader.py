@@ -1,8 +1,7 @@
-"""Logs read where they lie, without a broker, or beside one that goes on writing.
+"""Reads logs from log directories without a broker, or while a broker writes to them.
 
-What is read ends at the high watermark of the last checkpoint: bytes before it never change, but for compaction and
-retention, which replace and unlink whole files; a file that is mapped stays what it was. Nothing is written here, and
-no lock is taken.
+Reading ends at the high watermark of the last checkpoint. Bytes before it never change, except that compaction and
+retention replace and unlink whole files; a mapped file stays as it was. Nothing is written, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ log = logging.getLogger("ottla.storage")
 
 INDEX_BYTES = 10 * 1024 * 1024
 TRIES = 5
-"""How often segments are listed again after compaction or retention has deleted one in between."""
+"""How often segments are listed again if compaction or retention has deleted one meanwhile."""
 
 
 class StoredBatch(NamedTuple):
@@ -46,25 +45,28 @@ class ReadOnlyLog:
         self.directory = directory
         bases = self._bases()
         self.start = max(start, bases[0] if bases else 0)
-        """The first offset that is there, and not deleted."""
+        """The first offset that exists and is not deleted."""
         self._high_watermark = high_watermark
 
     @cached_property
     def end(self) -> int:
-        """The high watermark; without a checkpoint the end of the last whole batch."""
+        """The high watermark; without a checkpoint, the end of the last whole batch."""
         high_watermark = self._high_watermark
         reached = self._reached(high_watermark)
         if high_watermark is not None and reached < high_watermark:
             log.warning(
-                "%s ends at %d, before its high watermark %d: its tail is lost", self.directory, reached, high_watermark
+                "%s ends at offset %d, before its high watermark %d: the records in between are lost",
+                self.directory,
+                reached,
+                high_watermark,
             )
         return max(self.start, reached if high_watermark is None else min(reached, high_watermark))
 
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
-        """The batches that hold offsets with start <= offset < end, in order.
+        """Yield the batches that contain offsets with start <= offset < end, in order.
 
-        Raises OffsetOutOfRangeError where what begins there was deleted, KafkaStorageError where a segment cannot be
-        read, CorruptMessageError where there is no batch.
+        Raises OffsetOutOfRangeError if `start` was deleted, KafkaStorageError if a segment cannot be read,
+        CorruptMessageError for damaged batches.
         """
         for attempt in range(TRIES):
             try:
@@ -73,7 +75,7 @@ class ReadOnlyLog:
                     start = batch.header.next_offset
                 return
             except FileNotFoundError as error:
-                # Compacted or deleted since it was listed; what takes its place is listed now.
+                # Compacted or deleted since it was listed; the new listing has its replacement.
                 if attempt == TRIES - 1:
                     raise KafkaStorageError(f"{self.directory}: {error}") from error
 
@@ -83,8 +85,8 @@ class ReadOnlyLog:
         bases = self._bases()
         first = bisect_right(bases, start) - 1
         if first < 0:
-            # Compaction keeps the first segment's name: only retention, or the topic's end, takes it away.
-            raise OffsetOutOfRangeError(f"{self.directory}: offset {start} is not there any more")
+            # Compaction keeps the first segment's name: only retention, or the deletion of the topic, removes it.
+            raise OffsetOutOfRangeError(f"{self.directory}: offset {start} was deleted")
         for base in bases[first:]:
             data = self._mapped(base) if base < end else memoryview(b"")
             reached = 0
@@ -92,18 +94,20 @@ class ReadOnlyLog:
                 reached = position + header.size_in_bytes
                 if header.last_offset < start:
                     continue
-                # the header of an old compressed message only has its last offset
+                # the header of an old compressed message has only its last offset
                 if header.magic == MAGIC and header.base_offset >= end:
                     return
                 yield StoredBatch(data, position, header)
                 if header.next_offset >= end:
-                    # What lies behind may be half written, or torn by a crash: it is not looked at.
+                    # The rest may be incomplete, or torn by a crash, and is not read.
                     return
             if base < min(end, bases[-1]) and reached < data.nbytes:
-                raise CorruptMessageError(f"{self.directory / file_name(base, LOG_SUFFIX)}: no batch at byte {reached}")
+                raise CorruptMessageError(
+                    f"{self.directory / file_name(base, LOG_SUFFIX)}: no valid batch at byte {reached}"
+                )
 
     def _reached(self, until: int | None) -> int:
-        """Behind the last whole batch; with `until`, behind the first one that ends there or later."""
+        """Return the end of the last whole batch; with `until`, of the first one that ends there or later."""
         bases = self._bases()
         if not bases:
             return 0
@@ -112,7 +116,7 @@ class ReadOnlyLog:
             return base
         try:
             data = self._mapped(base)
-        except FileNotFoundError:  # deleted since it was listed: there is no telling any more
+        except FileNotFoundError:  # deleted since it was listed: its end is unknown
             return base if until is None else until
         for _, header in _headers(data, 0 if until is None else self._position(data, base, until - 1)):
             reached = header.next_offset
@@ -121,7 +125,7 @@ class ReadOnlyLog:
         return reached
 
     def _bases(self) -> list[int]:
-        """The base offsets of the segments."""
+        """Return the base offsets of the segments."""
         stems = (entry.stem for entry in self.directory.glob(f"*{LOG_SUFFIX}"))
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -129,13 +133,14 @@ class ReadOnlyLog:
         with (self.directory / file_name(base, LOG_SUFFIX)).open("rb") as file:
             try:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            except ValueError:  # an empty file
+            except ValueError:  # an empty file cannot be mapped
                 return memoryview(b"")
 
     def _position(self, data: memoryview, base: int, offset: int) -> int:
-        """Where to look for an offset: the index may be missing (an active segment's is), and then it is the begin.
+        """Return where to start looking for an offset; the start of the file if the index is missing, as for an active
+        segment.
 
-        So it is where the index does not fit: compaction may have put both files in place of those before by now.
+        The same if the index does not match, because compaction may have replaced both files meanwhile.
         """
         index = OffsetIndex(self.directory / file_name(base, INDEX_SUFFIX), base, INDEX_BYTES)
         try:
@@ -148,7 +153,7 @@ class ReadOnlyLog:
 
 
 def _is_start(data: memoryview, position: int, offset: int) -> bool:
-    """Whether a whole batch begins at the position, none of which lies behind the offset."""
+    """Return whether a whole batch begins at the position and does not end after the offset."""
     try:
         if not 0 < position < data.nbytes or not any_magic.begins_in(data, position, data.nbytes - position):
             return False
@@ -162,7 +167,7 @@ def _is_start(data: memoryview, position: int, offset: int) -> bool:
 
 
 def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch from `position` on; zeros behind the last one end it."""
+    """Yield (position, header) of every whole batch from `position` on; zeros after the last one end it."""
     while any_magic.begins_in(data, position, data.nbytes - position) and any(data[position + 8 : position + 12]):
         header = any_magic.read_header(data, position)
         if position + header.size_in_bytes > data.nbytes:
@@ -172,14 +177,14 @@ def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader
 
 
 def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
-    """The logs in data directories, as they are now. KafkaStorageError for a path that is no directory.
+    """Return the logs in log directories, as they are now. KafkaStorageError for a path that is not a directory.
 
-    Of replicas in the directories of several brokers, the one that knows most to be committed.
+    Of the replicas in directories of several brokers, the one with the highest high watermark is used.
     """
     logs: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:
         if not path.is_dir():
-            raise KafkaStorageError(f"{path} is no directory")
+            raise KafkaStorageError(f"{path} is not a directory")
         starts = read_offsets(path / LOG_START_OFFSETS)
         has_ends = (path / HIGH_WATERMARKS).exists()
         ends = read_offsets(path / HIGH_WATERMARKS)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from hashlib import blake2b
 
 BYTES_PER_KEY = 160
-"""What one key takes in the map: a digest, an offset and a place in the table, by measurement."""
+"""Measured memory per key: a digest, an offset and a slot in the table."""
 DIGEST_BYTES = 16
 
 
 class OffsetMap:
-    """The last offset of each key. Keys are kept as digests of 16 bytes, which no two keys share in practice."""
+    """The last offset of each key. Keys are stored as digests of 16 bytes, for which collisions are not expected."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_keys = max(max_bytes // BYTES_PER_KEY, 1)
         self.latest_offset = -1
-        """The last offset that the map has seen; -1 for none."""
+        """The last offset that was put into the map; -1 for none."""
         self._offsets: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -23,20 +23,20 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """No further key fits."""
+        """Whether no further key fits."""
         return len(self._offsets) >= self.max_keys
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note the key's next offset; offsets come in order."""
+        """Set the key's last offset; offsets must increase."""
         assert offset > self.latest_offset
         self._offsets[_digest(key)] = offset
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """The key's last offset, -1 for a key that was not seen."""
+        """Return the key's last offset, -1 for an unknown key."""
         return self._offsets.get(_digest(key), -1)
 
 
 def _digest(key: bytes) -> bytes:
-    # A short key stands for itself; of 16 bytes it could be taken for another's digest.
+    # A short key is stored itself; one of 16 bytes could equal another key's digest.
     return key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()

@@ -14,9 +14,9 @@ TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def read_topic_id(directory: Path) -> str | None:
-    """The topic id in Kafka's text form; None where the file is absent, or empty since a crash came before its content.
+    """Return the topic id in Kafka's text form; None if the file does not exist, or is empty because of a crash.
 
-    Damaged content is a KafkaStorageError.
+    Raises KafkaStorageError if the content is damaged.
     """
     path = directory / FILE_NAME
     try:
@@ -30,10 +30,12 @@ def read_topic_id(directory: Path) -> str | None:
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     topic_id = fields.get("topic_id", "").strip()
     if fields.get("version") != "0" or not TOPIC_ID.fullmatch(topic_id):
-        raise KafkaStorageError(f"{path} holds no topic id")
+        raise KafkaStorageError(f"{path} has no topic id")
     return topic_id
 
 
 def write_topic_id(directory: Path, topic_id: str) -> None:
-    """Note the topic's id. Not waited for: topics of many partitions are made at once, and the registry knows it."""
+    """Write the topic's id. No fsync: topics with many partitions are created at once, and the metadata store has the
+    id, too.
+    """
     replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode(), sync=False)

@@ -20,13 +20,13 @@ from ottla.storage.files import replace_file
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 BATCHES_KEPT = 5
-"""Batches per producer that a repeat is recognised of: the most that may be in flight."""
+"""Batches per producer in which duplicates are detected: the maximum number in flight."""
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_TRANSACTION = -1
 
 ABORT = 0
 COMMIT = 1
-"""The type in a transaction marker's key."""
+"""The type in the key of a transaction marker."""
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
@@ -36,7 +36,7 @@ _MARKER_VALUE = Struct(">hi")
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer that is in the log."""
+    """A batch of a producer in the log."""
 
     first_sequence: int
     last_sequence: int
@@ -46,12 +46,12 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Offset of its first record."""
+        """The offset of its first record."""
         return self.last_offset - self.offset_delta
 
 
 class Marker(NamedTuple):
-    """What a control batch says about a transaction."""
+    """The content of a control batch about a transaction."""
 
     type: int
     coordinator_epoch: int
@@ -81,11 +81,11 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """Of its last batch; -1 without one."""
+        """The sequence of its last record; -1 without a batch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def batch_like(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch in the log with the sequences of `header`."""
+        """Return the batch in the log with the sequences of `header`."""
         if header.producer_epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -94,12 +94,12 @@ class ProducerState:
         return None
 
     def has_ended(self, batch: AppendedBatch) -> bool:
-        """Whether the transaction of a transactional batch has its marker."""
+        """Return whether the transaction of a transactional batch has its marker."""
         return self.first_txn_offset == NO_TRANSACTION or batch.first_offset < self.first_txn_offset
 
 
 def read_marker(record: Record) -> Marker | None:
-    """The marker in a control batch's record; None for kinds of control records that do not end transactions."""
+    """Return the marker in a control batch's record; None for control records that do not end transactions."""
     try:
         version, kind = _MARKER_KEY.unpack_from(record.key or b"")
         if version < 0:
@@ -113,12 +113,12 @@ def read_marker(record: Record) -> Marker | None:
 
 
 def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of a transaction marker (ABORT or COMMIT)."""
+    """Return key and value of a transaction marker (ABORT or COMMIT)."""
     return _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
 
 
 class VerificationGuard:
-    """Stands for a transaction that is being verified elsewhere; good until the next marker of its producer."""
+    """Represents a transaction that another broker is verifying; valid until the next marker of its producer."""
 
     __slots__ = ("epoch", "unused")
 
@@ -140,30 +140,33 @@ class ProducerStates:
         self._unreplicated: dict[int, int] = {}
         """First offset → marker's offset of transactions that ended above the high watermark."""
         self._lowest: dict[int, tuple[int, int]] = {}
-        """Epoch and lowest sequence seen of producers whose transaction has no batch here yet."""
+        """Epoch and lowest sequence of producers whose transaction has no batch in the log yet."""
         self._guards: dict[int, VerificationGuard] = {}
-        """By producer, that its transaction is being verified and has no batch here yet."""
+        """Guards of producers whose transactions are being verified and have no batch in the log yet."""
         self.end_offset = 0
-        """The offset after the last batch that the state knows of."""
+        """The offset after the last batch in the state."""
 
     # Before an append
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has written here in a transaction that is still open."""
+        """Return whether a producer has an open transaction in this log."""
         producer = self.producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.first_txn_offset != NO_TRANSACTION
 
     def expect(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Note that a producer came with this sequence, before it is known whether its transaction may write here.
+        """Record the sequence of a batch before its transaction is verified.
 
-        Of several batches in flight the first may be sent back; those behind it must not be taken for the beginning.
+        If the first of several batches in flight is rejected, those after it must not be regarded as the start of the
+        transaction.
         """
         seen = self._lowest.get(producer_id)
         if seen is None or seen[0] != epoch or sequence < seen[1]:
             self._lowest[producer_id] = epoch, sequence
 
     def has_appended(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Whether the log has the producer's batch with this sequence, or a later one, in this epoch or a newer one."""
+        """Return whether the log has the producer's batch with this sequence, or a later one, in this epoch or a newer
+        one.
+        """
         producer = self.producers.get(producer_id)
         if producer is None or producer.epoch < epoch:
             return False
@@ -187,13 +190,13 @@ class ProducerStates:
         return guard
 
     def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether no marker of the producer has come since, and no newer instance of it."""
+        """Return whether neither a marker of the producer nor a newer epoch has arrived since."""
         return self._guards.get(producer_id) is guard
 
     def check_bumped(self, producer_id: int, epoch: int) -> None:
-        """Raise for a late marker of the newer transactions, whose markers bump the epoch (KIP-890).
+        """Raise for a late marker of transactions version 2, whose markers bump the epoch (KIP-890).
 
-        One that repeats the marker which closed the transaction may come.
+        A repetition of the marker that closed the transaction is allowed.
         """
         producer = self.producers.get(producer_id)
         if producer is None or epoch > producer.epoch:
@@ -204,10 +207,10 @@ class ProducerStates:
             )
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch in the log that this one repeats, if it is one of the producer's last five.
+        """Return the batch in the log that this one repeats, if it is one of the producer's last five.
 
-        A batch of a transaction that has ended is not repeated: its producer has either had the answer, or has given
-        the batch up. librdkafka then uses the numbers of what it gave up again, for other records (see `check`).
+        A batch of a completed transaction has no duplicates: its producer has received the response, or has given up
+        the batch. librdkafka then reuses those sequences for other records (see `check`).
         """
         producer = self.producers.get(header.producer_id)
         if producer is None:
@@ -216,10 +219,10 @@ class ProducerStates:
         return None if batch is None or (header.is_transactional and producer.has_ended(batch)) else batch
 
     def check(self, header: BatchHeader) -> None:
-        """Raise unless the batch may be appended as its producer's next; it is no `duplicate_of` another.
+        """Raise unless the batch may be appended as its producer's next; it must not be a `duplicate_of` another.
 
-        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError for
-        numbers that an earlier transaction has used.
+        Raises InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError
+        for sequences that an earlier transaction has used.
         """
         self._check_beginning(header)
         producer = self.producers.get(header.producer_id)
@@ -231,7 +234,7 @@ class ProducerStates:
                 f"producer {header.producer_id} has epoch {epoch}, the log has seen {producer.epoch}"
             )
         if producer.first_txn_offset != NO_TRANSACTION and not header.is_transactional:
-            raise errors.InvalidTxnStateError(f"producer {producer.id} may only write inside of its open transaction")
+            raise errors.InvalidTxnStateError(f"producer {producer.id} may only write in its open transaction")
         if header.base_sequence == NO_SEQUENCE:
             return
         if epoch != producer.epoch:
@@ -243,17 +246,17 @@ class ProducerStates:
         expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
         if header.base_sequence != expected:
             if header.is_transactional and producer.batch_like(header) is not None:
-                # Kafka takes it for a duplicate, and the records are lost in a transaction that is then committed. With
-                # this error producers abort and begin a new epoch (KIP-360).
+                # Kafka regards it as a duplicate, and the records are missing in a transaction that is then committed.
+                # With this error producers abort and start a new epoch (KIP-360).
                 raise errors.UnknownProducerIdError(
                     f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
                 )
             raise errors.OutOfOrderSequenceNumberError(
-                f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
+                f"producer {header.producer_id} sent sequence {header.base_sequence} instead of {expected}"
             )
 
     def _check_beginning(self, header: BatchHeader) -> None:
-        """Raise for a batch that overtook the one which has to begin the transaction here."""
+        """Raise for a batch that overtook the first batch of the transaction."""
         epoch, lowest = self._lowest.get(header.producer_id, (NO_PRODUCER_EPOCH, MAX_SEQUENCE))
         if epoch == header.producer_epoch and header.base_sequence > lowest:
             raise errors.OutOfOrderSequenceNumberError(
@@ -261,7 +264,7 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Raise where a transaction marker comes from an older coordinator or for an older epoch."""
+        """Raise if a transaction marker is from an older coordinator or for an older epoch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -278,7 +281,7 @@ class ProducerStates:
     # After an append
 
     def update(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
-        """Note a batch that is in the log; the transaction that it completed, if it did."""
+        """Apply a batch that is in the log; return the transaction that it completed, if any."""
         self.end_offset = header.next_offset
         if not header.has_producer_id:
             return None
@@ -322,7 +325,7 @@ class ProducerStates:
         return CompletedTransaction(producer.id, first, header.last_offset, marker.type == ABORT)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction began that a read_committed reader must wait for."""
+        """The start of the oldest transaction that a read_committed reader must wait for."""
         self.forget_replicated(high_watermark)
         firsts = [next(iter(offsets)) for offsets in (self.ongoing,) if offsets]
         firsts += self._unreplicated
@@ -334,11 +337,11 @@ class ProducerStates:
             del self._unreplicated[first]
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The offset up to which all is decided once `completed` is: what its index entry records."""
+        """Return the last stable offset after `completed`, for its index entry."""
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers without an open transaction that were silent for producer.id.expiration.ms."""
+        """Remove producers without an open transaction that were inactive for producer.id.expiration.ms."""
         horizon = now_ms - self.expiration_ms
         expired = [p.id for p in self.producers.values() if p.first_txn_offset < 0 and p.last_timestamp < horizon]
         for producer_id in expired:
@@ -351,7 +354,7 @@ class ProducerStates:
             guard.unused = True
 
     def clear(self, end_offset: int = 0) -> None:
-        """Forget everybody."""
+        """Remove all producers."""
         self.producers.clear()
         self.ongoing.clear()
         self._unreplicated.clear()
@@ -369,7 +372,7 @@ class ProducerStates:
         replace_file(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX), head + entries, sync=sync)
 
     def load_snapshot(self, path: Path) -> None:
-        """Take the state from a snapshot. Raises KafkaStorageError for a damaged one."""
+        """Load the state from a snapshot. Raises KafkaStorageError if it is damaged."""
         content = path.read_bytes()
         try:
             version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)
@@ -383,7 +386,7 @@ class ProducerStates:
             sound = False
         if not sound:
             raise errors.KafkaStorageError(
-                f"{path} is no producer snapshot of version {SNAPSHOT_VERSION}, or is damaged"
+                f"{path} is not a producer snapshot of version {SNAPSHOT_VERSION}, or it is damaged"
             )
         self.clear(int(path.name.removesuffix(SNAPSHOT_SUFFIX)))
         for fields in _SNAPSHOT_ENTRY.iter_unpack(content[_SNAPSHOT_HEAD.size :]):
@@ -424,7 +427,7 @@ def _unpack(fields: tuple[int, ...]) -> ProducerState:
 
 
 def snapshots_in(directory: Path) -> list[tuple[int, Path]]:
-    """(offset, path) of all producer snapshots, oldest first."""
+    """Return (offset, path) of all producer snapshots, oldest first."""
     snapshots = []
     for path in directory.glob(f"*{SNAPSHOT_SUFFIX}"):
         name = path.name.removesuffix(SNAPSHOT_SUFFIX)

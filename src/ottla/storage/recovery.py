@@ -1,8 +1,8 @@
-"""Opening a log: finish what a crash interrupted, check what may be torn, cut it at the last sound batch.
+"""Opening a log: complete interrupted changes, check what a crash may have torn, truncate it after the last valid
+batch.
 
-After a clean shutdown nothing is read but the end of the last segment. After any other end every batch from the
-recovery point on is checked; what lies before it was flushed. In both cases a segment whose index is missing or
-senseless gets new ones.
+After a clean shutdown only the end of the last segment is read. After a crash every batch from the recovery point on is
+checked; everything before it was flushed. In both cases a missing or invalid index is rebuilt.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def open_log(
     compacted: bool = False,
     producer_expiration_ms: int = 86_400_000,
 ) -> Log:
-    """The log in `directory`, made if it is not there, ready for appends.
+    """Return the log in `directory`, created if it does not exist, ready for appends.
 
-    `clean` says that it was closed in order; then nothing is checked beyond its names. `compacted` says that it was
-    compacted once, so that offsets may be missing although its topic is not compacted any more. The high watermark is
-    the log's start until its owner sets it. Raises KafkaStorageError where the files cannot be read or make no log.
+    `clean`: it was shut down cleanly, so that only file names are checked. `compacted`: it was compacted before, so
+    that offsets may be missing although its topic is not compacted any more. The high watermark is the log start offset
+    until its owner sets it. Raises KafkaStorageError if the files cannot be read or are inconsistent.
     """
     opened = Log(directory, topic_partition, config, clock=clock, producer_expiration_ms=producer_expiration_ms)
     try:
@@ -82,10 +82,10 @@ def open_log(
 
 
 def _tidy(directory: Path) -> set[str]:
-    """Finish or undo what was going on; the names that are left.
+    """Complete or undo interrupted changes; return the remaining file names.
 
-    The cleaner writes `.cleaned`, renames all of it to `.swap` once it is whole, removes the old segments, and renames
-    `.swap` to nothing. So `.cleaned` is worth nothing, and `.swap` beside no `.cleaned` is worth all.
+    The cleaner writes `.cleaned`, renames all of them to `.swap` when they are complete, removes the old segments, and
+    removes the suffix `.swap`. So `.cleaned` files are incomplete, and `.swap` files without `.cleaned` are complete.
     """
     names = set(os.listdir(directory))
     cleaned = {name for name in names if name.endswith(CLEANED_SUFFIX)}
@@ -96,7 +96,7 @@ def _tidy(directory: Path) -> set[str]:
     oldest_cleaned = min((_offset(name) for name in cleaned), default=None)
     for name in swaps:
         if oldest_cleaned is not None and _offset(name) >= oldest_cleaned:
-            # The renames run from the last segment to the first: this one's group was not yet complete.
+            # The renames run from the last segment to the first: this group was not complete yet.
             _unlink_all(directory, _offset(name), SWAP_SUFFIX)
         else:
             _complete_swap(directory, name)
@@ -123,7 +123,7 @@ def _complete_swap(directory: Path, name: str) -> None:
 
 
 def _swap_end(path: Path, base: int) -> int:
-    """The offset after the last batch in a `.swap` file."""
+    """Return the offset after the last batch in a `.swap` file."""
     end = base
     file = LogFile(path)
     for _, header in headers(file, 0, file.size()):
@@ -144,7 +144,7 @@ def _load_segments(opened: Log, names: set[str]) -> None:
     for name in names:
         stem, _, suffix = name.partition(".")
         if f".{suffix}" in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names:
-            log.warning("%s has no log beside it and is removed", opened.dir / name)
+            log.warning("Removing %s, which belongs to no segment", opened.dir / name)
             (opened.dir / name).unlink(missing_ok=True)
     for name in logs:
         segment = opened.segment_at(int(name.removesuffix(LOG_SUFFIX)))
@@ -157,13 +157,13 @@ def _load_segments(opened: Log, names: set[str]) -> None:
 
 
 def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
-    """Check all segments from the recovery point on; behind the first cut nothing stays.
+    """Check all segments from the recovery point on; remove everything after the first damage.
 
-    Returns the first offset that was checked.
+    Return the first offset that was checked.
     """
     segments = opened.segments
     checked_from = segments[opened.segment_number(recovery_point)].base_offset
-    # Later snapshots were perhaps not flushed, and what they skip would be missing in the transaction indexes.
+    # Later snapshots may not be flushed, and the transaction indexes would miss what they skip.
     for offset, path in snapshots_in(opened.dir):
         if offset > checked_from:
             path.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
         opened.txn_index(segment).clear()
         if segment.size != before:
             log.warning(
-                "%s: %d bytes at the end of %s are no sound batch and are cut off",
+                "%s: truncating %d bytes at the end of %s that are not a valid batch",
                 opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
             )  # fmt: skip
         if following is not None and (segment.size != before or end > following or following > end >= contiguous_from):
@@ -193,16 +193,20 @@ def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
 
 
 def _drop_after(opened: Log, i: int) -> None:
-    """What follows a cut cannot be kept: offsets must have no gap."""
+    """Remove the segments after a truncation: offsets must have no gap."""
     for segment in opened.segments[i + 1 :]:
-        log.warning("%s: %s follows a cut and is removed", opened.topic_partition, segment.path(LOG_SUFFIX).name)
+        log.warning(
+            "%s: removing %s, which follows the truncated end of the log",
+            opened.topic_partition,
+            segment.path(LOG_SUFFIX).name,
+        )
         segment.close()
         segment.delete_files("")
     del opened.segments[i + 1 :]
 
 
 def _check_indexes(segment: Segment) -> None:
-    """New indexes for a flushed segment whose old ones make no sense."""
+    """Rebuild the indexes of a flushed segment if they are invalid."""
     try:
         segment.sanity_check()
     except KafkaStorageError as error:
@@ -225,7 +229,7 @@ def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
 
 
 def _ensure_indexes(opened: Log, names: set[str]) -> None:
-    """After a clean end: only look whether the files are there and have a possible size."""
+    """After a clean shutdown: check only that the index files exist and have a plausible size."""
     for segment in opened.segments:
         for suffix, entry in ((INDEX_SUFFIX, OffsetIndex.ENTRY.size), (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size)):
             path = segment.path(suffix)
@@ -235,7 +239,7 @@ def _ensure_indexes(opened: Log, names: set[str]) -> None:
     _check_indexes(opened.active)
 
 
-# The end of the log, and what is derived from it
+# The end of the log, and its epochs and producers
 
 
 def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> None:
@@ -243,12 +247,12 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
     try:
         opened.log_end_offset = active.end_offset()
     except CorruptMessageError as error:
-        # Also after a clean shutdown: a file may have been cut or damaged since.
-        log.warning("%s; it is checked as after a crash", error)
+        # After a clean shutdown, too: a file may have been truncated or damaged since.
+        log.warning("%s; recovering the log as after a crash", error)
         opened.log_end_offset = active.recover()
         checked_from = active.base_offset if checked_from is None else checked_from
     if log_start_offset > opened.log_end_offset:
-        log.warning("%s: its records up to %d are gone", opened.topic_partition, log_start_offset)
+        log.warning("%s: records up to offset %d are lost", opened.topic_partition, log_start_offset)
         opened.truncate_fully_and_start_at(log_start_offset)
     opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
     opened.high_watermark = opened.log_start_offset
@@ -259,7 +263,7 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
 
 
 def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
-    """From the file, and after a crash from the batches that were perhaps written after it."""
+    """Load the epochs from the file, and after a crash from the batches that may have been written after it."""
     epochs = opened.leader_epochs
     try:
         epochs.load()
@@ -279,7 +283,7 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
 
 
 def load_producers(opened: Log) -> None:
-    """Producer state from the newest snapshot that the log still reaches, and the batches after it."""
+    """Load producer state from the newest snapshot that is within the log, and from the batches after it."""
     producers = opened.producers
     producers.clear(opened.log_start_offset)
     for offset, path in reversed(snapshots_in(opened.dir)):
@@ -290,7 +294,7 @@ def load_producers(opened: Log) -> None:
             producers.load_snapshot(path)
             break
         except KafkaStorageError as error:
-            log.warning("%s; it is removed", error)
+            log.warning("Removing a damaged producer snapshot: %s", error)
             path.unlink(missing_ok=True)
     for segment, scanner in _scan(opened, max(producers.end_offset, opened.log_start_offset)):
         for position in scanner.replay_positions():
@@ -299,7 +303,7 @@ def load_producers(opened: Log) -> None:
 
 
 def _scan(opened: Log, from_offset: int) -> Iterator[tuple[Segment, Scanner]]:
-    """Each segment with a walk over its batches from `from_offset` on."""
+    """Yield each segment with a scanner over its batches from `from_offset` on."""
     for i, segment in enumerate(opened.segments):
         following = opened.segments[i + 1].base_offset if i + 1 < len(opened.segments) else opened.log_end_offset
         start = segment.position_of(from_offset) if following > from_offset else None
@@ -310,7 +314,7 @@ def _scan(opened: Log, from_offset: int) -> Iterator[tuple[Segment, Scanner]]:
 
 
 def _replay(opened: Log, segment: Segment, position: int) -> None:
-    """Bring producer state past the batch at `position`."""
+    """Update producer state with the batch at `position`."""
     header = read_header(segment.file.read(position, HEADER_BYTES))
     marker = None
     if header.is_control:

@@ -1,7 +1,7 @@
-"""Which segments may go: by age, by the log's size, by its start. Never above the high watermark.
+"""Which segments retention deletes: by age, by the log's size, by the log start offset. Never above the high watermark.
 
-Kafka's rules: by time a segment goes once its highest timestamp is older than retention.ms; if that holds for all of
-them the active one is rolled first, so that an idle topic empties too.
+Kafka's rules: a segment is deleted when its highest timestamp is older than retention.ms; if that holds for all of them
+the active one is rolled first, so that an idle topic becomes empty, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Drop the oldest segments that retention allows to go; returns their number."""
+    """Delete the oldest segments as retention allows; return their number."""
     if not log.config.deletes:
         return log.drop_before_start()
     count = max(_too_old(log, now_ms), _too_many_bytes(log))
@@ -26,18 +26,18 @@ def apply_retention(log: Log, now_ms: int) -> int:
 
 
 def _end(log: Log, i: int) -> int:
-    """The offset after segment `i`."""
+    """Return the offset after segment `i`."""
     return log.segments[i + 1].base_offset if i + 1 < len(log.segments) else log.log_end_offset
 
 
 def _may_go(log: Log, i: int) -> bool:
-    """Segments above the high watermark stay, and an empty active one has nothing to lose."""
+    """Return whether a segment may be deleted: not above the high watermark, and not an empty active one."""
     segment = log.segments[i]
     return _end(log, i) <= log.high_watermark and (segment.size > 0 or segment is not log.active)
 
 
 def _too_old(log: Log, now_ms: int) -> int:
-    """How many segments at the front are past retention.ms."""
+    """Return how many segments at the front are older than retention.ms."""
     if log.config.retention_ms < 0:
         return 0
     count = 0
@@ -49,13 +49,13 @@ def _too_old(log: Log, now_ms: int) -> int:
 
 
 def newest_ms(segment: Segment) -> int:
-    """The highest timestamp in a segment; the file's own time where records have none."""
+    """Return the highest timestamp in a segment; the file's modification time if records have none."""
     timestamp = segment.latest().timestamp
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
 def _too_many_bytes(log: Log) -> int:
-    """How many segments at the front can go with retention.bytes still left in the log."""
+    """Return how many segments at the front can be deleted with at least retention.bytes remaining."""
     if log.config.retention_bytes < 0:
         return 0
     excess = log.size - log.config.retention_bytes

@@ -1,4 +1,4 @@
-"""Walking over the batches of a segment's file by their headers, without reading what lies between."""
+"""Iterating over the batches of a segment's file by their headers, without reading the records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ottla.records.scanner import Scanner
 from ottla.storage.files import LogFile
 
 CHUNK_BYTES = 8 * 1024
-"""Read at once; more than an index interval, so that most lookups take one read."""
+"""Bytes per read; more than an index interval, so that most lookups need one read."""
 SCAN_CHUNK_BYTES = 1024 * 1024
 
 
 def headers(
     file: LogFile, position: int, end: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch in [position, end) of the file.
+    """Yield (position, header) of every whole batch in [position, end) of the file.
 
-    Raises CorruptMessageError where there is no batch; a batch that is cut off by `end` ends the walk.
+    Raises CorruptMessageError for damaged bytes; a batch that `end` cuts off ends the iteration.
     """
     chunk = b""
     chunk_start = position
@@ -39,7 +39,7 @@ def headers(
 
 
 def walk(file: LogFile, scanner: Scanner, end: int) -> None:
-    """Feed the scanner the file up to `end`, or up to where it finds damage or a batch that `end` cuts off."""
+    """Feed the scanner with the file up to `end`, to damage, or to a batch that `end` cuts off."""
     while not scanner.damaged and end - scanner.position >= scanner.needed:
         nbytes = min(max(SCAN_CHUNK_BYTES, scanner.needed), end - scanner.position)
         chunk = file.read(scanner.position, nbytes)

@@ -32,7 +32,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 TXN_INDEX_SUFFIX = ".txnindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-"""What makes up a segment; a producer snapshot stands for the log up to its offset."""
+"""The files of a segment; a producer snapshot covers the log up to its offset."""
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -41,25 +41,25 @@ MAX_OFFSET = (1 << 63) - 1
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
 CLOSED, READABLE, WRITABLE = range(3)
-"""What the indexes of a segment are open for."""
+"""How the indexes of a segment are opened."""
 RECENT_BATCHES = 512
-"""Positions of the last appended batches that are kept in memory: where consumers at the end of the log read on."""
+"""Number of recent append positions in memory, for consumers that read at the end of the log."""
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Kafka's file name: 20 digits and the suffix."""
+    """Return Kafka's file name: 20 digits and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
 class TimestampAndOffset(NamedTuple):
-    """A time in milliseconds and the offset of a record that has it."""
+    """A timestamp in milliseconds and the offset of a record that has it."""
 
     timestamp: int
     offset: int
 
 
 class Segment:
-    """One segment of a log, opened when it is first used."""
+    """A segment of a log, whose files are opened at first use."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Segment:
         reserve_bytes: int = 0,
         ending: str = "",
     ) -> None:
-        """`reserve_bytes` are taken from the disk while the segment is written (preallocate).
+        """`reserve_bytes` are allocated while the segment is active (preallocate).
 
-        `ending` is put behind every file's name, for segments that are not yet part of a log.
+        `ending` follows every file name, for segments that are not part of a log yet.
         """
         self.directory = directory
         self.ending = ending
@@ -92,15 +92,15 @@ class Segment:
         self._indexes = CLOSED
         self._reserve_bytes = reserve_bytes
         self._reserved = False
-        """Whether the file is longer than `size`, by what was reserved for appends."""
+        """Whether the file is longer than `size` because space was reserved for appends."""
 
     def path(self, suffix: str) -> Path:
-        """Path of one of the segment's files."""
+        """Return the path of one of the segment's files."""
         return self.directory / (file_name(self.base_offset, suffix) + self.ending)
 
     @property
     def file(self) -> LogFile:
-        """The `.log` file, opened at its first use."""
+        """The `.log` file, opened at first use."""
         if self._file is None:
             self._file = LogFile(self.path(LOG_SUFFIX))
         return self._file
@@ -108,7 +108,7 @@ class Segment:
     # Opening and closing
 
     def create(self, now_ms: int) -> None:
-        """Make the files of an empty segment, ready for appends."""
+        """Create the files of an empty segment, ready for appends."""
         self._file = LogFile(self.path(LOG_SUFFIX), create=True)
         self._file.truncate(0)
         self.created_ms = now_ms
@@ -117,7 +117,7 @@ class Segment:
         self._indexes = WRITABLE
 
     def load(self) -> None:
-        """Take up an existing `.log`; files are opened when they are first needed."""
+        """Load an existing `.log`; files are opened at first use."""
         stat = self.path(LOG_SUFFIX).stat()
         self.size = stat.st_size
         self.created_ms = int(stat.st_mtime * 1000)
@@ -139,7 +139,7 @@ class Segment:
             self.offset_of_max_timestamp = self.time_index.last_offset
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError where an index is missing or cannot belong to the log."""
+        """Raise CorruptIndexError if an index is missing or does not match the log."""
         for index in (self.offset_index, self.time_index):
             if not index.path.exists():
                 raise KafkaStorageError(f"{index.path} is missing")
@@ -147,13 +147,13 @@ class Segment:
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         if self.offset_index.entries and self.offset_index.entry(self.offset_index.entries - 1)[1] >= self.size:
-            raise KafkaStorageError(f"{self.offset_index.path} points behind the end of its log")
+            raise KafkaStorageError(f"{self.offset_index.path} points beyond the end of its log")
 
     def finish(self) -> None:
-        """Make the segment read-only: the last time entry, both indexes written, what was reserved given back."""
+        """Make the segment read-only: add the last time index entry, write both indexes, release reserved space."""
         self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
-        # An OSError up to here leaves the segment as it is, open for appends.
+        # An OSError up to here leaves the segment open for appends.
         self.offset_index.write()
         self.time_index.write()
         if self._reserved:
@@ -165,24 +165,24 @@ class Segment:
         self._recent.clear()
 
     def keep_time(self) -> None:
-        """Give the file the segment's time, where it was written long after its records (compaction)."""
+        """Set the file's modification time to the segment's highest timestamp, for segments written by compaction."""
         os.utime(self.path(LOG_SUFFIX), (self.created_ms / 1000, self.created_ms / 1000))
 
     def close(self) -> None:
-        """Let go of the files; slices of the log stay readable."""
+        """Close the files; slices of the log stay readable."""
         self.offset_index.close()
         self.time_index.close()
         self._indexes = CLOSED
         self._file = None
 
     def rest(self) -> None:
-        """Write what the indexes have gained and close all files, until they are needed again."""
+        """Write new index entries and close all files until they are used again."""
         if self._indexes == WRITABLE:
             self.finish()
         self.close()
 
     def sync(self) -> None:
-        """Wait until log and indexes are on the disk. Callable from a worker thread while the loop appends."""
+        """Wait until log and indexes are on disk. Callable from a worker thread while the event loop appends."""
         file = self._file
         if file is not None:
             file.sync()
@@ -196,7 +196,7 @@ class Segment:
     # Writing
 
     def append(self, data: Buffer, batches: Sequence[tuple[BatchHeader, int, int]]) -> None:
-        """Write whole batches at the end: (header, start, end) of each in `data`, which they fill.
+        """Append whole batches, given as (header, start, end) of each in `data`, which they fill.
 
         An OSError leaves the segment as it was.
         """
@@ -220,7 +220,7 @@ class Segment:
             self.first_timestamp = batches[0][0].max_timestamp
 
     def _note(self, position: int, nbytes: int, header: BatchHeader) -> None:
-        """Indexes and highest timestamp after a batch came to lie at `position`."""
+        """Update indexes and the highest timestamp for a batch that was written at `position`."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes and not self.offset_index.is_full:
@@ -268,7 +268,7 @@ class Segment:
         return scanner
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
+        """Remove the batches at `offset` and after, and the one that contains it."""
         self._load_indexes(WRITABLE)
         cut = self.position_of(offset)
         position = self.size if cut is None else cut
@@ -288,7 +288,7 @@ class Segment:
     # Reading
 
     def position_of(self, offset: int) -> int | None:
-        """Where the first batch begins that ends at `offset` or later; None where all end before it."""
+        """Return the position of the first batch that ends at `offset` or later; None if all end before it."""
         recent = self._recent.get(offset)
         if recent is not None:
             return recent
@@ -314,13 +314,15 @@ class Segment:
         return 0 if i < 0 else self.offset_index.entry(i)[1]
 
     def indexed_offset(self, position: int) -> int | None:
-        """The last offset of the first batch at `position` or later that the index knows; None where it knows none."""
+        """Return the last offset of the first indexed batch at `position` or later; None if there is none."""
         self._load_indexes()
         i = self.offset_index.find(position - 1, POSITION) + 1
         return self.base_offset + self.offset_index.entry(i)[0] if i < self.offset_index.entries else None
 
     def _is_start(self, relative_offset: int, position: int) -> bool:
-        """Whether a batch begins at the position that ends with the offset or, after an append of several, before."""
+        """Return whether a batch begins at the position that ends with the offset (or before, after an append of
+        several).
+        """
         head = self.file.read(position, HEADER_BYTES) if 0 < position < self.size else b""
         try:
             if not any_magic.begins_in(head, 0, len(head)):
@@ -333,7 +335,7 @@ class Segment:
         return self.base_offset <= header.base_offset and header.last_offset <= self.base_offset + relative_offset
 
     def read(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> FileSlice:
-        """Whole batches in [start, end), both starts of batches or ends: at most `max_bytes`, or the first."""
+        """Return whole batches in [start, end), both batch boundaries: at most `max_bytes`, or the first batch."""
         assert 0 <= start <= end <= self.size
         if end - start <= max_bytes:
             return FileSlice(self.file, start, end - start)
@@ -349,13 +351,13 @@ class Segment:
         return FileSlice(self.file if stop > start else None, start, stop - start)
 
     def batches(self, start: int = 0) -> list[tuple[int, BatchHeader]]:
-        """(position, header) of all batches from the one at `start`."""
+        """Yield (position, header) of all batches from the one at `start`."""
         return list(headers(self.file, start, self.size))
 
     def end_offset(self) -> int:
-        """The offset after the last batch, found by walking from the last index entry.
+        """Return the offset after the last batch, found by iterating from the last index entry.
 
-        Raises CorruptMessageError where the walk does not end with a sound batch at the end of the file.
+        Raises CorruptMessageError if the file does not end with a valid batch.
         """
         self._load_indexes()
         end = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0
@@ -363,14 +365,14 @@ class Segment:
         for position, header in headers(self.file, end, self.size):
             end, last = position + header.size_in_bytes, header
         if end != self.size:
-            raise CorruptMessageError(f"{self.path(LOG_SUFFIX)}: no batch ends where the file does")
+            raise CorruptMessageError(f"{self.path(LOG_SUFFIX)}: the file does not end with a whole batch")
         if last is None:
             return self.base_offset
         any_magic.verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)
         return last.next_offset
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
-        """(the first record at `timestamp` or later from `from_offset` on, its leader epoch)."""
+        """Return the first record at `timestamp` or later from `from_offset` on, and its leader epoch."""
         self._load_indexes()
         start = self.position_of(max(self.time_index.lookup(timestamp), from_offset))
         if start is None:
@@ -385,18 +387,18 @@ class Segment:
         return None
 
     def latest(self) -> TimestampAndOffset:
-        """The highest timestamp and the last offset of the batch that has it."""
+        """Return the highest timestamp and the last offset of its batch."""
         if self.max_timestamp < 0 and self.size and self._indexes == CLOSED:
             self._load_indexes()
-            self.rest()  # retention asks this of every segment there is
+            self.rest()  # retention calls this for every segment
         return TimestampAndOffset(self.max_timestamp, self.offset_of_max_timestamp)
 
     def modified_ms(self) -> int:
-        """When the file was last written, by the file system's clock."""
+        """Return the modification time of the file in milliseconds."""
         return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
 
     def first_batch_timestamp(self) -> int:
-        """The first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
+        """Return the first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
         if self.first_timestamp < 0 and self.size:
             try:
                 self.first_timestamp = next((h.max_timestamp for _, h in headers(self.file, 0, self.size)), -1)
@@ -407,12 +409,12 @@ class Segment:
     # Names
 
     def rename(self, old_suffix: str, new_suffix: str) -> None:
-        """Give every file that is there another ending, behind its own: `.log` + old → `.log` + new."""
+        """Change the suffix after every file name: `.log` + old → `.log` + new."""
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
             try:
                 path.with_name(path.name + old_suffix).rename(path.with_name(path.name + new_suffix))
-            except FileNotFoundError:  # an index that was never made
+            except FileNotFoundError:  # an index that was never written
                 continue
 
     def delete_files(self, suffix: str = DELETED_SUFFIX) -> None:

@@ -13,11 +13,11 @@ class StoppedError(KafkaError):
 
 
 class Throttle:
-    """Makes who spends too fast wait, and ends them when it is stopped. Callable from any thread."""
+    """Delays threads that exceed the limit, and ends them when it is stopped. Thread-safe."""
 
     def __init__(self, bytes_per_second: float = float("inf")) -> None:
         self.bytes_per_second = bytes_per_second
-        """May be changed at any time; counts from the next `spend` on."""
+        """May be changed at any time; applies from the next `spend` on."""
         self._lock = Lock()
         self._paid_until = 0.0
         self._stopped = Event()
@@ -26,12 +26,12 @@ class Throttle:
         """Wait until `nbytes` more are within the limit. Raises StoppedError once `stop` was called."""
         with self._lock:
             now = time.monotonic()
-            # what was not spent in the past is lost: a limit, not an account
+            # unused bandwidth of the past does not count
             self._paid_until = max(self._paid_until, now) + nbytes / self.bytes_per_second
             wait = self._paid_until - now
         if self._stopped.wait(wait) if wait > 0 else self._stopped.is_set():
             raise StoppedError
 
     def stop(self) -> None:
-        """End all that wait, and all that spend from now on."""
+        """End all waiting and future calls of `spend` with StoppedError."""
         self._stopped.set()

@@ -18,7 +18,9 @@ _ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was rolled back: its producer, its first record, its marker, the last stable offset then."""
+    """An aborted transaction: its producer, its first offset, its marker's offset, and the last stable offset at that
+    time.
+    """
 
     producer_id: int
     first_offset: int
@@ -35,7 +37,9 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, read at first use. A torn last entry is left out; KafkaStorageError for other damage."""
+        """Return all entries, read at first use. A torn last entry is ignored; raises KafkaStorageError for other
+        damage.
+        """
         if self._entries is None:
             self._entries = self._read()
         return self._entries
@@ -48,21 +52,21 @@ class TransactionIndex:
         whole = len(content) - len(content) % _ENTRY.size
         entries = list(_ENTRY.iter_unpack(content[:whole]))
         if any(version > VERSION for version, *_ in entries):
-            raise KafkaStorageError(f"{self.path} has an entry of a later version than {VERSION}")
+            raise KafkaStorageError(f"{self.path} has an entry of a version above {VERSION}")
         return [AbortedTransaction(*fields) for _, *fields in entries]
 
     def sanity_check(self, base_offset: int, next_base: int) -> None:
-        """Raise KafkaStorageError where the file cannot be that of the segment from `base_offset` to `next_base`."""
+        """Raise KafkaStorageError if the file does not match the segment from `base_offset` to `next_base`."""
         if self.path.exists() and self.path.stat().st_size % _ENTRY.size:
-            raise KafkaStorageError(f"{self.path}: its size is no multiple of {_ENTRY.size}")
+            raise KafkaStorageError(f"{self.path}: its size is not a multiple of {_ENTRY.size}")
         before = base_offset - 1
         for entry in self.entries:
             if not (before < entry.last_offset < next_base and 0 <= entry.first_offset < entry.last_offset):
-                raise KafkaStorageError(f"{self.path} does not fit its log")
+                raise KafkaStorageError(f"{self.path} does not match its log")
             before = entry.last_offset
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add one at the end."""
+        """Append an entry."""
         entries = self.entries
         assert not entries or entries[-1].last_offset < aborted.last_offset
         with self.path.open("ab") as file:
@@ -71,13 +75,13 @@ class TransactionIndex:
         entries.append(aborted)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget those whose marker lies at `offset` or after."""
+        """Remove the entries whose marker is at `offset` or after."""
         retained = [e for e in self.entries if e.last_offset < offset]
         if len(retained) != len(self.entries):
             os.truncate(self.path, len(retained) * _ENTRY.size)
             self._entries = retained
 
     def clear(self) -> None:
-        """Forget all, with the file."""
+        """Remove all entries and the file."""
         self.path.unlink(missing_ok=True)
         self._entries = []

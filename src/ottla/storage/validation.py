@@ -1,4 +1,4 @@
-"""What a leader checks and changes in the batches of a produce request before it appends them. Kafka's LogValidator.
+"""Validation of produced batches, and their conversion to the topic's format, before the append. Kafka's LogValidator.
 
 Every record is walked over in compiled code (`records.validator`): whatever is stored can be read to its end by every
 consumer. Compressed batches are decompressed for that, within message.max.decompressed.bytes. Records are only encoded
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 LOG_APPEND_TIME = "LogAppendTime"
 MIN_MESSAGE_BYTES = 14
-"""The least that the length of a batch can be, in any format."""
+"""The smallest length field of a batch, in any format."""
 
 
 class Batch(NamedTuple):
-    """A checked batch and where it lies in the buffer."""
+    """A validated batch and its place in the buffer."""
 
     header: BatchHeader
     start: int
@@ -52,14 +52,14 @@ class Batch(NamedTuple):
 
 
 class RecordError(NamedTuple):
-    """A record that made its batch be refused: its place in the batch, and why."""
+    """A record because of which its batch was rejected: its index in the batch, and the reason."""
 
     batch_index: int
     message: str
 
 
 class InvalidRecordsError(errors.InvalidRecordError):
-    """Records that cannot be appended; `records` has which and why (KIP-467)."""
+    """Some records cannot be appended; `records` lists them with reasons (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
         super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
@@ -67,7 +67,7 @@ class InvalidRecordsError(errors.InvalidRecordError):
 
 
 class InvalidTimestampsError(errors.InvalidTimestampError):
-    """Records with timestamps that the topic does not accept; `records` has which and why (KIP-467)."""
+    """Some records have timestamps that the topic does not accept; `records` lists them with reasons (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
         super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
@@ -75,7 +75,9 @@ class InvalidTimestampsError(errors.InvalidTimestampError):
 
 
 def read_batches(view: memoryview) -> list[Batch]:
-    """The batches of format 2 that fill `view`, each with its CRC checked; CorruptMessageError for anything else."""
+    """Return the batches of format 2 that fill `view`, with their CRCs verified; raise CorruptMessageError for anything
+    else.
+    """
     batches = [Batch(*item) for item in split(view)]
     _check_filled(view, batches)
     for batch in batches:
@@ -84,7 +86,9 @@ def read_batches(view: memoryview) -> list[Batch]:
 
 
 def read_copied_batches(view: memoryview) -> list[Batch]:
-    """The batches of any format that fill `view`, as a leader sent them; CorruptMessageError for anything else."""
+    """Return the batches of any format that fill `view`, as the leader sent them; raise CorruptMessageError for
+    anything else.
+    """
     batches = [Batch(*item) for item in any_magic.split(view)]
     _check_filled(view, batches)
     for batch in batches:
@@ -95,7 +99,7 @@ def read_copied_batches(view: memoryview) -> list[Batch]:
 def _check_filled(view: memoryview, batches: list[Batch]) -> None:
     end = batches[-1].end if batches else 0
     if end != len(view) or not batches:
-        raise errors.CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are no whole batch")
+        raise errors.CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are not a whole batch")
 
 
 def check_size(batches: list[Batch], max_message_bytes: int) -> None:
@@ -103,11 +107,13 @@ def check_size(batches: list[Batch], max_message_bytes: int) -> None:
     for batch in batches:
         size = batch.end - batch.start
         if size > max_message_bytes:
-            raise errors.MessageTooLargeError(f"a batch of {size} bytes where max.message.bytes is {max_message_bytes}")
+            raise errors.MessageTooLargeError(
+                f"a batch of {size} bytes is larger than max.message.bytes={max_message_bytes}"
+            )
 
 
 def check_client_batch(header: BatchHeader) -> None:
-    """Raise where a producer's batch claims what only a broker may, or counts wrongly."""
+    """Raise if a producer's batch has attributes that only the broker may set, or inconsistent counts."""
     if header.base_offset:
         raise errors.InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")
     if header.is_control:
@@ -127,7 +133,7 @@ def check_client_batch(header: BatchHeader) -> None:
 
 
 def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
-    """Raise UnsupportedForMessageFormatError for what messages of format 0 and 1 have no room for."""
+    """Raise UnsupportedForMessageFormatError for features that messages of formats 0 and 1 lack."""
     header = batch.header
     if header.has_producer_id:
         kind = "transactional" if header.is_transactional else "idempotent"
@@ -137,7 +143,7 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
-    """Batches that have their offsets, as messages of format 0 or 1."""
+    """Return batches that have their offsets as messages of format 0 or 1."""
     from ottla.records.legacy_message_set import from_batches
 
     written = memoryview(bytearray(from_batches(view, magic)))
@@ -145,10 +151,10 @@ def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]
 
 
 def single_batch(view: memoryview) -> memoryview:
-    """The one batch of format 2 that `view` begins with; what is left of another one behind it is cut off.
+    """Return the one batch of format 2 at the start of `view`; an incomplete batch after it is dropped.
 
-    Raises what Kafka's ProduceRequest.validateRecords does: INVALID_RECORD if there is no whole batch, if there are
-    several, of which perhaps only some could be appended, or if it is a message of an older format.
+    Raises as Kafka's ProduceRequest.validateRecords: INVALID_RECORD if there is no whole batch, if there are several,
+    of which perhaps only some could be appended, or for a message of an older format.
     """
     size = _whole_batch(view)
     if size is None:
@@ -169,12 +175,14 @@ def single_batch(view: memoryview) -> memoryview:
 
 
 def _whole_batch(view: memoryview) -> int | None:
-    """Size of the batch that `view` begins with, if it is whole. Raises CorruptMessageError if there can be none."""
+    """Return the size of the batch at the start of `view`, None if it is incomplete. Raises CorruptMessageError for an
+    invalid one.
+    """
     if len(view) < LOG_OVERHEAD:
         return None
     length = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
     if length < MIN_MESSAGE_BYTES:
-        raise errors.CorruptMessageError(f"a batch length of {length} is less than any batch takes")
+        raise errors.CorruptMessageError(f"a batch length of {length} is less than that of the smallest batch")
     if len(view) <= MAGIC_POSITION:
         return None
     if view[MAGIC_POSITION] > MAGIC:
@@ -184,7 +192,7 @@ def _whole_batch(view: memoryview) -> int | None:
 
 
 def open_batch(view: memoryview, batch: Batch, max_bytes: int) -> Buffer:
-    """The uncompressed records of a producer's batch. Raises what the producer is answered with."""
+    """Return the uncompressed records of a producer's batch. Raises the errors of a Produce response."""
     records = view[batch.start + HEADER_BYTES : batch.end]
     if batch.header.codec == NONE:
         return records
@@ -200,7 +208,7 @@ def open_batch(view: memoryview, batch: Batch, max_bytes: int) -> Buffer:
 
 
 def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Validated:
-    """Walk over the records of a batch. Raises if they are malformed, lack a key or have a timestamp out of bounds."""
+    """Validate the records of a batch: raise if they are malformed, lack a key or have a timestamp out of bounds."""
     earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
     if config.message_timestamp_type != LOG_APPEND_TIME:
         earliest = max(now_ms - config.message_timestamp_before_max_ms, MIN_TIMESTAMP)
@@ -225,10 +233,10 @@ def _refuse_records(validated: Validated, earliest: int, latest: int) -> None:
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:
-    """Check a producer's batches and bring them into the topic's form; offsets are not assigned yet.
+    """Validate a producer's batches and convert them to the topic's format; offsets are not assigned yet.
 
-    Returns the buffer to write, which is `view` itself unless batches were compressed again. Raises what a producer is
-    answered with.
+    Return the buffer to write, which is `view` itself unless batches were compressed again. Raises the errors of a
+    Produce response.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)
@@ -260,7 +268,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryvie
 
 
 def target_codec(config: LogConfig) -> int | None:
-    """The codec that the topic's batches must have; None to keep the producer's."""
+    """Return the codec that the topic's batches must have; None to keep the producer's."""
     if config.compression_type == "producer":
         return None
     return NONE if config.compression_type == "uncompressed" else CODEC_IDS[config.compression_type]
@@ -275,7 +283,7 @@ def _level(codec: int, config: LogConfig) -> int | None:
 
 
 def _rewrite(header: BatchHeader, records: Buffer, codec: int, level: int | None) -> bytes:
-    """The batch with its records compressed by another codec. Everything else in it stays."""
+    """Return the batch with its records compressed by another codec; its other fields are unchanged."""
     packed = memoryview(compression.compress(codec, records, level))
     out = bytearray(HEADER_BYTES + len(packed))
     out[HEADER_BYTES:] = packed

@@ -54,7 +54,7 @@ def test_repeated_batch_is_answered_with_its_first_offsets(make_log):
 def test_gap_in_the_sequence_is_refused(make_log):
     log = make_log()
     send(log, 0)
-    with pytest.raises(OutOfOrderSequenceNumberError, match="1 follows"):
+    with pytest.raises(OutOfOrderSequenceNumberError, match="sent sequence 2 instead of 1"):
         send(log, 2)
     send(log, 1)
 
