@@ -1,4 +1,4 @@
-"""Start one broker, as kafka-server-start.sh does.
+"""Start a broker, as kafka-server-start.sh does, or a node of several brokers.
 
 Without arguments it is a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or
 SIGTERM.
@@ -12,31 +12,83 @@ import logging
 import resource
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.main import BrokerNode
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.options import Option, Repeatable
 from ottla.cli.framework.signals import heeded_signals
 from ottla.config import properties
-from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
 
+if TYPE_CHECKING:
+    from ottla.broker.main import BrokerNode
+    from ottla.broker.node import Node, Parent
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP; returns 1 if the broker cannot start."""
+    from ottla.broker.node import parent
+
     started = time.perf_counter()
     _allow_files()
-    logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _log_to_stderr(args, LOG_FORMAT)
     try:
+        of_node = parent()
+        if of_node is not None:
+            return _run_broker(of_node.read_configs(), args, started, of_node)
         configs = properties.load(args.properties) if args.properties else {}
         configs.update(properties.override(text) for text in args.override)
-        node = BrokerNode(BrokerConfig.from_kafka(configs))
-        return asyncio.run(_serve(node, started))
+        if args.brokers is not None:
+            configs["ottla.brokers"] = args.brokers
+        return _run_node(configs, args, started)
     except KafkaError as error:
         print(f"ottla broker: {error}", file=sys.stderr)
         return 1
+
+
+def _run_node(configs: dict[str, Any], args: argparse.Namespace, started: float) -> int:
+    from ottla.broker.node_configs import broker_count, check_single, node_configs
+
+    count = broker_count(configs)
+    if count == 1:
+        check_single(configs)
+        return _run_broker(configs, args, started)
+    from ottla.broker.node import Node
+
+    arguments = ["broker", "--log-level", args.log_level]
+    brokers = node_configs(configs, count)
+
+    async def serve() -> int:
+        return await _serve_node(Node(brokers, arguments), started)
+
+    return asyncio.run(serve())
+
+
+async def _serve_node(node: Node, started: float) -> int:
+    _handle_signals(node.stop)
+    await node.start()
+    if node.endpoints:
+        took = (time.perf_counter() - started) * 1000
+        addresses = "; ".join(node.endpoints)
+        print(f"ottla broker is ready: {len(node.endpoints)} brokers, {addresses}, {took:.0f} ms", file=sys.stderr)
+    return await node.run()
+
+
+def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: float, parent: Parent | None = None) -> int:
+    from ottla.broker.main import BrokerNode
+    from ottla.config.broker import BrokerConfig
+
+    node = BrokerNode(BrokerConfig.from_kafka(configs))
+    if parent is not None:
+        _log_to_stderr(args, f"%(asctime)s [broker {node.broker_id}] %(levelname)s %(message)s")
+    return asyncio.run(_serve(node, started, parent))
+
+
+def _log_to_stderr(args: argparse.Namespace, form: str) -> None:
+    logging.basicConfig(level=args.log_level.upper(), format=form, stream=sys.stderr, force=True)
 
 
 def _allow_files() -> None:
@@ -45,21 +97,28 @@ def _allow_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(node: BrokerNode, started: float) -> int:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
+def _handle_signals(stop: Any) -> None:
     for number in heeded_signals():
-        loop.add_signal_handler(number, stopping.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int:
+    stopping = asyncio.Event()
+    _handle_signals(stopping.set)
     await node.start()
-    took = (time.perf_counter() - started) * 1000
     addresses = ", ".join(map(str, node.endpoints))
-    data = ", ".join(node.config.data_dirs)
-    print(
-        f"ottla broker {node.broker_id} is ready: {addresses}, data in {data}, {took:.0f} ms",
-        file=sys.stderr,
-        flush=True,
-    )
-    ends = [asyncio.ensure_future(event.wait()) for event in (stopping, node.failed)]
+    ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (stopping, node.failed)]
+    if parent is not None:
+        await parent.report_ready(",".join(map(str, node.endpoints)))
+        ends.append(asyncio.ensure_future(parent.wait_end()))
+    else:
+        took = (time.perf_counter() - started) * 1000
+        data = ", ".join(node.config.data_dirs)
+        print(
+            f"ottla broker {node.broker_id} is ready: {addresses}, data in {data}, {took:.0f} ms",
+            file=sys.stderr,
+            flush=True,
+        )
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     failed = node.failed.is_set()
     for end in ends:
@@ -75,6 +134,11 @@ COMMAND = Command(
     options=(
         Option("properties server.properties", "properties file with broker configs", nargs="?"),
         Repeatable("--override NAME=VALUE", "broker config that overrides the file"),
+        Option(
+            "--brokers N",
+            "number of brokers of this node, each a process with its own port (counting up) and directories; "
+            "0: one per core",
+        ),
         Option("--log-level", "lowest level that is logged (warning)", choices=LOG_LEVELS, default="warning"),
     ),
 )

@@ -223,6 +223,11 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         "ZooKeeper's addresses, as host:port separated by commas, with an optional path. Not set: a "
         "standalone broker, with its metadata in SQLite.",
     )
+    ottla_brokers = Option(
+        1,
+        integer(0, 256),
+        "Number of brokers of this node, each a process with its own port and directories; 0: one per core.",
+    )
     ottla_metadata_dir = Option[str | None](
         None,
         nullable(text),

@@ -1,0 +1,116 @@
+"""The configs of the brokers of one node: `ottla.brokers` of them, from one properties file.
+
+| config | broker N of them |
+|---|---|
+| `broker.id` | that of the first one plus N |
+| `listeners`, `advertised.listeners` | each port plus N; port 0 stays 0 |
+| `log.dirs` | a directory `broker-ID` below each |
+| `ottla.metadata.dir` | `metadata` below the first log directory, unless `zookeeper.connect` is set |
+| `broker.rack` | the machine's name, so that replicas prefer other machines |
+| replication factors of internal topics | at most the number of brokers, if the node is a cluster of its own |
+
+`ottla.broker.ID.NAME=VALUE` sets a config of one broker, such as a port that does not follow from the first one's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.errors import ConfigurationError, StartupError
+
+COUNT: Final = "ottla.brokers"
+OWN_PREFIX: Final = "ottla.broker."
+METADATA: Final = "metadata"
+STORE_FILE: Final = "registry.sqlite"
+MOST_REPLICAS: Final = 3
+INTERNAL_TOPICS: Final = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+MOST_BROKERS: Final = 256
+
+
+def broker_count(configs: Mapping[str, Any]) -> int:
+    """Return the number of brokers of a node: `ottla.brokers`, where 0 is one per core that it may use."""
+    count: int = BrokerConfig.options[COUNT].read(configs.get(COUNT, 1))
+    return count or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+
+
+def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Return the configs of each of a node's brokers. Raises ConfigurationError, or StartupError for data of a broker
+    that was alone.
+    """
+    common = {name: value for name, value in configs.items() if not name.startswith(OWN_PREFIX)}
+    base = BrokerConfig.from_kafka(common)
+    brokers = [_configs(common, base, count, index) | _own(configs, base, index) for index in range(count)]
+    _check_own(configs, base, count)
+    _check_ports(BrokerConfig(broker) for broker in brokers)
+    for directory in base.data_dirs:
+        if (Path(directory) / "meta.properties").exists():
+            raise StartupError(
+                f"log.dirs: {directory} has the data of a single broker. To make it the first one of {count}, move the "
+                f"content to {directory}/broker-{max(base.id, 0)}, and its {STORE_FILE} to {directory}/{METADATA}"
+            )
+    return brokers
+
+
+def check_single(configs: Mapping[str, Any]) -> None:
+    """Raise StartupError if the log directory of a single broker has the data of several ones."""
+    directory = BrokerConfig(configs).data_dirs[0]
+    if (Path(directory) / METADATA / STORE_FILE).exists():
+        raise StartupError(f"log.dirs: {directory} has the data of a node of several brokers; start it with --brokers")
+
+
+def _configs(common: Mapping[str, Any], base: BrokerConfig, count: int, index: int) -> dict[str, Any]:
+    configs = {**common, COUNT: "1", "listeners": _shifted(base.listeners, index)}
+    configs.pop("node.id", None)
+    configs.pop("log.dir", None)
+    if base.advertised_listeners:
+        configs["advertised.listeners"] = _shifted(base.advertised_listeners, index)
+    broker_id = max(base.id, 0) + index
+    configs["broker.id"] = str(broker_id)
+    configs["log.dirs"] = ",".join(f"{directory}/broker-{broker_id}" for directory in base.data_dirs)
+    configs.setdefault("broker.rack", socket.gethostname())
+    if base.zookeeper_connect is None:
+        configs.setdefault("ottla.metadata.dir", f"{base.data_dirs[0]}/{METADATA}")
+        replicas = min(MOST_REPLICAS, count)
+        for topic in INTERNAL_TOPICS:
+            configs.setdefault(f"{topic}.replication.factor", str(replicas))
+            if topic != "offsets.topic":
+                configs.setdefault(f"{topic}.min.isr", str(min(2, replicas)))
+    return configs
+
+
+def _shifted(endpoints: Iterable[Endpoint], by: int) -> str:
+    """Return endpoints with higher ports; each broker has a free one instead of 0."""
+    shifted = [endpoint._replace(port=endpoint.port and endpoint.port + by) for endpoint in endpoints]
+    for endpoint in shifted:
+        if endpoint.port > 65535:
+            raise ConfigurationError(f"listeners: {endpoint}: ports end at 65535; choose a lower first port")
+    return ",".join(map(str, shifted))
+
+
+def _own(configs: Mapping[str, Any], base: BrokerConfig, index: int) -> dict[str, Any]:
+    prefix = f"{OWN_PREFIX}{max(base.id, 0) + index}."
+    return {name.removeprefix(prefix): value for name, value in configs.items() if name.startswith(prefix)}
+
+
+def _check_own(configs: Mapping[str, Any], base: BrokerConfig, count: int) -> None:
+    first = max(base.id, 0)
+    ids = {str(broker_id) for broker_id in range(first, first + count)}
+    for name in configs:
+        if name.startswith(OWN_PREFIX) and name.removeprefix(OWN_PREFIX).partition(".")[0] not in ids:
+            raise ConfigurationError(f"{name}: no such broker; the node has brokers {first} to {first + count - 1}")
+
+
+def _check_ports(brokers: Iterable[BrokerConfig]) -> None:
+    used = Counter((endpoint.host, endpoint.port) for broker in brokers for endpoint in broker.listeners)
+    for (host, port), times in used.items():
+        if port and times > 1:
+            raise ConfigurationError(
+                f"listeners: {host}:{port} would be used by {times} listeners of the node's brokers, whose ports count "
+                f"up; leave gaps between listeners, or set {OWN_PREFIX}ID.listeners"
+            )
