@@ -28,9 +28,10 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import decode, encode
 from ottla.records import any_magic, compression, legacy_message_set
-from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, records, reseal, split
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, reseal, split
 from ottla.records.builder import BatchBuilder
-from ottla.records.decoder import decode_records
+from ottla.records.decoder import decode_records, records
+from ottla.records.down_conversion import down_converted
 from ottla.records.scanner import Scanner
 from ottla.storage import validation
 
@@ -103,12 +104,12 @@ def old_messages(r: random.Random) -> None:
     for i in range(r.randint(1, 9)):
         builder.append(1_700_000_000_000 + i, r.randbytes(r.randint(0, 9)), r.randbytes(r.randint(0, 50)))
     new = bytes(builder.close())
-    data = bytearray(damaged(legacy_message_set.from_batches(new, r.randrange(2)), r))
+    data = bytearray(damaged(down_converted(new, r.randrange(2)), r))
     if r.random() < 0.7 and len(data) > any_magic.MIN_BATCH_BYTES:
         end = 12 + int.from_bytes(data[8:12], "big")
         data[12:16] = zlib.crc32(data[16:end]).to_bytes(4, "big")
     data += r.choice((b"", new))
-    for read in (_read_any, legacy_message_set.to_batches, lambda d: legacy_message_set.from_batches(d, 0)):
+    for read in (_read_any, legacy_message_set.to_batches, lambda d: down_converted(d, 0)):
         try:
             read(data)
         except (CorruptMessageError, InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError):
@@ -125,7 +126,7 @@ def log_files(r: random.Random) -> None:
     builder = BatchBuilder(bytearray(2000), 0)
     builder.append(1_700_000_000_000, b"k", b"v" * r.randint(0, 90))
     new = bytes(builder.close())
-    good = b"".join(r.choice((new, legacy_message_set.from_batches(new, r.randrange(2)))) for _ in range(5))
+    good = b"".join(r.choice((new, down_converted(new, r.randrange(2)))) for _ in range(5))
     data = memoryview(damaged(good, r))
     scanner = Scanner(0, 0, check_crc=r.random() < 0.5, contiguous_from=r.choice((0, 1 << 62)))
     while not scanner.damaged and len(data) - scanner.position >= scanner.needed:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from ottla.records import legacy_message_set
-from ottla.records.batch import read_header, records, split, verify
+from ottla.records.batch import read_header, split, verify
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import LZ4
+from ottla.records.decoder import records
+from ottla.records.down_conversion import down_converted
 from ottla.storage.producer_state import ABORT, COMMIT, Marker, marker_record, read_marker
 
 GOLDEN = {k: b64decode(v) for k, v in json.loads((Path(__file__).parent / "golden/records.json").read_text()).items()}
@@ -85,13 +87,13 @@ def test_our_old_messages_are_javas(magic) -> None:
     builder = BatchBuilder(bytearray(500), base_offset=42)
     for row in OLD:
         builder.append(*row)
-    assert legacy_message_set.from_batches(builder.close(), magic) == GOLDEN[f"v{magic}_none"]
+    assert down_converted(builder.close(), magic) == GOLDEN[f"v{magic}_none"]
 
 
 def test_the_odd_lz4_checksum_of_format_0_is_javas() -> None:
     builder = BatchBuilder(bytearray(500), LZ4, base_offset=42)
     for row in OLD:
         builder.append(*row)
-    ours = next(legacy_message_set.messages(legacy_message_set.from_batches(builder.close(), 0)))
+    ours = next(legacy_message_set.messages(down_converted(builder.close(), 0)))
     javas = next(legacy_message_set.messages(GOLDEN["v0_lz4"]))
     assert ours.value[:7] == javas.value[:7]

@@ -16,6 +16,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
 from ottla.storage.log_dir import LogDir
+from ottla.storage.retention import apply_retention
 from ottla.storage.throttle import StoppedError, Throttle
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class BackgroundTasks:
         now = self._clock.now_ms()
         for partition in self._in_service():
             try:
-                partition.log.apply_retention(now)
+                apply_retention(partition.log, now)
             except DiskFailedError as error:
                 partition.fail(error)
             except KafkaError as error:

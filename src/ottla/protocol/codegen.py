@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.errors import MalformedMessageError, UnsupportedVersionError
 from ottla.protocol import wire
-
-if TYPE_CHECKING:
-    from ottla.protocol.message import Struct
+from ottla.protocol.fields import Declared
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """(buffer, position, end) -> (instance, next position)"""
@@ -86,7 +84,7 @@ HELPERS: dict[str, Any] = {
 class Source:
     """Lines of a function in the making, with the objects that it refers to and fresh variable names."""
 
-    def __init__(self, cls: type[Struct], version: int, *, sliced: bool = False) -> None:
+    def __init__(self, cls: type[Declared], version: int, *, sliced: bool = False) -> None:
         """`sliced`: make a generator that yields every `SLICE_ITEMS` items, so that others get their turn."""
         self.cls = cls
         self.version = version

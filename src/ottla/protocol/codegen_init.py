@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.protocol.fields import Field
-
-if TYPE_CHECKING:
-    from ottla.protocol.message import Struct
+from ottla.protocol.fields import Declared, Field
 
 
 class _New:
@@ -21,7 +18,7 @@ class _New:
 NEW = _New()
 
 
-def make_init(cls: type[Struct]) -> Callable[..., None]:
+def make_init(cls: type[Declared]) -> Callable[..., None]:
     """`__init__` with one keyword per field."""
     names: dict[str, Any] = {"NEW": NEW}
     parameters, body = [], []

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.protocol.codegen import MAX_STRING_BYTES, Decoder, SlicedDecoder, Source
-from ottla.protocol.fields import FIXED, Field
-
-if TYPE_CHECKING:
-    from ottla.protocol.message import Struct
+from ottla.protocol.fields import FIXED, Declared, Field
 
 MAX_TAGS = 1000
 """Tagged fields of one structure; Kafka has a handful."""
@@ -43,7 +40,7 @@ class Reader(Source):
         self.add(f"pos += {layout.size}")
         self.run = []
 
-    def structure(self, cls: type[Struct], target: str) -> None:
+    def structure(self, cls: type[Declared], target: str) -> None:
         """All fields of a structure, into a new object in the variable `target`."""
         self.add(f"{target} = new({self.share('C', cls)})")
         tagged = []
@@ -158,7 +155,7 @@ class Reader(Source):
 
         self.indented("for _ in range(n):", body)
 
-    def tags(self, cls: type[Struct], tagged: list[Field], target: str) -> None:
+    def tags(self, cls: type[Declared], tagged: list[Field], target: str) -> None:
         """The tagged fields at the end of a structure; unknown ones are stepped over."""
         count, tag, stop = self.fresh("n"), self.fresh("tag"), self.fresh("stop")
         self.add(f"{count} = buf[pos]")
@@ -188,13 +185,13 @@ class Reader(Source):
         self.indented(f"if {count}:", body)
 
 
-def make_decoder(cls: type[Struct], version: int) -> Decoder:
+def make_decoder(cls: type[Declared], version: int) -> Decoder:
     """The function that reads this version of a message."""
     decoder: Decoder = _source(Reader(cls, version)).compile("def codec(buf, pos, end):")
     return decoder
 
 
-def make_sliced_decoder(cls: type[Struct], version: int) -> SlicedDecoder:
+def make_sliced_decoder(cls: type[Declared], version: int) -> SlicedDecoder:
     """The generator that reads this version of a message; it counts the items of all arrays."""
     decoder: SlicedDecoder = _source(Reader(cls, version, sliced=True)).compile("def codec(buf, pos, end, left):")
     return decoder

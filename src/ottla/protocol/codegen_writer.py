@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ottla.protocol.codegen import MAX_STRING_BYTES, Encoder, SlicedEncoder, Source
-from ottla.protocol.fields import FIXED, Field
-
-if TYPE_CHECKING:
-    from ottla.protocol.message import Struct
+from ottla.protocol.fields import FIXED, Declared, Field
 
 
 class EncoderWriter(Source):
@@ -30,7 +26,7 @@ class EncoderWriter(Source):
         self.add(f"out += {pack}({', '.join(expression for _, expression in self.run if expression)})")
         self.run = []
 
-    def structure(self, cls: type[Struct], source: str) -> None:
+    def structure(self, cls: type[Declared], source: str) -> None:
         """All fields of the object in the variable `source`."""
         tagged = []
         for field in cls.FIELDS:
@@ -200,13 +196,13 @@ class EncoderWriter(Source):
         self.indented(f"if {count}:", body)
 
 
-def make_encoder(cls: type[Struct], version: int) -> Encoder:
+def make_encoder(cls: type[Declared], version: int) -> Encoder:
     """The function that writes this version of a message."""
     encoder: Encoder = _source(EncoderWriter(cls, version)).compile("def codec(o, out, cuts):")
     return encoder
 
 
-def make_sliced_encoder(cls: type[Struct], version: int) -> SlicedEncoder:
+def make_sliced_encoder(cls: type[Declared], version: int) -> SlicedEncoder:
     """The generator that writes this version of a message."""
     encoder: SlicedEncoder = _source(EncoderWriter(cls, version, sliced=True)).compile("def codec(o, out, cuts):")
     return encoder

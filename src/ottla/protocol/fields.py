@@ -15,7 +15,7 @@ A structure in a tagged field is None when it was not sent.
 from __future__ import annotations
 
 import uuid as _uuid
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol
 
 ZERO_UUID: Final = _uuid.UUID(int=0)
 """The id of nothing: how Kafka says that a topic or directory id is not known."""
@@ -67,6 +67,13 @@ class Field:
     def nullable_in(self, version: int) -> bool:
         """Whether the field may be None in this version."""
         return within(version, self.nullable)
+
+
+class Declared(Protocol):
+    """What the code generators read of a `message.Struct`."""
+
+    FIELDS: ClassVar[tuple[Field, ...]]
+    FLEXIBLE: ClassVar[int | None]
 
 
 def within(version: int, span: str) -> bool:

@@ -13,7 +13,7 @@ if _os.environ.get("OTTLA_PURE"):
 
 def __getattr__(name: str) -> bool:
     if name == "COMPILED":
-        from ottla.records import _source
+        from ottla.records import varint
 
-        return _source.compiled()
+        return not str(varint.__file__).endswith(".py")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

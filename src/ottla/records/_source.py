@@ -38,13 +38,6 @@ def prefer_source() -> None:
         sys.meta_path.insert(0, SourceFinder)
 
 
-def compiled() -> bool:
-    """Whether the compiled form runs."""
-    from ottla.records import varint
-
-    return not str(varint.__file__).endswith(".py")
-
-
 def warn_plain() -> None:
     """Say what is lost, unless the plain form was asked for. Called once, by the plain form of `varint`."""
     if not os.environ.get("OTTLA_PURE"):

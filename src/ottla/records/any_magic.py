@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 MIN_BATCH_BYTES: Final = 26
 """The smallest batch of any format: a message of format 0 without key and value."""
-CRC_START: Final = 16
-"""The first byte that the CRC of an old message covers."""
 
 _HEAD = Struct(">qiIbb")
 _TIMESTAMP = Struct(">q")
@@ -87,7 +85,7 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
         return
     end = start + header.size_in_bytes
     view = memoryview(buf)
-    if end > view.nbytes or zlib.crc32(view[start + CRC_START : end]) != header.crc:
+    if end > view.nbytes or zlib.crc32(view[start + MAGIC_POSITION : end]) != header.crc:
         raise CorruptMessageError(f"the message at offset {header.last_offset} fails its CRC")
 
 

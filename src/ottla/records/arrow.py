@@ -1,6 +1,6 @@
 """Columns as Arrow arrays and back. Buffers are wrapped where they lie; only what has another layout is converted.
 
-Imported only where Arrow is asked for: pyarrow is no dependency of the clients.
+Imported only where `columns` is asked for Arrow: pyarrow is no dependency of the clients.
 """
 
 from __future__ import annotations
@@ -9,23 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
-
+OFFSET = pa.int64()
+MILLIS = pa.timestamp("ms", tz="UTC")
+TIMESTAMP_TYPE = pa.int32()
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
-def record_batch(columns: Columns) -> pa.RecordBatch:
-    """The records as a batch: offset, timestamp, timestamp_type, key, value, and headers if they were asked for."""
-    rows = columns.rows
-    arrays = {
-        "offset": fixed_array(pa.int64(), columns.offsets, rows),
-        "timestamp": fixed_array(pa.timestamp("ms", tz="UTC"), columns.timestamps, rows),
-        "timestamp_type": fixed_array(pa.int32(), columns.timestamp_types, rows),
-        "key": binary_array(columns.keys, rows),
-        "value": binary_array(columns.values, rows),
-    }
-    if columns.headers is not None:
-        arrays["headers"] = headers_array(columns.headers, rows)
+def record_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Arrays of equal length as one batch."""
     return pa.RecordBatch.from_pydict(arrays)
 
 
@@ -34,20 +25,18 @@ def fixed_array(arrow_type: Any, view: memoryview, rows: int) -> pa.Array:
     return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(view)])
 
 
-def binary_array(column: BinaryColumn, rows: int) -> pa.Array:
-    """Byte strings as an Arrow array, wrapped where they lie."""
-    validity = None if column.validity is None else pa.py_buffer(column.validity)
-    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
-    return pa.Array.from_buffers(pa.binary(), rows, buffers, column.null_count, column.first)
+def binary_array(
+    offsets: memoryview, data: Any, validity: Any, null_count: int, first: int, rows: int
+) -> pa.BinaryArray:
+    """A `BinaryColumn` as an Arrow array, wrapped where it lies."""
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count, first)
 
 
-def headers_array(headers: HeadersColumn, rows: int) -> pa.Array:
-    """Headers as list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
-    count = headers.offsets[rows]
-    pairs = pa.StructArray.from_arrays(
-        [_text(binary_array(headers.keys, count)), binary_array(headers.values, count)], fields=list(HEADER)
-    )
-    listed = pa.ListArray.from_arrays(fixed_array(pa.int32(), headers.offsets, rows + 1), pairs)
+def headers_array(offsets: memoryview, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
+    """Headers as list<struct<key, value>>, with null for a record that has none."""
+    pairs = pa.StructArray.from_arrays([_text(keys), values], fields=list(HEADER))
+    listed = pa.ListArray.from_arrays(fixed_array(pa.int32(), offsets, rows + 1), pairs)
     import pyarrow.compute as pc  # takes 70 ms to import; what has no headers does without
 
     # Neither a number nor `pa.scalar`: Arrow would look whether they are of pandas, and import that.
@@ -63,11 +52,8 @@ def _text(keys: Any) -> pa.Array:
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 
-def binary_column(items: Any) -> BinaryColumn:
-    """The column of a pyarrow array, or of what can be made one: a series of pandas or Polars, by Arrow's C interface.
-
-    Binary and string arrays with 32-bit offsets are not copied (slices are fine). TypeError for other types.
-    """
+def binary_buffers(items: Any) -> tuple[memoryview, Any, Any, int, int]:
+    """The fields of a `BinaryColumn` over a pyarrow array, or over what can be made one. TypeError for other types."""
     array = _one_array(items)
     kind = array.type
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
@@ -75,7 +61,7 @@ def binary_column(items: Any) -> BinaryColumn:
             raise TypeError(f"expected a binary or string column, not {kind}")
         array = array.cast(pa.binary())
     validity, offsets, data = array.buffers()
-    return BinaryColumn(memoryview(offsets).cast("B").cast("i"), data or b"", validity, array.null_count, array.offset)
+    return memoryview(offsets).cast("B").cast("i"), data or b"", validity, array.null_count, array.offset
 
 
 def _one_array(items: Any) -> Any:

@@ -6,7 +6,7 @@
 The CRC covers everything after itself. Base offset and leader epoch lie before it, so the broker sets them without
 looking at the records. `length` counts what follows it: a batch takes `length + 12` bytes.
 
-Nothing here decodes a record; `records()` at the end hands over to `decoder`.
+Nothing here decodes a record: `decoder` does.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from ottla.records.crc import crc32c
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from ottla.records.decoder import Record
-
 HEADER_BYTES: Final = 61
 """Bytes of a v2 batch before its records."""
 LOG_OVERHEAD: Final = 12
 """Bytes of base offset and length, which `length` does not count."""
 MAGIC: Final = 2
-"""The message format of this module; 0 and 1 are in `message_set`."""
+"""The message format of this module; 0 and 1 are in `legacy_message_set`."""
 MAGIC_POSITION: Final = 16
 """Where the magic byte lies, in every message format."""
 
@@ -214,17 +212,3 @@ def write_header(buf: Buffer, start: int, header: BatchHeader) -> None:
     """Write every field of `header` at `start` but the CRC, which is computed from the `header.length` bytes there."""
     _HEADER.pack_into(buf, start, *header)
     reseal(buf, start, header.size_in_bytes)
-
-
-def records(buf: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = True) -> Iterator[Record]:
-    """Every record of the whole batches in `buf[start:end]`, decompressed batch by batch; control batches too.
-
-    Raises CorruptMessageError at the first batch that is damaged.
-    """
-    from ottla.records.decoder import decode_records
-
-    view = memoryview(buf)[start:end]
-    for header, at, _ in split(view):
-        if check_crc:
-            verify(view, at, header)
-        yield from decode_records(view, at, header)

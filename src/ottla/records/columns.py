@@ -31,6 +31,22 @@ class BinaryColumn(NamedTuple):
             return None
         return bytes(memoryview(self.data)[self.offsets[i] : self.offsets[i + 1]])
 
+    @classmethod
+    def from_arrow(cls, items: Any) -> BinaryColumn:
+        """The column of a pyarrow array, or of what can be made one: a series of pandas or Polars, by its C interface.
+
+        Binary and string arrays with 32-bit offsets are not copied (slices are fine). TypeError for other types.
+        """
+        from ottla.records import arrow
+
+        return cls(*arrow.binary_buffers(items))
+
+    def to_arrow(self, rows: int) -> Any:
+        """The first `rows` byte strings as a `pyarrow.BinaryArray`, wrapped where they lie."""
+        from ottla.records import arrow
+
+        return arrow.binary_array(*self, rows)
+
 
 class HeadersColumn(NamedTuple):
     """The headers of all rows, as Arrow's list of (key, value): row i has those from offsets[i] to offsets[i + 1]."""
@@ -38,6 +54,13 @@ class HeadersColumn(NamedTuple):
     offsets: memoryview
     keys: BinaryColumn
     values: BinaryColumn
+
+    def to_arrow(self, rows: int) -> Any:
+        """As list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
+        from ottla.records import arrow
+
+        count = self.offsets[rows]
+        return arrow.headers_array(self.offsets, self.keys.to_arrow(count), self.values.to_arrow(count), rows)
 
 
 class Columns(NamedTuple):
@@ -66,6 +89,15 @@ class Columns(NamedTuple):
 
     def to_arrow(self) -> Any:
         """A `pyarrow.RecordBatch` over the same memory: offset, timestamp, timestamp_type, key, value (and headers)."""
-        from ottla.records.arrow import record_batch
+        from ottla.records import arrow
 
-        return record_batch(self)
+        arrays = {
+            "offset": arrow.fixed_array(arrow.OFFSET, self.offsets, self.rows),
+            "timestamp": arrow.fixed_array(arrow.MILLIS, self.timestamps, self.rows),
+            "timestamp_type": arrow.fixed_array(arrow.TIMESTAMP_TYPE, self.timestamp_types, self.rows),
+            "key": self.keys.to_arrow(self.rows),
+            "value": self.values.to_arrow(self.rows),
+        }
+        if self.headers is not None:
+            arrays["headers"] = self.headers.to_arrow(self.rows)
+        return arrow.record_batch(arrays)

@@ -6,6 +6,7 @@ Every length is checked against the bytes that are left before anything is taken
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
@@ -15,7 +16,7 @@ except ImportError:
 
 from ottla.errors import CorruptMessageError
 from ottla.records import compression
-from ottla.records.batch import HEADER_BYTES, BatchHeader
+from ottla.records.batch import HEADER_BYTES, BatchHeader, split, verify
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -205,3 +206,15 @@ def _read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
         # Java writes any string and reads with replacement; an odd key must not block a partition.
         headers.append((name.decode("utf-8", "replace"), cursor.read_bytes(cursor.size())))
     return headers
+
+
+def records(buf: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = True) -> Iterator[Record]:
+    """Every record of the whole batches in `buf[start:end]`, decompressed batch by batch; control batches too.
+
+    Raises CorruptMessageError at the first batch that is damaged.
+    """
+    view = memoryview(buf)[start:end]
+    for header, at, _ in split(view):
+        if check_crc:
+            verify(view, at, header)
+        yield from decode_records(view, at, header)

@@ -3,7 +3,7 @@
     offset 8 · size 4 · CRC32 4 · magic 1 · attributes 1 · (timestamp 8 in format 1) · key 4+n · value 4+n
 
 A compressed message's value is a message set of its own: with absolute offsets in format 0, counted from 0 in format 1,
-where the outer message has the offset of the last inner one. Old consumers meet v2 only through `from_batches`.
+where the outer message has the offset of the last inner one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla import errors
-from ottla.records import any_magic, compression
+from ottla.records import compression
 from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.compression import LZ4, NONE, ZSTD, DecompressedTooLargeError
@@ -205,7 +205,7 @@ def _whole_messages(view: memoryview) -> Iterator[LegacyMessage]:
         end = pos + LOG_OVERHEAD + size
         if end > len(view):
             return
-        if zlib.crc32(view[pos + any_magic.CRC_START : end]) != int.from_bytes(view[pos + 12 : pos + 16], "big"):
+        if zlib.crc32(view[pos + MAGIC_POSITION : end]) != int.from_bytes(view[pos + 12 : pos + 16], "big"):
             raise errors.CorruptMessageError(f"message {pos} bytes into the set fails its CRC")
         try:
             (message,) = messages(view[:end], pos)
@@ -267,30 +267,6 @@ def _batch(opened: list[LegacyMessage], codec: int) -> bytes:
 def _builder(opened: list[LegacyMessage], codec: int, base_offset: int = 0) -> BatchBuilder:
     room = sum(record_size_upper_bound(len(m.key or b""), len(m.value or b"")) for m in opened)
     return BatchBuilder(bytearray(room + HEADER_BYTES), codec, base_offset=base_offset)
-
-
-def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
-    """Batches of any format as a message set of format 0 or 1, for a consumer that knows no newer one.
-
-    Those in its format or an older one stay as they are. Of others offsets, keys, values and codecs stay; headers,
-    producer ids and, in format 0, timestamps are lost. Control batches are left out. Records before `from_offset` are
-    left out, so that a first fetch into a batch is no larger than it must be. Raises UnsupportedCompressionTypeError
-    for zstd, which old consumers do not have.
-    """
-    out = bytearray()
-    for header, start, end in any_magic.split(buf):
-        if header.is_control or header.next_offset <= from_offset:
-            continue
-        if header.magic <= magic:
-            out += memoryview(buf)[start:end]
-            continue
-        any_magic.verify(buf, start, header)
-        if header.codec == ZSTD:
-            raise errors.UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
-        decoded = any_magic.decode_records(buf, start, header, from_offset)
-        if decoded:
-            out += encode_set(decoded, header.attributes, magic)
-    return bytes(out)
 
 
 def encode_set(decoded: list[Record], attributes: int, magic: int) -> bytes:

@@ -14,9 +14,16 @@ try:
 except ImportError:
     from ottla.records import _cython as cython
 
-from ottla.records.any_magic import CRC_START as OLD_CRC_START
 from ottla.records.any_magic import MIN_BATCH_BYTES
-from ottla.records.batch import CONTROL_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_MASK
+from ottla.records.batch import (
+    CONTROL_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_MASK,
+)
 from ottla.records.crc import crc32c
 
 if TYPE_CHECKING:
@@ -43,9 +50,9 @@ def be64(p: memoryview, at: int) -> int:
 
 def _is_sound(batch: memoryview, crc: int, old_crc: int) -> bool:
     """Whether the CRC in the batch, at its place in format 2 or in the older ones, is that of its bytes."""
-    if batch[16] == MAGIC:
+    if batch[MAGIC_POSITION] == MAGIC:
         return crc32c(batch[CRC_START:], 0) == crc & 0xFFFFFFFF
-    return zlib.crc32(batch[OLD_CRC_START:]) == old_crc & 0xFFFFFFFF
+    return zlib.crc32(batch[MAGIC_POSITION:]) == old_crc & 0xFFFFFFFF
 
 
 class Scanner:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from ottla.model import TopicPartition
-from ottla.records.arrow import HEADER, binary_array, fixed_array, headers_array
+from ottla.records.arrow import HEADER, fixed_array
 from ottla.records.columns import Columns
 
 TARGET_ROWS = 30_000
@@ -50,12 +50,12 @@ def _number(number: int) -> pa.Scalar:
 
 def _headers(chunk: Columns, tp: TopicPartition) -> pa.Array:
     assert chunk.headers is not None, "headers are required but were not decoded"
-    return headers_array(chunk.headers, chunk.rows)
+    return chunk.headers.to_arrow(chunk.rows)
 
 
 COLUMNS: Final[dict[str, Column]] = {
-    "key": Column("binary", pa.binary(), lambda chunk, tp: binary_array(chunk.keys, chunk.rows)),
-    "value": Column("binary", pa.binary(), lambda chunk, tp: binary_array(chunk.values, chunk.rows)),
+    "key": Column("binary", pa.binary(), lambda chunk, tp: chunk.keys.to_arrow(chunk.rows)),
+    "value": Column("binary", pa.binary(), lambda chunk, tp: chunk.values.to_arrow(chunk.rows)),
     "topic": Column("string", pa.string(), lambda chunk, tp: pa.repeat(_text(tp.topic), chunk.rows)),
     "partition": Column("int", pa.int32(), lambda chunk, tp: pa.repeat(_number(tp.partition), chunk.rows)),
     "offset": Column("bigint", pa.int64(), lambda chunk, tp: fixed_array(pa.int64(), chunk.offsets, chunk.rows)),

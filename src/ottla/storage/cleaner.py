@@ -25,8 +25,7 @@ from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage.cleanable import Cleanable, measure
 from ottla.storage.files import DiskFailedError, storage_error, sync_directory
 from ottla.storage.log import Log
-from ottla.storage.log_dir import DEDUPE_BUFFER_BYTES
-from ottla.storage.offset_map import OffsetMap
+from ottla.storage.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from ottla.storage.producer_state import read_marker
 from ottla.storage.scan import headers
 from ottla.storage.segment import (

@@ -65,10 +65,13 @@ class Log:
         topic_partition: TopicPartition,
         config: LogConfig,
         *,
+        load_producers: Callable[[Log], None],
         clock: Clock = SYSTEM_CLOCK,
         producer_expiration_ms: int = 86_400_000,
     ) -> None:
+        """`load_producers` rebuilds the producer state from snapshots and batches after a truncation."""
         self.dir = directory
+        self._load_producers = load_producers
         self.topic_partition = topic_partition
         self.config = config
         self.clock = clock
@@ -578,12 +581,10 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
 
     def _rebuild_producers(self) -> None:
-        from ottla.storage.recovery import load_producers
-
         for offset, path in snapshots_in(self.dir):
             if offset > self.log_end_offset:
                 path.unlink(missing_ok=True)
-        load_producers(self)
+        self._load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset` and delete segments before it; return the new log start offset.
@@ -620,15 +621,6 @@ class Log:
         for offset, path in snapshots_in(self.dir)[:-1]:
             if offset <= self.segments[0].base_offset:
                 path.unlink(missing_ok=True)
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that retention.ms, retention.bytes and the log start offset allow; return how many."""
-        from ottla.storage.retention import apply_retention
-
-        try:
-            return apply_retention(self, now_ms)
-        except OSError as error:
-            raise self._storage_error("shorten", error) from error
 
 
 def _as_new(message: memoryview) -> tuple[BatchHeader, memoryview]:

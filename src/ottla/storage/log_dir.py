@@ -27,6 +27,7 @@ from ottla.names import directory_name
 from ottla.storage import checkpoints
 from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
+from ottla.storage.offset_map import DEDUPE_BUFFER_BYTES
 from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
 
@@ -44,8 +45,6 @@ STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
 CLUSTER_METADATA = "__cluster_metadata"
-DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
-"""Kafka's log.cleaner.dedupe.buffer.size: memory for the keys of one pass."""
 PROGRESS_SECONDS = 2.0
 """Interval of log lines about the progress of loading."""
 

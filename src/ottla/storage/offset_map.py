@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
+"""Kafka's log.cleaner.dedupe.buffer.size: memory for the keys of one pass."""
 BYTES_PER_KEY = 160
 """Measured memory per key: a digest, an offset and a slot in the table."""
 DIGEST_BYTES = 16

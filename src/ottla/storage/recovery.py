@@ -61,7 +61,14 @@ def open_log(
     that offsets may be missing although its topic is not compacted any more. The high watermark is the log start offset
     until its owner sets it. Raises KafkaStorageError if the files cannot be read or are inconsistent.
     """
-    opened = Log(directory, topic_partition, config, clock=clock, producer_expiration_ms=producer_expiration_ms)
+    opened = Log(
+        directory,
+        topic_partition,
+        config,
+        load_producers=load_producers,
+        clock=clock,
+        producer_expiration_ms=producer_expiration_ms,
+    )
     try:
         directory.mkdir(exist_ok=True)
         opened.topic_id = read_topic_id(directory)

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.storage.files import storage_error
+
 if TYPE_CHECKING:
     from ottla.storage.log import Log
     from ottla.storage.segment import Segment
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Delete the oldest segments as retention allows; return their number."""
+    """Delete the segments that retention.ms, retention.bytes and the log start offset allow; return how many.
+
+    Raises KafkaStorageError if the disk refuses.
+    """
+    try:
+        return _apply_retention(log, now_ms)
+    except OSError as error:
+        raise storage_error(f"shorten the log of {log.topic_partition}", log.dir, error) from error
+
+
+def _apply_retention(log: Log, now_ms: int) -> int:
     if not log.config.deletes:
         return log.drop_before_start()
     count = max(_too_old(log, now_ms), _too_many_bytes(log))

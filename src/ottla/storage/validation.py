@@ -144,9 +144,9 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
     """Return batches that have their offsets as messages of format 0 or 1."""
-    from ottla.records.legacy_message_set import from_batches
+    from ottla.records.down_conversion import down_converted
 
-    written = memoryview(bytearray(from_batches(view, magic)))
+    written = memoryview(bytearray(down_converted(view, magic)))
     return written, [Batch(*item) for item in any_magic.split(written)]
 
 

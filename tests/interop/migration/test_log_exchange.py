@@ -20,9 +20,8 @@ from ottla.coordinator.transaction.transaction_records import read_key, read_tra
 from ottla.coordinator.transaction.transactions import RESULTS, fence
 from ottla.model import TRANSACTION_STATE, TopicPartition
 from ottla.net.ports import free_port
-from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
-from ottla.records.decoder import decode_records
+from ottla.records.decoder import decode_records, records
 from ottla.storage import cleaner
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir

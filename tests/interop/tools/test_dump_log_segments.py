@@ -26,8 +26,8 @@ from ottla.protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from ottla.protocol.versioned import encode_versioned
-from ottla.records import legacy_message_set
 from ottla.records.builder import BatchBuilder
+from ottla.records.down_conversion import down_converted
 from ottla.storage import cleaner
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
@@ -222,7 +222,7 @@ def test_old_message_formats_are_printed_alike(tmp_path) -> None:
         builder.append(NOW + i, b"k%d" % i, b"value")
     batch = builder.close()
     path = tmp_path / "00000000000000000042.log"
-    path.write_bytes(legacy_message_set.from_batches(batch, 0) + legacy_message_set.from_batches(batch, 1))
+    path.write_bytes(down_converted(batch, 0) + down_converted(batch, 1))
     compare("--print-data-log", "--files", str(path))
     compare("--files", str(path))
 

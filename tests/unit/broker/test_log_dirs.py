@@ -25,7 +25,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.records.batch import records
+from ottla.records.decoder import records
 from ottla.storage import log as log_module
 from ottla.storage.files import LogFile
 

@@ -15,7 +15,8 @@ from ottla.protocol.messages.fetch import PartitionData
 from ottla.records import any_magic, legacy_message_set
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import GZIP, ZSTD
-from ottla.records.legacy_message_set import from_batches, messages
+from ottla.records.down_conversion import down_converted
+from ottla.records.legacy_message_set import messages
 from ottla.replication.partition import Partition
 
 UNSUPPORTED_VERSION, INVALID_TIMESTAMP, UNSUPPORTED_FOR_FORMAT, UNSUPPORTED_COMPRESSION, INVALID_RECORD = (
@@ -55,7 +56,7 @@ def test_topic_of_an_old_format_is_stored_and_read_in_it(
     async def test(client: Asker) -> None:
         await create(client, message_format_version=version_of_format)
         for data in (batch(b"a", b"b"), packed(GZIP, b"c", b"d")):
-            sent = data if produced >= 3 else bytearray(from_batches(data, min(produced - 1, 1)))
+            sent = data if produced >= 3 else bytearray(down_converted(data, min(produced - 1, 1)))
             assert (await produce(client, sent, version=produced)).error_code == 0
         stored = partition(client).log.read(0, 10_000, max_offset=4).read()
         assert {m.magic for m in messages(stored)} == {magic}

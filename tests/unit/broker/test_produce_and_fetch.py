@@ -27,9 +27,10 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records import compression
-from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
-from ottla.records.legacy_message_set import from_batches, magic_of
+from ottla.records.decoder import records
+from ottla.records.down_conversion import down_converted
+from ottla.records.legacy_message_set import magic_of
 from ottla.records.legacy_message_set import records as message_records
 from ottla.storage.log import Log
 
@@ -339,7 +340,7 @@ def test_transactional_batch_is_rejected_without_its_coordinator(tmp_path: Path)
 def test_clients_of_old_message_formats_write_and_read(tmp_path: Path, produced: int, magic: int, fetched: int) -> None:
     async def test(client: Asker) -> None:
         await create(client)
-        old = bytearray(from_batches(batch(b"a", b"b"), magic))
+        old = bytearray(down_converted(batch(b"a", b"b"), magic))
         assert (await produce(client, old, version=produced)).base_offset == 0
         assert (await produce(client, batch(b"c"))).base_offset == 2
         assert values(await client.ask(fetch_request(), 11)) == [b"a", b"b", b"c"]

@@ -16,7 +16,7 @@ from tests.unit.broker.test_produce_and_fetch import create, fetch_request, prod
 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.model import TopicPartition
-from ottla.records.batch import records
+from ottla.records.decoder import records
 from ottla.storage import checkpoints, cleaner
 from ottla.storage.cleaner import CleanerPass
 

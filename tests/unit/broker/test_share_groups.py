@@ -53,7 +53,7 @@ from ottla.protocol.messages.share_fetch import (
 )
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ottla.records.batch import records
+from ottla.records.decoder import records
 
 ACCEPT, RELEASE = 1, 2
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 1, 3, 68, 69

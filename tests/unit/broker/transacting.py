@@ -30,7 +30,8 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.records.batch import records, split
+from ottla.records.batch import split
+from ottla.records.decoder import records
 from ottla.storage.producer_state import ABORT, read_marker
 
 CONCURRENT = 51

@@ -12,8 +12,8 @@ from ottla.client.producer.batch import ProducerBatch, Ready
 from ottla.errors import NetworkError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
-from ottla.records.batch import records
 from ottla.records.builder import record_size_upper_bound
+from ottla.records.decoder import records
 
 
 class Clock:

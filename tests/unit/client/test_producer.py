@@ -28,7 +28,8 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.records.batch import read_header, records
+from ottla.records.batch import read_header
+from ottla.records.decoder import records
 
 from .keyboard import ctrl_c
 from .scripted import DROP, SILENCE, ScriptedBroker

@@ -22,7 +22,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.records.batch import records
+from ottla.records.decoder import records
 
 from .scripted import SILENCE, ScriptedBroker
 

@@ -23,7 +23,8 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.records.batch import read_header, records
+from ottla.records.batch import read_header
+from ottla.records.decoder import records
 
 from .keyboard import ctrl_c
 from .scripted import DROP, SILENCE, ScriptedBroker

@@ -11,8 +11,7 @@ from ottla.client.producer.columnar import column
 from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
 from ottla.protocol.messages.produce import ProduceRequest
-from ottla.records.batch import records
-from ottla.records.decoder import Record
+from ottla.records.decoder import Record, records
 
 from .scripted import ScriptedBroker
 from .test_producer import failure, producer

@@ -13,9 +13,10 @@ from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
 from ottla.client.consumer.fetch.ranges import read_range
 from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import CorruptBatchError, CorruptMessageError
-from ottla.records import compression, legacy_message_set
+from ottla.records import compression
 from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD, assign, reseal
 from ottla.records.builder import BatchBuilder
+from ottla.records.down_conversion import down_converted
 
 from .scripted import ScriptedBroker
 
@@ -191,8 +192,8 @@ def test_records_before_garbage_in_a_fetch_are_returned() -> None:
 
 
 def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
-    good = legacy_message_set.from_batches(bytes(batch(0)), 1)
-    bad = bytearray(legacy_message_set.from_batches(bytes(batch(10)), 1))
+    good = down_converted(bytes(batch(0)), 1)
+    bad = bytearray(down_converted(bytes(batch(10)), 1))
     bad[-1] ^= 1
     result = fetched(good + bad)
     assert [r.offset for r in result.next_records(100, None, None)] == list(range(19))
@@ -202,10 +203,10 @@ def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
 
 
 def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> None:
-    large = legacy_message_set.from_batches(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
+    large = down_converted(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
     with pytest.raises(compression.DecompressedTooLargeError):
         fetched(large, 10)
-    result = fetched(legacy_message_set.from_batches(bytes(batch(0)), 1) + large)
+    result = fetched(down_converted(bytes(batch(0)), 1) + large)
     assert result.end_offset == 10
 
 

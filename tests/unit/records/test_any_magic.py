@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError
-from ottla.records import any_magic, compression, legacy_message_set
+from ottla.records import any_magic, compression
 from ottla.records.builder import BatchBuilder
+from ottla.records.down_conversion import down_converted
 
 NOW = 1_700_000_000_000
 
@@ -16,7 +17,7 @@ def entry(magic, codec=compression.NONE, count=3, base_offset=0):
     for i in range(count):
         builder.append(NOW + i, b"k%d" % i, b"value")
     data = bytes(builder.close(leader_epoch=7))
-    return data if magic == 2 else legacy_message_set.from_batches(data, magic)
+    return data if magic == 2 else down_converted(data, magic)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])

@@ -1,16 +1,9 @@
 import pytest
 
 from ottla.errors import CorruptMessageError
-from ottla.records.batch import (
-    HEADER_BYTES,
-    assign,
-    read_header,
-    records,
-    split,
-    stamp_append_time,
-    verify,
-)
+from ottla.records.batch import HEADER_BYTES, assign, read_header, split, stamp_append_time, verify
 from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import records
 
 NOW = 1_700_000_000_000
 

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import IllegalStateError
 from ottla.records import compression
-from ottla.records.batch import HEADER_BYTES, read_header, records, verify
+from ottla.records.batch import HEADER_BYTES, read_header, verify
+from ottla.records.decoder import records
 
 NOW = 1_700_000_000_000
 

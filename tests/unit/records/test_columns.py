@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError
 from ottla.records import compression
-from ottla.records.arrow import binary_column
 from ottla.records.batch import HEADER_BYTES, read_header, reseal
+from ottla.records.columns import BinaryColumn
 
 NOW = 1_700_000_000_000
 
@@ -226,9 +226,9 @@ def test_arrow_arrays_and_their_slices_are_columns(hot):
     vals = pa.array(["s", "v1", None, "v3"])[1:]
     builder = hot.builder.BatchBuilder(bytearray(500))
     numbers = memoryview(array("q", range(3)))
-    assert builder.append_columns(NOW, binary_column(keys), binary_column(vals), numbers) == 3
+    assert builder.append_columns(NOW, BinaryColumn.from_arrow(keys), BinaryColumn.from_arrow(vals), numbers) == 3
     actual = hot.columns.decode_columns(builder.close())
     assert column(actual.keys, 3) == [None, b"k2", b""]
     assert column(actual.values, 3) == [b"v1", None, b"v3"]
     with pytest.raises(TypeError, match="binary or string"):
-        binary_column(pa.array([1]))
+        BinaryColumn.from_arrow(pa.array([1]))

@@ -9,8 +9,10 @@ from ottla.errors import (
     UnsupportedCompressionTypeError,
 )
 from ottla.records import compression, legacy_message_set
-from ottla.records.batch import read_header, records, split
+from ottla.records.batch import read_header, split
 from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import records
+from ottla.records.down_conversion import down_converted
 
 NOW = 1_700_000_000_000
 rows = st.lists(
@@ -29,7 +31,7 @@ def batch(rows, codec=compression.NONE, base_offset=0, **options):
 
 @given(rows=rows, codec=st.integers(0, 3), magic=st.integers(0, 1), base=st.integers(0, 1 << 40))
 def test_records_survive_the_way_down_and_up_again(rows, codec, magic, base):
-    old = legacy_message_set.from_batches(batch(rows, codec, base), magic)
+    old = down_converted(batch(rows, codec, base), magic)
     assert legacy_message_set.magic_of(old) == magic
     actual = list(legacy_message_set.records(old))
     assert [r.offset for r in actual] == list(range(base, base + len(rows)))
@@ -42,30 +44,30 @@ def test_records_survive_the_way_down_and_up_again(rows, codec, magic, base):
 
 def test_records_before_the_offset_are_left_out():
     data = batch([(NOW, None, b"%d" % i) for i in range(5)], compression.GZIP, 10)
-    assert [r.offset for r in legacy_message_set.records(legacy_message_set.from_batches(data, 1, 13))] == [13, 14]
-    assert legacy_message_set.from_batches(data, 1, 15) == b""
+    assert [r.offset for r in legacy_message_set.records(down_converted(data, 1, 13))] == [13, 14]
+    assert down_converted(data, 1, 15) == b""
 
 
 def test_control_batches_are_left_out():
     control = batch([(NOW, b"\0\0\0\1", b"")], control=True, transactional=True, producer_id=1, producer_epoch=0)
-    assert legacy_message_set.from_batches(control, 1) == b""
+    assert down_converted(control, 1) == b""
 
 
 def test_append_time_goes_down_too():
     for codec in (compression.NONE, compression.SNAPPY):
         data = batch([(NOW, None, b"a"), (NOW, None, b"b")], codec, append_time_ms=NOW + 9)
-        actual = list(legacy_message_set.records(legacy_message_set.from_batches(data, 1)))
+        actual = list(legacy_message_set.records(down_converted(data, 1)))
         assert [(r.timestamp, r.timestamp_type) for r in actual] == [(NOW + 9, 1)] * 2
 
 
 def test_zstd_cannot_go_down():
     with pytest.raises(UnsupportedCompressionTypeError, match="zstd"):
-        legacy_message_set.from_batches(batch([(NOW, None, b"a")], compression.ZSTD), 1)
+        down_converted(batch([(NOW, None, b"a")], compression.ZSTD), 1)
 
 
 def test_plain_messages_become_one_batch_and_a_compressed_message_another():
     plain = [legacy_message_set.encode(i, NOW, None, b"%d" % i, 1) for i in range(2)]
-    packed = legacy_message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
+    packed = down_converted(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced, codec, values in (
         (plain[0] + plain[1], 0, [b"0", b"1"]),
         (packed, compression.LZ4, [b"2", b"3"]),
@@ -77,7 +79,7 @@ def test_plain_messages_become_one_batch_and_a_compressed_message_another():
 
 def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka():
     plain = legacy_message_set.encode(0, NOW, None, b"0", 1)
-    packed = legacy_message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
+    packed = down_converted(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced in (
         plain + packed,
         packed + plain,
@@ -89,7 +91,7 @@ def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka():
 
 
 def test_compressed_message_above_the_bound_is_too_large():
-    packed = legacy_message_set.from_batches(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
+    packed = down_converted(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
     with pytest.raises(MessageTooLargeError):
         legacy_message_set.to_batches(packed, 10_000)
     assert legacy_message_set.to_batches(packed, 30_000)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from ottla.records import legacy_message_set
-from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import records
+from ottla.records.down_conversion import down_converted
 from ottla.records.up_conversion import up_converted
 
 
@@ -11,7 +12,7 @@ def test_log_append_time_of_old_messages_is_returned_as_such():
         builder = BatchBuilder(bytearray(1000), base_offset=offset)
         for value in values:
             assert builder.append(5, None, value)
-        return bytes(legacy_message_set.from_batches(bytes(builder.close(append_time_ms=time_ms)), 1))
+        return bytes(down_converted(bytes(builder.close(append_time_ms=time_ms)), 1))
 
     options = legacy_message_set.encode(0, 77, None, b"a", 1)
     old = options + stamped(1, 100, b"b", b"c") + stamped(3, 200, b"d")

@@ -11,7 +11,7 @@ from tests.unit.replication.simulated_brokers import TP, Brokers, content
 from tests.unit.replication.virtual_loop import run
 
 from ottla.errors import KafkaError
-from ottla.records.batch import records
+from ottla.records.decoder import records
 
 STEPS = 15
 

@@ -10,7 +10,6 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from ottla.model import TopicPartition
-from ottla.records.arrow import binary_column
 from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 from ottla.spark import arrow
 
@@ -24,7 +23,7 @@ def ints(values: Sequence[int], code: str) -> memoryview:
 
 
 def binary(values: Sequence[bytes | None]) -> BinaryColumn:
-    return binary_column(pa.array(values, pa.binary()))
+    return BinaryColumn.from_arrow(pa.array(values, pa.binary()))
 
 
 def columns(keys: Sequence[bytes | None], first: int = 0, headers: HeadersColumn | None = None) -> Columns:

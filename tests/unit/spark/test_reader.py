@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from ottla.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
-from ottla.records.arrow import binary_column
-from ottla.records.columns import Columns
+from ottla.records.columns import BinaryColumn, Columns
 from ottla.spark import brokers, reader
 from ottla.spark.brokers import Brokers
 from ottla.spark.offsets import OffsetRange
@@ -31,7 +30,7 @@ def options(**more: str) -> SourceOptions:
 def columns(start: int, end: int) -> Columns:
     numbers = pa.array(range(start, end), pa.int64())
     zeros = pa.array([0] * (end - start), pa.int32())
-    values = binary_column(pa.array([b"v"] * (end - start), pa.binary()))
+    values = BinaryColumn.from_arrow(pa.array([b"v"] * (end - start), pa.binary()))
     view = memoryview(numbers.buffers()[1]).cast("B").cast("q")
     return Columns(end - start, view, view, memoryview(zeros.buffers()[1]).cast("B").cast("i"), values, values)
 

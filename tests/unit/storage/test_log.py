@@ -14,8 +14,10 @@ from ottla.errors import (
     RecordListTooLargeError,
 )
 from ottla.records import compression
-from ottla.records.batch import read_header, records, reseal, split
+from ottla.records.batch import read_header, reseal, split
+from ottla.records.decoder import records
 from ottla.storage.log import WARM_SEGMENTS
+from ottla.storage.retention import apply_retention
 
 from .conftest import NOW, batch, contents, values
 
@@ -383,8 +385,8 @@ def test_deleted_segments_wait_under_another_name(make_log, clock, tmp_path):
 def test_retention_by_time_empties_an_idle_log(make_log, clock):
     log = make_log(segment_bytes=500, retention_ms=1000)
     fill(log, 10)
-    assert log.apply_retention(clock.now_ms() + 1000) == 0
-    assert log.apply_retention(clock.now_ms() + 1001) > 1
+    assert apply_retention(log, clock.now_ms() + 1000) == 0
+    assert apply_retention(log, clock.now_ms() + 1001) > 1
     assert (log.log_start_offset, log.log_end_offset, log.size) == (10, 10, 0)
 
 
@@ -392,14 +394,14 @@ def test_retention_stops_at_the_high_watermark(make_log, clock):
     log = make_log(segment_bytes=500, retention_ms=1000)
     fill(log, 20)
     log.high_watermark = 10
-    log.apply_retention(clock.now_ms() + 10_000)
+    apply_retention(log, clock.now_ms() + 10_000)
     assert 0 < log.log_start_offset <= 10
 
 
 def test_retention_by_size_keeps_at_least_that_much(make_log, clock):
     log = make_log(segment_bytes=500, retention_bytes=1200, retention_ms=-1)
     fill(log, 30)
-    log.apply_retention(clock.now_ms())
+    apply_retention(log, clock.now_ms())
     assert 1200 <= log.size < 1200 + 500
     assert log.read(log.log_start_offset, 100, max_offset=30).nbytes > 0
 
@@ -407,7 +409,7 @@ def test_retention_by_size_keeps_at_least_that_much(make_log, clock):
 def test_compacted_log_is_not_shortened_by_retention(make_log, clock):
     log = make_log(segment_bytes=500, retention_ms=1, cleanup_policy=("compact",))
     fill(log, 10)
-    assert log.apply_retention(clock.now_ms() + 10**9) == 0
+    assert apply_retention(log, clock.now_ms() + 10**9) == 0
 
 
 def test_flush_moves_the_recovery_point(make_log):
@@ -537,7 +539,7 @@ def test_segment_without_timestamps_ages_from_its_last_append(make_log, clock):
     log.high_watermark = 1
     for modified_ms, left in ((NOW, 1), (NOW - 1001, 0)):
         os.utime(log.active.path(".log"), (modified_ms / 1000, modified_ms / 1000))
-        log.apply_retention(NOW)
+        apply_retention(log, NOW)
         assert len(contents(log)) == left
 
 
@@ -592,7 +594,7 @@ def test_retention_on_a_full_disk_is_a_storage_error(make_log, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(KafkaStorageError, match="no space"):
-        log.apply_retention(NOW)
+        apply_retention(log, NOW)
     assert log.log_start_offset > 0
     with pytest.raises(KafkaStorageError, match="no space"):
         log.delete_records_before(10)

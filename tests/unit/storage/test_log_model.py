@@ -7,6 +7,7 @@ import pytest
 from ottla.records import compression
 from ottla.records.batch import split
 from ottla.records.decoder import decode_records
+from ottla.storage.retention import apply_retention
 
 from .conftest import NOW, batch, contents
 
@@ -79,7 +80,7 @@ class Model:
 
     def retention(self):
         self.log.high_watermark = self.end
-        self.log.apply_retention(NOW)
+        apply_retention(self.log, NOW)
         self.start = self.log.log_start_offset
         self.records = {o: row for o, row in self.records.items() if o >= self.start}
 

@@ -8,6 +8,7 @@ import pytest
 from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.batch import read_header
 from ottla.records.decoder import Record, decode_records
+from ottla.records.down_conversion import down_converted
 from ottla.storage import cleaner
 
 from .conftest import NOW, batch, contents
@@ -42,7 +43,7 @@ class OldLog:
             self.records.append(Record(self.offset + i, time if magic else -1, 0, key, value, []))
         new = batch(*rows, codec=codec, base_offset=self.offset)
         self.offset += len(rows)
-        return bytes(new) if magic == 2 else legacy_message_set.from_batches(new, magic)
+        return bytes(new) if magic == 2 else down_converted(new, magic)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_times_are_found_in_format_1_and_later(old, make_log):
 def test_old_consumers_get_what_they_know(old, make_log, magic):
     log = make_log(**CONFIG)
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
-    actual = legacy_message_set.from_batches(data, magic)
+    actual = down_converted(data, magic)
     assert {m.magic for m in legacy_message_set.messages(actual)} <= set(range(magic + 1))
     assert [r.value for r in legacy_message_set.records(actual)] == [r.value for r in old.records]
     times = [r.timestamp for r in legacy_message_set.records(actual)]
@@ -173,7 +174,7 @@ def test_message_in_place_keeps_its_offsets_and_its_kind_of_time():
     new = batch(
         (NOW, b"a", b"1"), (NOW + 5, b"b", b"2"), codec=compression.GZIP, base_offset=70, append_time_ms=NOW + 9
     )
-    up = legacy_message_set.in_place(legacy_message_set.from_batches(new, 1))
+    up = legacy_message_set.in_place(down_converted(new, 1))
     header = read_header(up)
     assert (header.base_offset, header.last_offset, header.timestamp_type) == (70, 71, 1)
     assert [(r.offset, r.timestamp) for r in decode_records(up, 0, header)] == [(70, NOW + 9), (71, NOW + 9)]

@@ -41,7 +41,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.protocol.wire import RecordData
 from ottla.records import any_magic
 from ottla.records.batch import MAGIC
-from ottla.records.legacy_message_set import from_batches
+from ottla.records.down_conversion import down_converted
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType
@@ -410,7 +410,7 @@ class Fetch:
         while data.nbytes:
             with data:
                 content = data.read()
-            converted = from_batches(content, self._format, offset)
+            converted = down_converted(content, self._format, offset)
             if converted:
                 return memoryview(converted)
             *_, (last, _, _) = any_magic.split(content)

@@ -92,9 +92,7 @@ def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
 def column(items: Any) -> BinaryColumn:
     """Create a column from a list, an Arrow array, or a series of pandas or Polars."""
     if not isinstance(items, (list, tuple)) and _is_arrow(items):
-        from ottla.records.arrow import binary_column
-
-        return binary_column(items)
+        return BinaryColumn.from_arrow(items)
     try:
         data = b"".join(items)
     except TypeError:

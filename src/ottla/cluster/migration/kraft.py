@@ -15,7 +15,8 @@ from ottla.model import ACLOperation
 from ottla.protocol.message import Data, decode
 from ottla.protocol.messages import metadata_records as m
 from ottla.protocol.wire import read_uvarint
-from ottla.records.batch import records, split
+from ottla.records.batch import split
+from ottla.records.decoder import records
 from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 DIRECTORY = "__cluster_metadata-0"

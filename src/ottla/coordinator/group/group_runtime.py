@@ -28,7 +28,7 @@ from ottla.coordinator.runtime.result import CoordinatorResult, Record
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.message import Response
 from ottla.records.batch import BatchHeader
-from ottla.records.batch import records as records_of
+from ottla.records.decoder import records as records_of
 from ottla.storage.producer_state import COMMIT, read_marker
 
 log = logging.getLogger("ottla.coordinator")

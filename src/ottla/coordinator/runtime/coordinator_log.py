@@ -18,8 +18,8 @@ from ottla.coordinator.runtime.loader import CoordinatorShards, Shards
 from ottla.coordinator.runtime.result import Record
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.records.batch import records as records_of
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.records.decoder import records as records_of
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.coordinator")

@@ -1,0 +1,43 @@
+"""The structure of `src/`, beside the import contract in pyproject.toml: no circle of imports."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name, without the templates, which are copied into other projects."""
+    paths = [path for path in SRC.rglob("*.py") if "templates" not in path.parts]
+    return {".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imports(path: Path, module_paths: dict[str, Path]) -> Iterator[str]:
+    """Yield the modules that a file imports anywhere: at its top, inside functions, and for type checkers only.
+
+    `from package import name` counts as an import of `package.name` if that is a module, and of the package's
+    `__init__.py` if `name` is defined or re-exported there. An import also runs the `__init__.py` of the parent
+    packages; that is not counted, so an `__init__.py` may re-export names of the modules inside its package.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in module_paths)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno} is a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from names & module_paths.keys()
+            if node.module in module_paths and names - module_paths.keys():
+                yield node.module
+
+
+def test_imports_form_no_circle() -> None:
+    module_paths = modules()
+    graph = {name: set(imports(path, module_paths)) - {name} for name, path in module_paths.items()}
+    assert sum(len(targets) for targets in graph.values()) > 2000, "the graph lacks imports"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        raise AssertionError(f"a circle of imports: {' <- '.join(circle)}") from None
