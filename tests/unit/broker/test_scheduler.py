@@ -146,7 +146,7 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
         assert log_dir.uncleanable == {TopicPartition("poisoned", 0)}
 
     with_broker(test, tmp_path)
-    assert sum("poisoned-0 is not compacted" in record.message for record in caplog.records) == 1
+    assert sum("Compaction of poisoned-0 failed" in record.message for record in caplog.records) == 1
 
 
 def test_checkpoint_that_fails_is_one_line_without_a_traceback(
