@@ -102,7 +102,7 @@ def measure(brokers: int, partitions: int, session_ms: int) -> Row:
         created["scale"].result(SECONDS)
         wait_for_leaders([b.address for b in running.brokers], partitions, range(brokers))
         create_seconds = time.monotonic() - began
-        tree = Tree(running.zookeeper.connect)
+        tree = Tree(running.zookeeper_connect)
         controller = next(b for b in running.brokers if b.id == tree.controller())
         others = [b for b in running.brokers if b is not controller]
         memory = {b.id: memory_mb(b.pid) for b in running.brokers}

@@ -89,7 +89,7 @@ def tool(cluster: LocalCluster, name: str, *arguments: str, text: str | None = N
 
 
 def test_page_visits_as_it_was_written(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    zookeeper = ("--zookeeper", cluster.zookeeper.connect)
+    zookeeper = ("--zookeeper", cluster.zookeeper_connect)
     created = ["create-topic", "--topic", "page_visits", "--replica", "3", *zookeeper, "--partition", "5"]
     assert ottla(created) == 0
     subprocess.run([sys.executable, EXAMPLE, "100", cluster.bootstrap_servers], check=True, timeout=60)
@@ -137,7 +137,7 @@ def test_the_consumer_of_0_8_2_goes_on_when_its_leader_dies(
 ) -> None:
     topic = f"old-{uuid.uuid4().hex[:8]}"
     admin.create_topics([NewTopic(topic, replica_assignments={0: [1, 2, 0], 1: [2, 1, 0]})])
-    member = JavaMember(options(cluster.zookeeper.connect, topic, "java"), topic, tmp_path)
+    member = JavaMember(options(cluster.zookeeper_connect, topic, "java"), topic, tmp_path)
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number in range(100):
             producer.send(topic, b"%d" % number, partition=number % 2).get(60)

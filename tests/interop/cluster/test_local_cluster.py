@@ -91,8 +91,9 @@ def test_status_reports_paused_brokers_and_asks_others(cluster: Cluster, monkeyp
     cluster.wait_until_whole()
 
 
-def test_a_cluster_outlives_its_commands_and_a_killed_broker(cluster: Cluster) -> None:
-    assert cluster("up", "--base-port", "0", "--zookeeper-port", "0")[0] == 0
+@pytest.mark.parametrize("store", [(), ("--zookeeper-port", "0")], ids=["embedded", "zookeeper"])
+def test_cluster_outlives_its_commands_and_a_killed_broker(cluster: Cluster, store: tuple[str, ...]) -> None:
+    assert cluster("up", "--base-port", "0", *store)[0] == 0
     status = cluster.wait_until_whole()
     assert status["controller"] in (0, 1, 2)
     servers = bootstrap(status)

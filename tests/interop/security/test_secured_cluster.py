@@ -87,7 +87,7 @@ def let_in(cluster: LocalCluster, mechanism: str) -> None:
     kafka_or_skip(WITH_ZOOKEEPER)
     user = ("--alter", "--entity-type", "users", "--entity-name", "broker")
     password = ("--add-config", f"{mechanism}=[password=secret]")
-    zookeeper = ("--zookeeper", cluster.zookeeper.connect)
+    zookeeper = ("--zookeeper", cluster.zookeeper_connect)
     done = apache_kafka.tool("kafka.admin.ConfigCommand", *zookeeper, *user, *password, version=WITH_ZOOKEEPER)
     assert done.returncode == 0, done.stdout + done.stderr
 

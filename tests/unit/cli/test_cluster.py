@@ -73,7 +73,20 @@ def test_free_ports_are_chosen_once(tmp_path: Path) -> None:
     assert 0 not in ports
     again = LocalCluster.load(tmp_path)
     assert again is not None
-    assert again.zookeeper.connect == cluster.zookeeper.connect
+    assert again.zookeeper_connect == cluster.zookeeper_connect
+
+
+def test_cluster_without_zookeeper_shares_a_metadata_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = LocalCluster.create(tmp_path, 2, 0, None, {})
+    directories = {properties.load(cluster.properties(broker))["ottla.metadata.dir"] for broker in cluster.brokers}
+    assert directories == {str(tmp_path / "metadata")}
+    again = LocalCluster.load(tmp_path)
+    assert again is not None
+    assert again.zookeeper is None
+    assert main(["cluster", "kill", "zookeeper", "--dir", str(tmp_path)]) == 1
+    assert "has no ZooKeeper" in capsys.readouterr().err
 
 
 def test_what_every_broker_has_for_itself_cannot_be_given(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""A cluster on this machine: ZooKeeper and brokers, which keep running after the command has ended.
+"""A cluster on this machine: brokers, and ZooKeeper if wanted, which keep running after the command has ended.
 
-    ottla cluster up                 ZooKeeper on 127.0.0.1:2181, three brokers on 9092, 9093 and 9094
+    ottla cluster up                 three brokers on 9092, 9093 and 9094
+    ottla cluster up --zookeeper     the same with ZooKeeper on 127.0.0.1:2181, Kafka's classic layout
     ottla cluster status             processes, controller, under-replicated and offline partitions
     ottla cluster kill 1             as in a crash; --signal STOP pauses a broker, CONT resumes it
     ottla cluster start 1            start it again
     ottla cluster add --rack b       one more broker
     ottla cluster down               controlled shutdown; the data stays, and `up` continues with it
 
-Files, logs and data are in the directory (./ottla-cluster); server-N.properties may be edited. Requires
-`pip install 'ottla[cluster,spark]'`: ZooKeeper's jars come with PySpark.
+Files, logs and data are in the directory (./ottla-cluster); server-N.properties may be edited. Without ZooKeeper the
+brokers share an embedded metadata store. --zookeeper requires `pip install 'ottla[cluster,spark]'`, as ZooKeeper's
+jars come with PySpark.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from ottla.cli.cluster.local_cluster import LocalCluster, locked
+from ottla.cli.cluster.local_cluster import Broker, LocalCluster, locked
 from ottla.cli.cluster.status import as_text, status
 from ottla.cli.framework.command import Action, Command
-from ottla.cli.framework.options import Option, Repeatable
+from ottla.cli.framework.options import Flag, Option, Repeatable
 from ottla.config import properties
 from ottla.errors import ConfigurationError, StartupError
 
@@ -79,13 +81,16 @@ def _new(directory: Path, args: argparse.Namespace) -> LocalCluster:
     if not 1 <= brokers <= MOST_BROKERS:
         raise ConfigurationError(f"--brokers: {brokers} is not allowed: expected 1 to {MOST_BROKERS}")
     overrides = dict(properties.override(text) for text in args.override)
-    return LocalCluster.create(directory, brokers, args.base_port, args.zookeeper_port, overrides)
+    zookeeper_port = args.zookeeper_port
+    if zookeeper_port is None and args.zookeeper:
+        zookeeper_port = ZOOKEEPER_PORT
+    return LocalCluster.create(directory, brokers, args.base_port, zookeeper_port, overrides)
 
 
 def kill(directory: Path, args: argparse.Namespace) -> int:
     """Send a signal."""
     cluster = _existing(directory)
-    broker = None if args.id == "zookeeper" else cluster.broker(_id(args.id))
+    broker = _find(cluster, args.id)
     is_sent = cluster.send_zookeeper(args.signal) if broker is None else cluster.send(broker, args.signal)
     if not is_sent:
         print(f"ottla cluster: {_label(args.id)} does not run", file=sys.stderr)
@@ -97,7 +102,7 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 def start(directory: Path, args: argparse.Namespace) -> int:
     """Start a broker or ZooKeeper again."""
     cluster = _existing(directory)
-    broker = None if args.id == "zookeeper" else cluster.broker(_id(args.id))
+    broker = _find(cluster, args.id)
     if cluster.zookeeper_is_paused() if broker is None else cluster.is_paused(broker):
         command = f"`ottla cluster kill {args.id} --signal CONT`"
         raise StartupError(f"{_label(args.id)} is paused (SIGSTOP): resume it with {command}")
@@ -121,10 +126,10 @@ def add(directory: Path, args: argparse.Namespace) -> int:
 
 
 def down(directory: Path, args: argparse.Namespace) -> int:
-    """Shut down all brokers and ZooKeeper; returns 1 if a process had to be killed."""
+    """Shut down all processes; returns 1 if a process had to be killed."""
     cluster = _existing(directory)
     killed = [f"broker {broker.id}" for broker in reversed(cluster.brokers) if not cluster.stop(broker)]
-    if not cluster.stop_zookeeper():
+    if cluster.zookeeper is not None and not cluster.stop_zookeeper():
         killed.append("ZooKeeper")
     for name in killed:
         print(f"ottla cluster: {name} did not stop in time and was killed", file=sys.stderr)
@@ -139,10 +144,14 @@ def _existing(directory: Path) -> LocalCluster:
     return cluster
 
 
-def _id(text: str) -> int:
+def _find(cluster: LocalCluster, text: str) -> Broker | None:
+    """Return a broker of the cluster by its id; None for its ZooKeeper."""
+    if text == "zookeeper":
+        cluster.check_zookeeper()
+        return None
     if not text.isdigit():
         raise ConfigurationError(f"{text!r} is not allowed: expected a broker id or zookeeper")
-    return int(text)
+    return cluster.broker(int(text))
 
 
 def _label(identity: str) -> str:
@@ -177,7 +186,8 @@ COMMAND = Command(
                     int,
                     default=BASE_PORT,
                 ),
-                Option("--zookeeper-port PORT", "port of ZooKeeper; 0: any free port", int, default=ZOOKEEPER_PORT),
+                Flag("--zookeeper", "keep the metadata of a new cluster in ZooKeeper, which is started, too"),
+                Option("--zookeeper-port PORT", f"port of ZooKeeper ({ZOOKEEPER_PORT}); 0: any free port", int),
                 _OVERRIDE,
             ),
         ),
@@ -204,6 +214,6 @@ COMMAND = Command(
             _locked(add),
             options=(_DIR, _FORMAT, Option("--rack", "rack of the broker"), _OVERRIDE),
         ),
-        Action("down", "shut down all brokers, then ZooKeeper", _locked(down), options=(_DIR,)),
+        Action("down", "shut down all brokers, then ZooKeeper if there is one", _locked(down), options=(_DIR,)),
     ),
 )

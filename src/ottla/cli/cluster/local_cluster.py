@@ -3,6 +3,7 @@
 cluster.json            addresses and process ids, written by one command at a time
 server-N.properties     configs of broker N; may be edited, and apply from its next start on
 broker-N.log  data-N/   log output and data of broker N
+metadata/               the embedded metadata store of the brokers, or
 zookeeper/              ZooKeeper's files, log and data
 """
 
@@ -34,7 +35,7 @@ READY: Final = b"is ready: "
 ENDING: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 """Signals that end a process."""
 MOST_REPLICAS: Final = 3
-OWN: Final = frozenset({"broker.id", "listeners", "zookeeper.connect", "log.dirs"})
+OWN: Final = frozenset({"broker.id", "listeners", "zookeeper.connect", "ottla.metadata.dir", "log.dirs"})
 """Configs that differ from broker to broker, or belong to the cluster."""
 
 
@@ -57,7 +58,8 @@ class LocalCluster:
     """The content of cluster.json and the operations on the cluster. Brokers are in the order of their ids."""
 
     directory: Path
-    zookeeper_port: int
+    zookeeper_port: int | None
+    """None: the brokers share an embedded metadata store, there is no ZooKeeper."""
     base_port: int
     """The port of broker 0, broker N listens on N more; 0: each on a port that was free."""
     zookeeper_pid: int = 0
@@ -65,10 +67,10 @@ class LocalCluster:
 
     @classmethod
     def create(
-        cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int, overrides: Mapping[str, str]
+        cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int | None, overrides: Mapping[str, str]
     ) -> Self:
         """Create a cluster in a new directory, without starting it."""
-        cluster = cls(directory, zookeeper_port or free_port(), base_port)
+        cluster = cls(directory, free_port() if zookeeper_port == 0 else zookeeper_port, base_port)
         for _ in range(brokers):
             cluster.add({**defaults(brokers), **overrides})
         cluster.save()
@@ -107,10 +109,15 @@ class LocalCluster:
             raise ConfigurationError(f"{', '.join(fixed)}: each broker of the cluster has its own")
         number = max((broker.id for broker in self.brokers), default=-1) + 1
         broker = Broker(number, self.base_port + number if self.base_port else free_port())
+        zookeeper = self.zookeeper
         own = {
             "broker.id": str(number),
             "listeners": f"PLAINTEXT://{broker.address}",
-            "zookeeper.connect": self.zookeeper.connect,
+            **(
+                {"ottla.metadata.dir": str(self.directory / "metadata")}
+                if zookeeper is None
+                else {"zookeeper.connect": zookeeper.connect}
+            ),
             "log.dirs": str(self.directory / f"data-{number}"),
         }
         text = "".join(f"{key}={value}\n" for key, value in {**own, **configs}.items())
@@ -124,9 +131,26 @@ class LocalCluster:
         return {name: value for name, value in configs.items() if name not in {*OWN, "broker.rack"}}
 
     @property
-    def zookeeper(self) -> ZooKeeperServer:
-        """Its ZooKeeper server."""
-        return ZooKeeperServer(self.directory / "zookeeper", self.zookeeper_port)
+    def zookeeper(self) -> ZooKeeperServer | None:
+        """Its ZooKeeper server, if it has one."""
+        port = self.zookeeper_port
+        return None if port is None else ZooKeeperServer(self.directory / "zookeeper", port)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The address of its ZooKeeper server."""
+        return self.check_zookeeper().connect
+
+    def check_zookeeper(self) -> ZooKeeperServer:
+        """Return its ZooKeeper server; ConfigurationError if it has none."""
+        if self.zookeeper is None:
+            raise ConfigurationError("the cluster has no ZooKeeper: its brokers share an embedded metadata store")
+        return self.zookeeper
+
+    @property
+    def _zookeeper_word(self) -> str:
+        """What identifies the process of ZooKeeper."""
+        return str(self.directory / "zookeeper")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -151,17 +175,17 @@ class LocalCluster:
 
     def zookeeper_is_paused(self) -> bool:
         """Whether ZooKeeper is paused (SIGSTOP)."""
-        return daemon.is_stopped(self.zookeeper_pid, str(self.zookeeper.directory))
+        return daemon.is_stopped(self.zookeeper_pid, self._zookeeper_word)
 
     def zookeeper_is_running(self) -> bool:
         """Whether the process of ZooKeeper exists."""
-        return daemon.is_running(self.zookeeper_pid, str(self.zookeeper.directory))
+        return daemon.is_running(self.zookeeper_pid, self._zookeeper_word)
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper unless it runs; StartupError if it does not answer in time."""
-        if self.zookeeper_is_running():
-            return
+        """Start ZooKeeper if the cluster has one, unless it runs; StartupError if it does not answer in time."""
         server = self.zookeeper
+        if server is None or self.zookeeper_is_running():
+            return
         if server.answers():
             raise StartupError(f"another ZooKeeper, not that of this cluster, serves at {server.connect}")
         self.zookeeper_pid = daemon.start(server.prepare(), server.log)
@@ -204,7 +228,7 @@ class LocalCluster:
 
     def send_zookeeper(self, number: signal.Signals) -> bool:
         """Send a signal to ZooKeeper, in the same way."""
-        return _signal(self.zookeeper_pid, str(self.zookeeper.directory), number)
+        return _signal(self.zookeeper_pid, self._zookeeper_word, number)
 
     def stop(self, broker: Broker) -> bool:
         """Shut down a broker (controlled shutdown); returns False if it had to be killed."""
@@ -212,7 +236,7 @@ class LocalCluster:
 
     def stop_zookeeper(self) -> bool:
         """Shut down ZooKeeper; returns False if it had to be killed."""
-        return daemon.stop(self.zookeeper_pid, str(self.zookeeper.directory), STOP_SECONDS)
+        return daemon.stop(self.zookeeper_pid, self._zookeeper_word, STOP_SECONDS)
 
 
 def _signal(pid: int, word: str, number: signal.Signals) -> bool:
@@ -228,6 +252,7 @@ def defaults(brokers: int) -> dict[str, str]:
     in_sync = 2 if brokers >= MOST_REPLICAS else 1
     return {
         "zookeeper.session.timeout.ms": "6000",
+        "broker.session.timeout.ms": "6000",
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),
         "offsets.topic.replication.factor": str(replicas),

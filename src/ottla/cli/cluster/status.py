@@ -27,7 +27,7 @@ class Status:
     """The cluster at one moment. Fields that brokers report are None if none answers; `error` has the reason."""
 
     directory: str
-    zookeeper: dict[str, Any]
+    zookeeper: dict[str, Any] | None
     brokers: list[dict[str, Any]]
     controller: int | None = None
     topics: int | None = None
@@ -39,7 +39,8 @@ class Status:
     @property
     def is_healthy(self) -> bool:
         """Whether all processes run, all brokers are registered, and all partitions have a leader and a full ISR."""
-        is_running = all(process["running"] and not process["paused"] for process in (self.zookeeper, *self.brokers))
+        processes = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
+        is_running = all(process["running"] and not process["paused"] for process in processes)
         registered = all(broker["registered"] for broker in self.brokers)
         partitions = self.under_replicated == [] and self.offline == []
         return is_running and registered and partitions and self.controller is not None
@@ -58,18 +59,24 @@ def status(cluster: LocalCluster) -> Status:
         _add_from_brokers(servers, report)
     except KafkaError as error:
         report.error = str(error)
-        if report.zookeeper["running"] and not report.zookeeper["paused"]:
-            _add_from_zookeeper(report)
+        zookeeper = report.zookeeper
+        if zookeeper is not None and zookeeper["running"] and not zookeeper["paused"]:
+            _add_from_zookeeper(zookeeper["address"], report)
     return report
 
 
 def _processes(cluster: LocalCluster) -> Status:
-    zookeeper = {
-        "address": cluster.zookeeper.connect,
-        "pid": cluster.zookeeper_pid,
-        "running": cluster.zookeeper_is_running(),
-        "paused": cluster.zookeeper_is_paused(),
-    }
+    server = cluster.zookeeper
+    zookeeper = (
+        None
+        if server is None
+        else {
+            "address": server.connect,
+            "pid": cluster.zookeeper_pid,
+            "running": cluster.zookeeper_is_running(),
+            "paused": cluster.zookeeper_is_paused(),
+        }
+    )
     brokers = [
         {
             "id": broker.id,
@@ -84,10 +91,10 @@ def _processes(cluster: LocalCluster) -> Status:
     return Status(str(cluster.directory), zookeeper, brokers)
 
 
-def _add_from_zookeeper(report: Status) -> None:
+def _add_from_zookeeper(address: str, report: Status) -> None:
     """Add registered brokers and the controller, if ZooKeeper answers."""
     try:
-        with ZkClient(report.zookeeper["address"], TIMEOUT_MS, TIMEOUT_MS) as zk:
+        with ZkClient(address, TIMEOUT_MS, TIMEOUT_MS) as zk:
             registered = zk.children(znodes.BROKER_IDS)
             controller = zk.get(znodes.CONTROLLER)
     except KafkaError:
@@ -120,7 +127,9 @@ def _name(partition: PartitionInfo) -> str:
 def as_text(report: Status) -> Iterator[str]:
     """Return the status as lines of text."""
     zookeeper = report.zookeeper
-    rows = [("zookeeper", zookeeper["address"], zookeeper["pid"] or None, _process_state(zookeeper), "")]
+    rows: list[tuple[str, str, int | None, str, str]] = []
+    if zookeeper is not None:
+        rows.append(("zookeeper", zookeeper["address"], zookeeper["pid"] or None, _process_state(zookeeper), ""))
     for broker in report.brokers:
         role = "controller" if broker["id"] == report.controller else ""
         rows.append((f"broker {broker['id']}", broker["address"], broker["pid"] or None, _state(broker), role))
