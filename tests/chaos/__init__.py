@@ -1,8 +1,9 @@
-"""Three brokers on a real ZooKeeper under load, while what can break is broken, and what was promised is checked.
+"""Three brokers, on a real ZooKeeper or their embedded metadata store, under load, while what can break is broken, and what was promised is checked.
 
-    pytest tests/chaos                                          one short run against Ottla
+    pytest tests/chaos                                          a short run of Ottla on each metadata store
     OTTLA_CHAOS_RUNS=100 OTTLA_CHAOS_SECONDS=60 pytest tests/chaos/test_chaos.py
     OTTLA_CHAOS_PEER=kafka pytest tests/chaos/test_chaos.py     the same script against Apache Kafka 3.9.2
+    python -m tests.chaos.run --peer embedded --seconds 60 --seed 7
     python -m tests.chaos.run --peer kafka --seconds 60 --seed 7 --kinds kill,restart
     python -m tests.chaos.compare RESULTS                       how long each kind of fault was felt, side by side
 

@@ -1,4 +1,4 @@
-"""ZooKeeper, three brokers and the links between them: started, broken and repaired by the faults."""
+"""Three brokers, ZooKeeper if the peer has it, and the links between them: started, broken and repaired by faults."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class Cluster:
         self.bootstrap = ""
         self.ports: dict[int, int] = {}
         """Where each broker listens for clients, past the links."""
-        self.tree = f"{self.zookeeper.connect}{CHROOT}"
-        """The cluster's nodes in ZooKeeper, past the links."""
+        self.tree: str | Path = directory / "metadata" if peer.embedded else f"{self.zookeeper.connect}{CHROOT}"
+        """The cluster's znodes: in ZooKeeper, past the links, or the directory of the embedded metadata store."""
         self._ending = threading.Event()
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
@@ -138,7 +138,8 @@ class Cluster:
 
     def _enter(self, started: Callable[[BrokerProcess], None]) -> Self:
         self.links.__enter__()
-        self.zookeeper.start()
+        if not self.peer.embedded:
+            self.zookeeper.start()
         addresses = []
         for broker in self.brokers.values():
             addresses.append(self._configure(broker))
@@ -151,19 +152,24 @@ class Cluster:
     def _configure(self, broker: BrokerProcess) -> str:
         """Write its properties; the address that clients are given."""
         client, peer, name = free_port(), free_port(), named(broker.id)
-        zookeeper = self.links.listen(ZOOKEEPER, self.zookeeper.port, source=name)
         shown = f"127.0.0.1:{self.links.listen(name, client, source='client')}"
         shown_to_peers = f"127.0.0.1:{self.links.listen(name, peer)}"
         self.ports[broker.id] = client
         own = {
             "broker.id": broker.id,
-            "zookeeper.connect": f"127.0.0.1:{zookeeper}{CHROOT}",
+            **self._metadata_store(name),
             "log.dirs": broker.data,
             "listeners": f"CLIENT://127.0.0.1:{client},PEER://127.0.0.1:{peer}",
             "advertised.listeners": f"CLIENT://{shown},PEER://{shown_to_peers}",
         }
         write_properties(broker.properties, own | dict(self._options))
         return shown
+
+    def _metadata_store(self, source: str) -> dict[str, object]:
+        if self.peer.embedded:
+            return {"ottla.metadata.dir": self.tree}
+        port = self.links.listen(ZOOKEEPER, self.zookeeper.port, source=source)
+        return {"zookeeper.connect": f"127.0.0.1:{port}{CHROOT}"}
 
     def _supervise(self) -> None:
         while not self._ending.wait(AGAIN_SECONDS):
@@ -205,5 +211,6 @@ class Cluster:
         self._ending.set()
         for broker in self.brokers.values():
             broker.end(signal.SIGKILL)
-        self.zookeeper.kill()
+        if not self.peer.embedded:
+            self.zookeeper.kill()
         self.links.__exit__(kind, error, trace)

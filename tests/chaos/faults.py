@@ -111,10 +111,10 @@ KINDS = (
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def deck(seed: int, names: Sequence[str] = ()) -> Iterator[Fault]:
+def deck(seed: int, names: Sequence[str] = (), *, has_zookeeper: bool = True) -> Iterator[Fault]:
     """Faults without end: all kinds in a shuffled order, then all again in another."""
     chance = random.Random(seed)
-    kinds = [BY_NAME[name] for name in names] or list(KINDS)
+    kinds = [BY_NAME[name] for name in names] or [k for k in KINDS if has_zookeeper or "zookeeper" not in k.name]
     while True:
         for kind in chance.sample(kinds, len(kinds)):
             yield Fault(kind.name, chance.choice(BROKERS), chance.uniform(kind.least, kind.most))

@@ -11,7 +11,7 @@ from tests.chaos.sending import CLIENT, ORDERED
 from tests.chaos.sending import PARTITIONS as ORDERED_PARTITIONS
 from tests.chaos.transfers import PARTITIONS as TRANSFERS_PARTITIONS
 from tests.chaos.transfers import TRANSFERS
-from tests.chaos.tree import Tree
+from tests.chaos.tree import EmbeddedTree, Tree, ZooKeeperTree
 
 from ottla import KafkaAdminClient
 from ottla.client.admin.partitions import ElectionType
@@ -41,7 +41,7 @@ class Health:
 
     @cached_property
     def _tree(self) -> Tree:
-        return Tree(self._connect)
+        return ZooKeeperTree(self._connect) if isinstance(self._connect, str) else EmbeddedTree(self._connect)
 
     def wait_for_brokers(self) -> None:
         """Until every broker knows all brokers."""

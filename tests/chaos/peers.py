@@ -16,6 +16,7 @@ LAG_MS = 4_000
 
 OPTIONS: Mapping[str, object] = {
     "zookeeper.session.timeout.ms": SESSION_MS,
+    "broker.session.timeout.ms": SESSION_MS,
     "zookeeper.connection.timeout.ms": 30_000,
     "replica.lag.time.max.ms": LAG_MS,
     "default.replication.factor": 3,
@@ -37,11 +38,15 @@ OPTIONS: Mapping[str, object] = {
 
 
 class Peer(NamedTuple):
-    """Whose brokers run: `command` starts one from its properties file, `missing` says why it cannot."""
+    """Whose brokers run: `command` starts one from its properties file, `missing` says why it cannot.
+
+    `embedded`: the brokers share an embedded metadata store; there is no ZooKeeper.
+    """
 
     name: str
     command: Callable[[Path], list[str]]
     missing: Callable[[], str | None]
+    embedded: bool = False
 
 
 def _ottla(properties: Path) -> list[str]:
@@ -62,6 +67,7 @@ def _kafka_missing() -> str | None:
 
 PEERS = {
     "ottla": Peer("ottla", _ottla, _ottla_missing),
+    "embedded": Peer("embedded", _ottla, _ottla_missing, embedded=True),
     "kafka": Peer("kafka", _kafka, _kafka_missing),
 }
 

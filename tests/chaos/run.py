@@ -155,7 +155,7 @@ def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> 
     """Fault after fault for the time that is given, each after the cluster is whole again."""
     zero = time.monotonic()
     felt: list[Felt] = []
-    for fault in deck(plan.seed, plan.kinds):
+    for fault in deck(plan.seed, plan.kinds, has_zookeeper=not plan.peer.embedded):
         if time.monotonic() - zero > plan.seconds:
             break
         health.elect_preferred()

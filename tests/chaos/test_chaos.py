@@ -11,22 +11,23 @@ pytest.importorskip("confluent_kafka", reason="the load is librdkafka's")
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
-from tests.chaos.peers import PEERS
+from tests.chaos.peers import PEERS, Peer
 from tests.chaos.run import Plan, in_own_directory
 
 RUNS = int(os.environ.get("OTTLA_CHAOS_RUNS", "1"))
 SECONDS = float(os.environ.get("OTTLA_CHAOS_SECONDS", "20"))
 FIRST_SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "1"))
 KINDS = [kind for kind in os.environ.get("OTTLA_CHAOS_KINDS", "").split(",") if kind]
-PEER = PEERS[os.environ.get("OTTLA_CHAOS_PEER", "ottla")]
+RUN_PEERS = [PEERS[name] for name in os.environ.get("OTTLA_CHAOS_PEER", "ottla,embedded").split(",")]
 RESULTS = os.environ.get("OTTLA_CHAOS_RESULTS")
 
 
 @pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
-def test_promises_hold_whatever_breaks(seed: int) -> None:
-    reason = PEER.missing()
+@pytest.mark.parametrize("peer", RUN_PEERS, ids=lambda peer: peer.name)
+def test_promises_hold_whatever_breaks(peer: Peer, seed: int) -> None:
+    reason = peer.missing()
     if reason is not None:
         pytest.skip(reason)
-    in_own_directory(Plan(PEER, seed, SECONDS, KINDS, Path(RESULTS) if RESULTS else None))
+    in_own_directory(Plan(peer, seed, SECONDS, KINDS, Path(RESULTS) if RESULTS else None))

@@ -1,13 +1,18 @@
-"""What ZooKeeper says of brokers and partitions, which is the truth of the cluster."""
+"""What the metadata store says of brokers and partitions, which is the truth of the cluster."""
 
 from __future__ import annotations
 
 import json
 import logging
+import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.chaos.cluster import BROKERS
+
+from ottla.cluster.store.sqlite_store import FILE_NAME
 
 CONNECT_SECONDS = 30.0
 QUIET = logging.getLogger("tests.chaos.kazoo")
@@ -15,7 +20,56 @@ QUIET.setLevel(logging.CRITICAL)  # ZooKeeper goes away on purpose
 IDS, TOPICS, CONTROLLER = "/brokers/ids", "/brokers/topics", "/controller"
 
 
-class Tree:
+class UnreadableTreeError(Exception):
+    """The metadata store does not answer, or has no such znode."""
+
+
+class Tree(ABC):
+    """The znodes of the cluster."""
+
+    @abstractmethod
+    def children(self, path: str) -> list[str]:
+        """Return the names of a znode's children."""
+
+    @abstractmethod
+    def read(self, path: str) -> Any:
+        """Return the value of a znode."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session."""
+
+    def missing(self) -> list[str]:
+        """Brokers that are not registered, and partitions without a leader or with a replica that is not in sync."""
+        try:
+            there = {int(broker) for broker in self.children(IDS)}
+            return [f"broker {broker}" for broker in BROKERS if broker not in there] + self._partitions()
+        except UnreadableTreeError as error:
+            return [str(error)]
+
+    def _partitions(self) -> list[str]:
+        result = []
+        for topic in self.children(TOPICS):
+            for partition, replicas in self.read(f"{TOPICS}/{topic}")["partitions"].items():
+                state = self.read(f"{TOPICS}/{topic}/partitions/{partition}/state")
+                if state["leader"] < 0 or set(state["isr"]) != set(replicas):
+                    result.append(f"{topic}-{partition} (leader {state['leader']}, ISR {state['isr']})")
+        return result
+
+    def controller(self) -> int:
+        """The active controller; -1 for none."""
+        try:
+            return int(self.read(CONTROLLER)["brokerid"])
+        except UnreadableTreeError:
+            return -1
+
+    def leaders(self, topic: str) -> Mapping[int, int]:
+        """Leader by partition."""
+        partitions = self.children(f"{TOPICS}/{topic}/partitions")
+        return {int(p): self.read(f"{TOPICS}/{topic}/partitions/{p}/state")["leader"] for p in partitions}
+
+
+class ZooKeeperTree(Tree):
     """A session with ZooKeeper, past all links."""
 
     def __init__(self, connect: str) -> None:
@@ -27,44 +81,51 @@ class Tree:
         self._client = KazooClient(connect, timeout=10.0, connection_retry=for_ever, logger=QUIET)
         self._client.start(CONNECT_SECONDS)
 
-    def missing(self) -> list[str]:
-        """Brokers that are not registered, and partitions without a leader or with a replica that is not in sync."""
+    def children(self, path: str) -> list[str]:
+        names: list[str] = self._call(self._client.get_children, path)
+        return names
+
+    def read(self, path: str) -> Any:
+        return json.loads(self._call(self._client.get, path)[0])
+
+    def _call(self, method: Any, path: str) -> Any:
         from kazoo.exceptions import KazooException
 
         try:
-            there = {int(broker) for broker in self._client.get_children(IDS)}
-            return [f"broker {broker}" for broker in BROKERS if broker not in there] + self._partitions()
+            return self._retry(method, path)
         except KazooException as error:
-            return [f"ZooKeeper: {error!r}"]
-
-    def _partitions(self) -> list[str]:
-        result = []
-        for topic in self._client.get_children(TOPICS):
-            for partition, replicas in self._read(f"{TOPICS}/{topic}")["partitions"].items():
-                state = self._read(f"{TOPICS}/{topic}/partitions/{partition}/state")
-                if state["leader"] < 0 or set(state["isr"]) != set(replicas):
-                    result.append(f"{topic}-{partition} (leader {state['leader']}, ISR {state['isr']})")
-        return result
-
-    def controller(self) -> int:
-        """The active controller; -1 for none."""
-        from kazoo.exceptions import KazooException
-
-        try:
-            return int(self._read(CONTROLLER)["brokerid"])
-        except KazooException:
-            return -1
-
-    def leaders(self, topic: str) -> Mapping[int, int]:
-        """Leader by partition."""
-        partitions = self._retry(self._client.get_children, f"{TOPICS}/{topic}/partitions")
-        return {int(p): self._read(f"{TOPICS}/{topic}/partitions/{p}/state")["leader"] for p in partitions}
-
-    def _read(self, path: str) -> Any:
-        value, _ = self._retry(self._client.get, path)
-        return json.loads(value)
+            raise UnreadableTreeError(f"ZooKeeper: {error!r}") from error
 
     def close(self) -> None:
-        """End the session."""
         self._client.stop()
         self._client.close()
+
+
+class EmbeddedTree(Tree):
+    """The file of the embedded metadata store."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE_NAME
+
+    def children(self, path: str) -> list[str]:
+        rows = self._query("SELECT path FROM nodes WHERE parent = ? ORDER BY path", path)
+        return [str(row[0]).rpartition("/")[2] for row in rows]
+
+    def read(self, path: str) -> Any:
+        rows = self._query("SELECT value FROM nodes WHERE path = ?", path)
+        if not rows:
+            raise UnreadableTreeError(f"no {path}")
+        return json.loads(rows[0][0])
+
+    def _query(self, sql: str, path: str) -> list[Any]:
+        try:
+            db = sqlite3.connect(self._path)
+            try:
+                return db.execute(sql, (path,)).fetchall()
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise UnreadableTreeError(f"{self._path}: {error}") from error
+
+    def close(self) -> None:
+        """Nothing stays open."""

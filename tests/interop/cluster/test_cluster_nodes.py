@@ -16,7 +16,7 @@ pytest.importorskip("kazoo")
 from tests.chaos.cluster import Cluster
 from tests.chaos.health import Health
 from tests.chaos.peers import PEERS
-from tests.chaos.tree import Tree
+from tests.chaos.tree import ZooKeeperTree
 from tests.interop.eventually import eventually as until_found
 from tests.interop.node_fields import comparable
 
@@ -60,7 +60,7 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
     """The tree after each step."""
     directory.mkdir()
     with Cluster(directory, PEERS[peer]).started_in_turn() as cluster:
-        tree = Tree(cluster.tree)
+        tree = ZooKeeperTree(str(cluster.tree))
         # a broker is registered before the others have loaded it, and a topic can already be placed on it
         Health(cluster).wait_for_brokers()
         seen: dict[str, dict[str, Any]] = {}
@@ -86,7 +86,7 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
     return seen
 
 
-def nodes(cluster: Cluster, tree: Tree) -> dict[str, Any]:
+def nodes(cluster: Cluster, tree: ZooKeeperTree) -> dict[str, Any]:
     actual = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(cluster.tree).items()}
     for path in EPHEMERAL:
         stat = tree._client.exists(path)

@@ -19,7 +19,7 @@ pytest.importorskip("kazoo")
 
 from tests.chaos.cluster import BROKERS, Cluster
 from tests.chaos.peers import KAFKA_VERSION, OPTIONS, PEERS
-from tests.chaos.tree import Tree
+from tests.chaos.tree import ZooKeeperTree
 from tests.interop.eventually import eventually as until_found
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
@@ -52,7 +52,7 @@ def test_both_kinds_lead_follow_and_come_back(
     for broker, kind in zip(cluster.brokers.values(), kinds, strict=True):
         broker.peer = PEERS[kind]
     with cluster.started_in_turn():
-        tree = Tree(cluster.tree)
+        tree = ZooKeeperTree(str(cluster.tree))
         eventually(lambda: not tree.missing())
         assert tree.controller() == 1
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
