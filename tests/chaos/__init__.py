@@ -1,4 +1,6 @@
-"""Three brokers, on a real ZooKeeper or their embedded metadata store, under load, while what can break is broken, and what was promised is checked.
+"""Three brokers under load, while what can break is broken, and what was promised is checked.
+
+Their metadata is in a real ZooKeeper or in their embedded metadata store.
 
     pytest tests/chaos                                          a short run of Ottla on each metadata store
     OTTLA_CHAOS_RUNS=100 OTTLA_CHAOS_SECONDS=60 pytest tests/chaos/test_chaos.py
