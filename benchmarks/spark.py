@@ -154,8 +154,8 @@ def _descends(pid: int, parents: dict[int, int]) -> bool:
 @contextlib.contextmanager
 def spark_session(memory: str) -> Iterator[Any]:
     """local[2] with both sources."""
+    from ottla.spark.environment.sockets import worker_sockets
     from ottla.spark.session import local_session
-    from ottla.spark.sockets import worker_sockets
 
     config = {**worker_sockets(), "spark.jars": spark_jars.paths(), "spark.log.level": "ERROR"}
     spark = local_session("benchmark", memory=memory, config=config)

@@ -23,8 +23,8 @@ from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
-from ottla.legacy.consumer_config import ConsumerConfig as LegacyConsumerConfig
-from ottla.legacy.producer_config import ProducerConfig as LegacyProducerConfig
+from ottla.legacy.consumer.consumer_config import ConsumerConfig as LegacyConsumerConfig
+from ottla.legacy.producer.producer_config import ProducerConfig as LegacyProducerConfig
 from ottla.metrics.metrics import Metrics
 from ottla.net.client import channel_metrics
 from ottla.spark.monitoring.metrics import QUERY_METRICS

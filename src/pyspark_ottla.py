@@ -15,14 +15,14 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Placeholder of `ottla.spark.source.OttlaDataSource` until it is used."""
+    """Placeholder of `ottla.spark.data_source.OttlaDataSource` until it is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
         """Return the source itself. Raises ImportError, which names the extra to install, if a package is missing."""
         from ottla.spark.optional_dependencies import optional_dependency
 
         with optional_dependency("ottla", extra="spark"):
-            from ottla.spark.source import OttlaDataSource
+            from ottla.spark.data_source import OttlaDataSource
         return OttlaDataSource(options)
 
     @classmethod

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Placeholder of `ottla.spark.sql_sink.SqlSource` until it is used."""
+    """Placeholder of `ottla.spark.sink.sql_sink.SqlSource` until it is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
         """Return the source itself. Raises ConfigurationError, which names the extra to install, if sqlalchemy is
@@ -16,7 +16,7 @@ class DefaultSource(DataSource):
         from ottla.spark.optional_dependencies import optional_dependency
 
         with optional_dependency("ottla.sql", extra="sql"):
-            from ottla.spark.sql_sink import SqlSource
+            from ottla.spark.sink.sql_sink import SqlSource
         return SqlSource(options)
 
     @classmethod

@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     from ottla.client.admin.configs import ConfigResource as ConfigResource
     from ottla.client.admin.configs import ConfigResourceType as ConfigResourceType
     from ottla.client.admin.configs import ConfigSource as ConfigSource
-    from ottla.client.admin.delete_records import RecordsToDelete as RecordsToDelete
-    from ottla.client.admin.group_descriptions import GroupDescription as GroupDescription
-    from ottla.client.admin.group_descriptions import GroupListing as GroupListing
-    from ottla.client.admin.group_descriptions import GroupMember as GroupMember
-    from ottla.client.admin.group_descriptions import GroupState as GroupState
-    from ottla.client.admin.group_descriptions import GroupType as GroupType
-    from ottla.client.admin.groups import MemberToRemove as MemberToRemove
+    from ottla.client.admin.groups.group_descriptions import GroupDescription as GroupDescription
+    from ottla.client.admin.groups.group_descriptions import GroupListing as GroupListing
+    from ottla.client.admin.groups.group_descriptions import GroupMember as GroupMember
+    from ottla.client.admin.groups.group_descriptions import GroupState as GroupState
+    from ottla.client.admin.groups.group_descriptions import GroupType as GroupType
+    from ottla.client.admin.groups.groups import MemberToRemove as MemberToRemove
     from ottla.client.admin.log_dirs import LogDirDescription as LogDirDescription
     from ottla.client.admin.log_dirs import ReplicaInfo as ReplicaInfo
     from ottla.client.admin.log_dirs import ReplicaLogDirInfo as ReplicaLogDirInfo
     from ottla.client.admin.log_dirs import TopicPartitionReplica as TopicPartitionReplica
-    from ottla.client.admin.offsets import IsolationLevel as IsolationLevel
-    from ottla.client.admin.offsets import ListedOffset as ListedOffset
-    from ottla.client.admin.offsets import OffsetSpec as OffsetSpec
-    from ottla.client.admin.partitions import ElectionType as ElectionType
-    from ottla.client.admin.partitions import NewPartitionReassignment as NewPartitionReassignment
-    from ottla.client.admin.partitions import PartitionReassignment as PartitionReassignment
     from ottla.client.admin.quorum import RaftVoterEndpoint as RaftVoterEndpoint
     from ottla.client.admin.quotas import ClientQuotaAlteration as ClientQuotaAlteration
     from ottla.client.admin.quotas import ClientQuotaFilter as ClientQuotaFilter
     from ottla.client.admin.quotas import ClientQuotaFilterComponent as ClientQuotaFilterComponent
-    from ottla.client.admin.scram import ScramCredentialInfo as ScramCredentialInfo
-    from ottla.client.admin.scram import ScramMechanism as ScramMechanism
-    from ottla.client.admin.scram import UserScramCredentialDeletion as UserScramCredentialDeletion
-    from ottla.client.admin.scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
-    from ottla.client.admin.topic_partitions import Cursor as Cursor
-    from ottla.client.admin.topics import CreatedTopic as CreatedTopic
-    from ottla.client.admin.topics import NewPartitions as NewPartitions
-    from ottla.client.admin.topics import NewTopic as NewTopic
-    from ottla.client.admin.topics import TopicListing as TopicListing
+    from ottla.client.admin.security.scram import ScramCredentialInfo as ScramCredentialInfo
+    from ottla.client.admin.security.scram import ScramMechanism as ScramMechanism
+    from ottla.client.admin.security.scram import UserScramCredentialDeletion as UserScramCredentialDeletion
+    from ottla.client.admin.security.scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
+    from ottla.client.admin.topics.delete_records import RecordsToDelete as RecordsToDelete
+    from ottla.client.admin.topics.offsets import IsolationLevel as IsolationLevel
+    from ottla.client.admin.topics.offsets import ListedOffset as ListedOffset
+    from ottla.client.admin.topics.offsets import OffsetSpec as OffsetSpec
+    from ottla.client.admin.topics.partitions import ElectionType as ElectionType
+    from ottla.client.admin.topics.partitions import NewPartitionReassignment as NewPartitionReassignment
+    from ottla.client.admin.topics.partitions import PartitionReassignment as PartitionReassignment
+    from ottla.client.admin.topics.topic_partitions import Cursor as Cursor
+    from ottla.client.admin.topics.topics import CreatedTopic as CreatedTopic
+    from ottla.client.admin.topics.topics import NewPartitions as NewPartitions
+    from ottla.client.admin.topics.topics import NewTopic as NewTopic
+    from ottla.client.admin.topics.topics import TopicListing as TopicListing
     from ottla.client.admin.transactions import AbortTransactionSpec as AbortTransactionSpec
     from ottla.client.admin.transactions import ProducerState as ProducerState
     from ottla.client.admin.transactions import TransactionDescription as TransactionDescription
@@ -146,25 +146,25 @@ _HOMES = {
     "ConsumerInterceptor": "ottla.client.consumer.interceptors",
     "ConsumerRebalanceListener": "ottla.client.consumer.group.membership",
     "ConsumerRecord": "ottla.client.consumer.records",
-    "CreatedTopic": "ottla.client.admin.topics",
-    "Cursor": "ottla.client.admin.topic_partitions",
+    "CreatedTopic": "ottla.client.admin.topics.topics",
+    "Cursor": "ottla.client.admin.topics.topic_partitions",
     "DefaultSerializer": "ottla.client.kafka_python",
     "Deserializer": "ottla.client.serializers",
     "DoubleDeserializer": "ottla.serializers",
     "DoubleSerializer": "ottla.serializers",
-    "ElectionType": "ottla.client.admin.partitions",
+    "ElectionType": "ottla.client.admin.topics.partitions",
     "FeatureUpdate": "ottla.client.admin.cluster",
     "FloatDeserializer": "ottla.serializers",
     "FloatSerializer": "ottla.serializers",
-    "GroupDescription": "ottla.client.admin.group_descriptions",
-    "GroupListing": "ottla.client.admin.group_descriptions",
-    "GroupMember": "ottla.client.admin.group_descriptions",
+    "GroupDescription": "ottla.client.admin.groups.group_descriptions",
+    "GroupListing": "ottla.client.admin.groups.group_descriptions",
+    "GroupMember": "ottla.client.admin.groups.group_descriptions",
     "GroupMembershipOperation": "ottla.client.consumer.group.membership",
-    "GroupState": "ottla.client.admin.group_descriptions",
-    "GroupType": "ottla.client.admin.group_descriptions",
+    "GroupState": "ottla.client.admin.groups.group_descriptions",
+    "GroupType": "ottla.client.admin.groups.group_descriptions",
     "IntegerDeserializer": "ottla.serializers",
     "IntegerSerializer": "ottla.serializers",
-    "IsolationLevel": "ottla.client.admin.offsets",
+    "IsolationLevel": "ottla.client.admin.topics.offsets",
     "JsonDeserializer": "ottla.serializers",
     "JsonSerializer": "ottla.serializers",
     "KafkaAdminClient": "ottla.client.admin.admin",
@@ -173,40 +173,40 @@ _HOMES = {
     "KafkaProducer": "ottla.client.producer.producer",
     "ListDeserializer": "ottla.serializers",
     "ListSerializer": "ottla.serializers",
-    "ListedOffset": "ottla.client.admin.offsets",
+    "ListedOffset": "ottla.client.admin.topics.offsets",
     "LogDirDescription": "ottla.client.admin.log_dirs",
     "LongDeserializer": "ottla.serializers",
     "LongSerializer": "ottla.serializers",
-    "MemberToRemove": "ottla.client.admin.groups",
-    "NewPartitionReassignment": "ottla.client.admin.partitions",
-    "NewPartitions": "ottla.client.admin.topics",
-    "NewTopic": "ottla.client.admin.topics",
+    "MemberToRemove": "ottla.client.admin.groups.groups",
+    "NewPartitionReassignment": "ottla.client.admin.topics.partitions",
+    "NewPartitions": "ottla.client.admin.topics.topics",
+    "NewTopic": "ottla.client.admin.topics.topics",
     "Node": "ottla.model",
     "OffsetAndMetadata": "ottla.model",
     "OffsetAndTimestamp": "ottla.model",
-    "OffsetSpec": "ottla.client.admin.offsets",
+    "OffsetSpec": "ottla.client.admin.topics.offsets",
     "PartitionProducerState": "ottla.client.kafka_python",
-    "PartitionReassignment": "ottla.client.admin.partitions",
+    "PartitionReassignment": "ottla.client.admin.topics.partitions",
     "ProducerInterceptor": "ottla.client.producer.interceptors",
     "ProducerRecord": "ottla.client.producer.record",
     "ProducerState": "ottla.client.admin.transactions",
     "RaftVoterEndpoint": "ottla.client.admin.quorum",
     "RecordMetadata": "ottla.model",
-    "RecordsToDelete": "ottla.client.admin.delete_records",
+    "RecordsToDelete": "ottla.client.admin.topics.delete_records",
     "ReplicaInfo": "ottla.client.admin.log_dirs",
     "ReplicaLogDirInfo": "ottla.client.admin.log_dirs",
     "ResourcePattern": "ottla.security.acl",
     "ResourcePatternFilter": "ottla.security.acl",
     "ResourceType": "ottla.security.acl",
-    "ScramCredentialInfo": "ottla.client.admin.scram",
-    "ScramMechanism": "ottla.client.admin.scram",
+    "ScramCredentialInfo": "ottla.client.admin.security.scram",
+    "ScramMechanism": "ottla.client.admin.security.scram",
     "Serializer": "ottla.client.serializers",
     "ShortDeserializer": "ottla.serializers",
     "ShortSerializer": "ottla.serializers",
     "StringDeserializer": "ottla.serializers",
     "StringSerializer": "ottla.serializers",
     "SubscriptionPattern": "ottla.client.consumer.subscription",
-    "TopicListing": "ottla.client.admin.topics",
+    "TopicListing": "ottla.client.admin.topics.topics",
     "TopicPartition": "ottla.model",
     "TopicPartitionReplica": "ottla.client.admin.log_dirs",
     "TransactionDescription": "ottla.client.admin.transactions",
@@ -216,8 +216,8 @@ _HOMES = {
     "UUIDSerializer": "ottla.serializers",
     "UpdateFeatureType": "ottla.client.kafka_python",
     "UpgradeType": "ottla.client.admin.cluster",
-    "UserScramCredentialDeletion": "ottla.client.admin.scram",
-    "UserScramCredentialUpsertion": "ottla.client.admin.scram",
+    "UserScramCredentialDeletion": "ottla.client.admin.security.scram",
+    "UserScramCredentialUpsertion": "ottla.client.admin.security.scram",
     "VoidDeserializer": "ottla.serializers",
     "VoidSerializer": "ottla.serializers",
 }

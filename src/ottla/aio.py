@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ottla.client.admin.async_admin import KafkaAdminClient
 from ottla.client.admin.configs import ConfigResource
-from ottla.client.admin.topics import NewPartitions, NewTopic
+from ottla.client.admin.topics.topics import NewPartitions, NewTopic
 from ottla.client.consumer.async_consumer import KafkaConsumer
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecord

@@ -14,7 +14,7 @@ from tests.chaos.cluster import BROKERS, Cluster
 from tests.chaos.sending import ORDERED
 
 from ottla import KafkaAdminClient
-from ottla.client.admin.partitions import ElectionType
+from ottla.client.admin.topics.partitions import ElectionType
 from ottla.errors import KafkaError
 
 IN_SYNC_SECONDS = 30.0

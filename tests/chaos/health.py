@@ -14,7 +14,7 @@ from tests.chaos.transfers import TRANSFERS
 from tests.chaos.tree import EmbeddedTree, Tree, ZooKeeperTree
 
 from ottla import KafkaAdminClient
-from ottla.client.admin.partitions import ElectionType
+from ottla.client.admin.topics.partitions import ElectionType
 from ottla.errors import KafkaError
 from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -22,7 +22,7 @@ from tests.chaos.peers import PEERS, SESSION_MS
 from tests.chaos.reading import read_all
 
 from ottla import KafkaAdminClient, NewTopic
-from ottla.client.admin.partitions import ElectionType
+from ottla.client.admin.topics.partitions import ElectionType
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 

@@ -19,7 +19,7 @@ from tests.crash.process import BrokerProcess
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.broker.apis import SUPPORTED_APIS
-from ottla.client.admin.topics import NewTopic
+from ottla.client.admin.topics.topics import NewTopic
 from ottla.net.ports import free_port
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from ottla import KafkaAdminClient, KafkaProducer
-from ottla.client.admin.topics import NewTopic
+from ottla.client.admin.topics.topics import NewTopic
 
 
 def new_topic(bootstrap: str, partitions: int, prefix: str = "steady") -> str:

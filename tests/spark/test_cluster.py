@@ -25,7 +25,7 @@ from tests.whole_topic import whole_topic
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.java import java_home
-from ottla.spark.archive import write_archive
+from ottla.spark.environment.archive import write_archive
 from ottla.spark.session import FIRST_COMPILER_ONLY
 
 pyspark = pytest.importorskip("pyspark")

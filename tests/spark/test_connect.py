@@ -21,8 +21,8 @@ from tests.whole_topic import whole_topic
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.net.ports import free_port
+from ottla.spark.environment.spark_home import use_installed_pyspark
 from ottla.spark.session import FIRST_COMPILER_ONLY, prepare_environment
-from ottla.spark.spark_home import use_installed_pyspark
 
 pytest.importorskip("pyspark")
 pytest.importorskip("grpc")

@@ -1,11 +1,15 @@
-"""The structure of `src/`, beside the import contract in pyproject.toml: no circle of imports."""
+"""The structure of `src/`, beside the import contract in pyproject.toml: no circle of imports, no full folder."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
+MAX_MODULES = 20
+FLAT = {"ottla/broker/handlers", "ottla/protocol/messages"}
+"""Folders with a file per API; Kafka's list of APIs is flat."""
 
 
 def modules() -> dict[str, Path]:
@@ -30,6 +34,12 @@ def imports(path: Path, module_paths: dict[str, Path]) -> Iterator[str]:
             yield from names & module_paths.keys()
             if node.module in module_paths and names - module_paths.keys():
                 yield node.module
+
+
+def test_no_folder_has_more_modules_than_fit_on_a_screen() -> None:
+    counts = Counter(path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("*.py") if path.stem != "__init__")
+    assert counts.keys() >= FLAT
+    assert {folder: n for folder, n in counts.items() if n > MAX_MODULES and folder not in FLAT} == {}
 
 
 def test_imports_form_no_circle() -> None:

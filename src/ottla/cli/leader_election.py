@@ -12,7 +12,7 @@ from ottla.cli.framework.json_file import duplicates_in, read_list
 from ottla.cli.framework.options import JSON, Flag, Option, flag_name, is_set
 from ottla.cli.framework.output import Output, partition_errors
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.partitions import ElectionType
+from ottla.client.admin.topics.partitions import ElectionType
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.model import TopicPartition
 

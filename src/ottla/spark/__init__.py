@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ottla.metrics.metrics import MetricsReporter
+    from ottla.spark.data_source import OttlaDataSource
     from ottla.spark.monitoring.query_monitor import QueryMonitor
-    from ottla.spark.source import OttlaDataSource
 
 __all__ = ["OttlaDataSource", "monitor", "register", "watch"]
 
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> object:
     from ottla.spark.optional_dependencies import optional_dependency
 
     with optional_dependency("ottla", extra="spark"):
-        from ottla.spark.source import OttlaDataSource
+        from ottla.spark.data_source import OttlaDataSource
     return OttlaDataSource
 
 
@@ -45,7 +45,7 @@ def register(spark: SparkSession) -> None:
     from ottla.spark.optional_dependencies import optional_dependency
 
     with optional_dependency("ottla", extra="spark"):
-        from ottla.spark.source import PUSHDOWN, FilteringSource
+        from ottla.spark.data_source import PUSHDOWN, FilteringSource
         from pyspark_ottla_sql import DefaultSource as SqlSource
     _check_local_workers(spark)
     spark.conf.set(PUSHDOWN, "true")
@@ -61,7 +61,7 @@ def _check_local_workers(spark: SparkSession) -> None:
 
     if is_remote() or not str(spark.sparkContext.master).startswith("local"):
         return
-    from ottla.spark.python_workers import check_workers
+    from ottla.spark.environment.python_workers import check_workers
 
     check_workers(spark.sparkContext.pythonExec)
 

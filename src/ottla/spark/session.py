@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.java import cache_dir, find_java, java_home
 from ottla.spark import register
-from ottla.spark.aot import JAVA_OPTIONS, java_options
+from ottla.spark.environment.aot import JAVA_OPTIONS, java_options
+from ottla.spark.environment.python_workers import check_workers
+from ottla.spark.environment.spark_home import use_installed_pyspark
 from ottla.spark.optional_dependencies import optional_dependency
-from ottla.spark.python_workers import check_workers
-from ottla.spark.spark_home import use_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

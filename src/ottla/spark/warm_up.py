@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigurationError, IllegalStateError
 from ottla.java import cache_dir, find_java, quoted
-from ottla.spark.aot import FIRST_MAJOR, JAVA_OPTIONS, QUIET, cache_file
+from ottla.spark.environment.aot import FIRST_MAJOR, JAVA_OPTIONS, QUIET, cache_file
 from ottla.spark.session import local_session
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from tests.interop.java_clients import run_java
 
 from ottla import KafkaAdminClient
-from ottla.client.admin.topics import NewTopic
+from ottla.client.admin.topics.topics import NewTopic
 
 pytestmark = pytest.mark.interop
 

@@ -29,7 +29,7 @@ from ottla.legacy import (
     Whitelist,
     ZkClient,
 )
-from ottla.legacy.consumer_connector import Consumer, ConsumerConfig
+from ottla.legacy.consumer.consumer_connector import Consumer, ConsumerConfig
 from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop

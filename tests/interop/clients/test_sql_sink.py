@@ -21,10 +21,10 @@ import sqlalchemy as sa
 from pyspark.sql import types as spark_types
 
 from ottla.errors import ConfigurationError, IllegalStateError, KafkaError
-from ottla.spark.sql_rows import rows_of
-from ottla.spark.sql_sink import SqlSink, sql_options
-from ottla.spark.sql_types import column_types
-from ottla.spark.writer import Share, StreamWriter
+from ottla.spark.sink.sql_rows import rows_of
+from ottla.spark.sink.sql_sink import SqlSink, sql_options
+from ottla.spark.sink.sql_types import column_types
+from ottla.spark.sink.writer import Share, StreamWriter
 
 pytestmark = pytest.mark.interop
 

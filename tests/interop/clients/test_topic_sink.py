@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 
 from ottla import KafkaAdminClient
 from ottla.errors import IllegalStateError
-from ottla.spark.sink import TopicSink
-from ottla.spark.sink_options import sink_options
-from ottla.spark.writer import Share, StreamWriter
+from ottla.spark.options.sink_options import sink_options
+from ottla.spark.sink.topic_sink import TopicSink
+from ottla.spark.sink.writer import Share, StreamWriter
 
 pytestmark = pytest.mark.interop
 

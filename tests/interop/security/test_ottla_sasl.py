@@ -11,7 +11,7 @@ from scripts import apache_kafka
 from tests.interop.kafka_jars import server
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
-from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
+from ottla.client.admin.security.scram import ScramMechanism, UserScramCredentialUpsertion
 from ottla.errors import SaslAuthenticationFailedError
 from ottla.net.ports import free_port
 

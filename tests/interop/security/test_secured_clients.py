@@ -17,7 +17,7 @@ from tests.interop.secured import COPIES, Access, Copy
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
-from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
+from ottla.client.admin.security.scram import ScramMechanism, UserScramCredentialUpsertion
 from ottla.errors import SaslAuthenticationFailedError, SslAuthenticationError
 
 pytestmark = pytest.mark.interop

@@ -14,7 +14,7 @@ from tests.whole_topic import whole_topic
 
 from ottla import ConsumerRecord, NewTopic
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.spark.sink_options import SINK_OPTIONS
+from ottla.spark.options.sink_options import SINK_OPTIONS
 
 PARTITIONS = 3
 ONLY_OURS = {"transactionalIdPrefix", "sinkId", "batchId"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.spark.connector.sink_table import REFUSED, WRITES
 from tests.spark.connector.table import BATCHES, OFTEN, STREAMS, WRONG_BATCHES, WRONG_STREAMS
 
-from ottla.spark.options import FORBIDDEN_KAFKA, OPTIONS
+from ottla.spark.options.options import FORBIDDEN_KAFKA, OPTIONS
 
 ONLY_OURS = {"commitGroupId", "filterPushdown", "ottla.log.dirs"}
 PASSED_ON = {"kafka.isolation.level", "kafka.group.id", *(f"kafka.{name}" for name in FORBIDDEN_KAFKA)}

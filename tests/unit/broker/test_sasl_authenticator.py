@@ -14,7 +14,7 @@ from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import OPTIONS, Broker
 from ottla.broker.main import BrokerNode
 from ottla.broker.security.sasl_authenticator import SESSION
-from ottla.client.admin.scram import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
+from ottla.client.admin.security.scram import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
 from ottla.config.broker import BrokerConfig
 from ottla.errors import (
     IllegalSaslStateError,

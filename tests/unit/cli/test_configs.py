@@ -12,7 +12,7 @@ from ottla import Broker, KafkaAdminClient
 from ottla.cli.configs.configs import pairs
 from ottla.cli.configs.users import java_double
 from ottla.cli.main import main
-from ottla.client.admin.scram import ScramMechanism
+from ottla.client.admin.security.scram import ScramMechanism
 from ottla.errors import ConfigurationError
 
 Configs = Callable[..., tuple[int, str, str]]

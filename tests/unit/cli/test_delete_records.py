@@ -9,7 +9,7 @@ import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaProducer, TopicPartition
 from ottla.cli.main import main
-from ottla.client.admin.offsets import OffsetSpec
+from ottla.client.admin.topics.offsets import OffsetSpec
 
 NOWHERE = ("delete-records", "--bootstrap-server", "127.0.0.1:1", "--offset-json-file")
 

@@ -10,7 +10,7 @@ import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from ottla.cli.main import main
-from ottla.client.admin.offsets import OffsetSpec
+from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.errors import KafkaError, LeaderNotAvailableError
 from ottla.model import CONSUMER_OFFSETS
 

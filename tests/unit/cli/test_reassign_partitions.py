@@ -18,7 +18,7 @@ from ottla.cli.reassign_partitions.plan_json import Move
 from ottla.cli.reassign_partitions.states import ReplicaState, partition_states
 from ottla.client.admin.configs import BROKER, TOPIC, ConfigResource
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
-from ottla.client.admin.partitions import PartitionReassignment
+from ottla.client.admin.topics.partitions import PartitionReassignment
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError
 from ottla.model import Node, TopicPartition

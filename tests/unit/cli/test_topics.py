@@ -17,7 +17,7 @@ from ottla.cli.framework.output import Output
 from ottla.cli.main import main
 from ottla.cli.topics import topics
 from ottla.client.admin.configs import ConfigResource
-from ottla.client.admin.partitions import PartitionReassignment
+from ottla.client.admin.topics.partitions import PartitionReassignment
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
 from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition

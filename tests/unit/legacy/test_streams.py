@@ -21,8 +21,8 @@ from ottla.legacy import (
     Producer,
     ProducerConfig,
 )
-from ottla.legacy.consumer_fetcher import ConsumerFetcherManager
-from ottla.legacy.partition_topic_info import INVALID_OFFSET, ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from ottla.legacy.consumer.consumer_fetcher import ConsumerFetcherManager
+from ottla.legacy.consumer.partition_topic_info import INVALID_OFFSET, ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from ottla.model import TopicPartition
 
 OPTIONS = {

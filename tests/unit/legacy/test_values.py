@@ -18,7 +18,7 @@ from ottla.legacy import (
     ProducerConfig,
     StringEncoder,
 )
-from ottla.legacy.partitioner import java_abs, java_hash
+from ottla.legacy.producer.partitioner import java_abs, java_hash
 
 BROKERS = {"metadata.broker.list": "a:1,b:2"}
 

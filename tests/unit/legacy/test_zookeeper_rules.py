@@ -10,8 +10,8 @@ import pytest
 from ottla.cluster.store.zk_client import broker_address
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.legacy import Blacklist, ConsumerConfig, StringDecoder, TopicPartition, Whitelist
-from ottla.legacy.partition_assignor import AssignmentContext, by_range, round_robin
-from ottla.legacy.topic_count import ConsumerThreadId, TopicCount, consumer_id_string
+from ottla.legacy.consumer.partition_assignor import AssignmentContext, by_range, round_robin
+from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount, consumer_id_string
 
 REQUIRED = {"group.id": "g", "zookeeper.connect": "z:2181"}
 

@@ -10,7 +10,8 @@ pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError, IllegalStateError
 from ottla.java import Java
-from ottla.spark import aot, warm_up
+from ottla.spark import warm_up
+from ottla.spark.environment import aot
 
 SPARK = Path("/spark")
 

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.errors import ConfigurationError
 from ottla.records import COMPILED
-from ottla.spark.archive import write_archive
+from ottla.spark.environment.archive import write_archive
 
 LARGE = ["pyarrow", "pandas", "numpy", "sqlalchemy", "psycopg", "psycopg-binary", "pymysql"]
 
@@ -39,7 +39,7 @@ def test_a_python_with_nothing_installed_runs_what_is_unpacked(tmp_path: Path) -
 def test_the_formats_and_no_ballast_are_in_it(tmp_path: Path) -> None:
     write_archive(tmp_path / "ottla.zip", without=LARGE)
     inside = zipfile.ZipFile(tmp_path / "ottla.zip").namelist()
-    assert {"pyspark_ottla.py", "pyspark_ottla_sql.py", "ottla/spark/sql_sink.py"} <= set(inside)
+    assert {"pyspark_ottla.py", "pyspark_ottla_sql.py", "ottla/spark/sink/sql_sink.py"} <= set(inside)
     assert not [name for name in inside if name.endswith((".pyc", ".c", ".pxd")) or "/tests/" in name]
     assert len(inside) == len(set(inside))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ottla.model import TopicPartition
 from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
-from ottla.spark import arrow
+from ottla.spark.source import arrow
 
 TP = TopicPartition("flights", 3)
 ALL = arrow.column_names(False)
@@ -103,7 +103,7 @@ def test_rows_are_made_without_pandas_which_workers_would_import_with_their_firs
         from array import array
         from ottla.model import TopicPartition
         from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
-        from ottla.spark.arrow import column_names, record_batches
+        from ottla.spark.source.arrow import column_names, record_batches
 
         one, none = memoryview(array("q", [7])), memoryview(array("i", [0, 0]))
         text = BinaryColumn(memoryview(array("i", [0, 1])), b"x", None, 0)

@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 
 import pytest
 
-from ottla.spark.sql_sink import SqlSource
+from ottla.spark.sink.sql_sink import SqlSource
 
 FORMATS = [("pyspark_ottla", "ottla"), ("pyspark_ottla_sql", "ottla.sql")]
 

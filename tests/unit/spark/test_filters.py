@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.model import TopicPartition
-from ottla.spark.filters import Bounds
-from ottla.spark.offsets import OffsetRange
+from ottla.spark.source.filters import Bounds
+from ottla.spark.source.offsets import OffsetRange
 
 RANGES = [OffsetRange(TopicPartition(t, p), 10, 20) for t in "ab" for p in range(2)]
 

@@ -27,9 +27,9 @@ from ottla.records import legacy_message_set
 from ottla.records.batch import reseal
 from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
-from ottla.spark.log_dir_source import LogDirReader, LogFiles
-from ottla.spark.options import read_options
-from ottla.spark.ranges import DataLossError
+from ottla.spark.options.options import read_options
+from ottla.spark.source.log_dir_source import LogDirReader, LogFiles
+from ottla.spark.source.ranges import DataLossError
 from ottla.storage.log_reader import ReadOnlyLog
 
 PARTITIONS = 2

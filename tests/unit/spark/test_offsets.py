@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla.spark.offset_range_limit import (
+from ottla.spark.options.offset_range_limit import (
     AtTimestamp,
     AtTimestamps,
     Earliest,
@@ -15,7 +15,7 @@ from ottla.spark.offset_range_limit import (
     offsets_from_json,
     offsets_to_json,
 )
-from ottla.spark.offsets import (
+from ottla.spark.source.offsets import (
     OffsetRange,
     batch_ranges,
     check_start,

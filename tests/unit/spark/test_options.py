@@ -5,10 +5,10 @@ import pytest
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla.spark.offset_range_limit import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
-from ottla.spark.options import OPTIONS, SourceOptions, read_options
-from ottla.spark.sink_options import SINK_OPTIONS
-from ottla.spark.sql_sink import SQL_OPTIONS
+from ottla.spark.options.offset_range_limit import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
+from ottla.spark.options.options import OPTIONS, SourceOptions, read_options
+from ottla.spark.options.sink_options import SINK_OPTIONS
+from ottla.spark.sink.sql_sink import SQL_OPTIONS
 
 MINIMAL = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a"}
 

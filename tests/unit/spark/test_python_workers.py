@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.spark.python_workers import SentToWorkers, acknowledge, check_workers
+from ottla.spark.environment.python_workers import SentToWorkers, acknowledge, check_workers
 
 
 def python(path: Path, script: str) -> str:
@@ -48,7 +48,7 @@ def run(script: str) -> None:
 def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
     run("""if True:
         import gc
-        from ottla.spark.python_workers import keep_what_is_loaded
+        from ottla.spark.environment.python_workers import keep_what_is_loaded
         keep_what_is_loaded()
         frozen = gc.get_freeze_count()
         later = [[]]
@@ -60,7 +60,7 @@ def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
 def test_what_a_task_has_imported_is_left_to_itself_from_the_next_one_on() -> None:
     run("""if True:
         import gc
-        from ottla.spark.python_workers import keep_what_is_loaded
+        from ottla.spark.environment.python_workers import keep_what_is_loaded
         keep_what_is_loaded()
         frozen = gc.get_freeze_count()
         import sqlite3
@@ -85,8 +85,8 @@ def test_a_reader_that_arrives_has_its_worker_acknowledge_what_has_come() -> Non
 
 def test_all_readers_and_writers_do_so() -> None:
     pytest.importorskip("pyspark")
-    from ottla.spark.ranges import RangeReader
-    from ottla.spark.writer import BatchWriter, StreamWriter
+    from ottla.spark.sink.writer import BatchWriter, StreamWriter
+    from ottla.spark.source.ranges import RangeReader
 
     assert all(issubclass(kind, SentToWorkers) for kind in (RangeReader, BatchWriter, StreamWriter))
 

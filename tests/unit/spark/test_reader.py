@@ -13,12 +13,12 @@ import pyarrow as pa
 from ottla.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.records.columns import BinaryColumn, Columns
-from ottla.spark import brokers, reader
-from ottla.spark.brokers import Brokers
-from ottla.spark.offsets import OffsetRange
-from ottla.spark.options import SourceOptions, Subscription, read_options
-from ottla.spark.ranges import DataLossError
-from ottla.spark.reader import BatchReader, RangePartition
+from ottla.spark.options.options import SourceOptions, Subscription, read_options
+from ottla.spark.source import brokers, reader
+from ottla.spark.source.brokers import Brokers
+from ottla.spark.source.offsets import OffsetRange
+from ottla.spark.source.ranges import DataLossError
+from ottla.spark.source.reader import BatchReader, RangePartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

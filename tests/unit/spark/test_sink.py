@@ -31,10 +31,10 @@ from ottla.errors import (
     MessageTooLargeError,
     ProducerFencedError,
 )
-from ottla.spark.row_groups import row_groups
-from ottla.spark.sink import TopicSink
-from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
-from ottla.spark.writer import BatchWriter, Share, StreamWriter, Written
+from ottla.spark.options.sink_options import SinkOptions, check_columns, sink_options
+from ottla.spark.sink.row_groups import row_groups
+from ottla.spark.sink.topic_sink import TopicSink
+from ottla.spark.sink.writer import BatchWriter, Share, StreamWriter, Written
 
 FIRST_RUN, SECOND_RUN = "1ae47a74-5fa1-45bf-af38-1075f617d9ad", "000d783f-ab04-4ffb-98ee-12ff0a8dfea9"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

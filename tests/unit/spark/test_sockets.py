@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.sockets import LONGEST, worker_sockets
+from ottla.spark.environment.sockets import LONGEST, worker_sockets
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 
@@ -36,7 +36,7 @@ def test_without_unix_domain_sockets_spark_uses_tcp(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_directory_goes_with_the_process() -> None:
-    script = f"from ottla.spark.sockets import worker_sockets; print(worker_sockets()[{DIRECTORY!r}])"
+    script = f"from ottla.spark.environment.sockets import worker_sockets; print(worker_sockets()[{DIRECTORY!r}])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip().startswith(tempfile.gettempdir())
     assert not Path(done.stdout.strip()).exists()

@@ -12,10 +12,10 @@ pytest.importorskip("sqlalchemy")
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from ottla.errors import ConfigurationError
-from ottla.spark.sink_options import sink_options
-from ottla.spark.source import OttlaDataSource
-from ottla.spark.sql_sink import SqlSource
-from ottla.spark.writer import StreamWriter
+from ottla.spark.data_source import OttlaDataSource
+from ottla.spark.options.sink_options import sink_options
+from ottla.spark.sink.sql_sink import SqlSource
+from ottla.spark.sink.writer import StreamWriter
 
 READING = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
 WRITING = {"kafka.bootstrap.servers": "h:1", "topic": "a"}

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.spark.spark_home import local_home, use_installed_pyspark
+from ottla.spark.environment.spark_home import local_home, use_installed_pyspark
 
 
 @pytest.fixture

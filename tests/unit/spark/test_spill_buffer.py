@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from ottla.spark.spill_buffer import SpillBuffer
+from ottla.spark.sink.spill_buffer import SpillBuffer
 
 BATCHES = [
     pa.RecordBatch.from_pydict({"name": [f"{i}-{n}" for n in range(size)]}) for i, size in enumerate((1000, 0, 3))

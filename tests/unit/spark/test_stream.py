@@ -11,12 +11,12 @@ pytest.importorskip("pyarrow")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from ottla.model import TopicPartition
-from ottla.spark import stream
-from ottla.spark.offsets import OffsetRange
-from ottla.spark.options import Subscription, read_options
-from ottla.spark.ranges import DataLossError
-from ottla.spark.reader import RangePartition
-from ottla.spark.stream import StreamReader
+from ottla.spark.options.options import Subscription, read_options
+from ottla.spark.source import stream
+from ottla.spark.source.offsets import OffsetRange
+from ottla.spark.source.ranges import DataLossError
+from ottla.spark.source.reader import RangePartition
+from ottla.spark.source.stream import StreamReader
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 EVERYTHING = ReadAllAvailable()

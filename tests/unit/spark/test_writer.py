@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.errors import IllegalStateError
-from ottla.spark import writer
-from ottla.spark.writer import BATCH_ID, QUERY_ID, RUN_ID, BatchWriter, Share, Written
+from ottla.spark.sink import writer
+from ottla.spark.sink.writer import BATCH_ID, QUERY_ID, RUN_ID, BatchWriter, Share, Written
 
 
 class Context:

@@ -12,7 +12,7 @@ from ottla.cli.configs.entities import DEFAULT, Entity
 from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.quotas import ClientQuotaAlteration, ClientQuotaFilter, ClientQuotaFilterComponent
-from ottla.client.admin.scram import (
+from ottla.client.admin.security.scram import (
     MIN_ITERATIONS,
     ScramCredentialInfo,
     ScramMechanism,

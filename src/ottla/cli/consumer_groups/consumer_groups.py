@@ -13,7 +13,7 @@ from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.output import Output, lines
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.group_descriptions import GroupDescription, GroupMember, GroupState
+from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember, GroupState
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.model import Node, TopicPartition

@@ -14,7 +14,7 @@ from ottla.cli.consumer_groups.reset_plan import Offsets, Plan
 from ottla.cli.framework.options import Flag, Option, flag_name, is_set
 from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.offsets import OffsetSpec
+from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.errors import ConfigurationError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 

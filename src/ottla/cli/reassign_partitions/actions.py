@@ -14,7 +14,7 @@ from ottla.cli.reassign_partitions.plan_json import Move
 from ottla.cli.reassign_partitions.states import described, log_dirs_of, partition_states, replica_states, replicas_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import TopicPartitionReplica
-from ottla.client.admin.partitions import PartitionReassignment
+from ottla.client.admin.topics.partitions import PartitionReassignment
 from ottla.client.core.metadata import TopicInfo
 from ottla.errors import ConfigurationError, KafkaError, KafkaTimeoutError, ReplicaNotAvailableError
 from ottla.model import TopicPartition

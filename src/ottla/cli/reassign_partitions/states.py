@@ -9,7 +9,7 @@ from ottla.cli.framework.output import ids
 from ottla.cli.reassign_partitions.plan_json import Assignment, Move
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
-from ottla.client.admin.partitions import PartitionReassignment
+from ottla.client.admin.topics.partitions import PartitionReassignment
 from ottla.client.core.metadata import TopicInfo
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition

@@ -18,7 +18,7 @@ from ottla.cli.framework.options import Option, Repeatable
 
 def run(args: argparse.Namespace) -> int:
     """Write the archive and print its content; fails if it cannot be written."""
-    from ottla.spark.archive import UNPACKED_AS, python_name, write_archive
+    from ottla.spark.environment.archive import UNPACKED_AS, python_name, write_archive
 
     try:
         packages = write_archive(args.archive, args.without, args.more)

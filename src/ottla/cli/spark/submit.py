@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def archive(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the existing archive, or a new one that is removed at the end."""
-    from ottla.spark.archive import write_archive
+    from ottla.spark.environment.archive import write_archive
 
     if environ.get(ARCHIVE):
         yield environ[ARCHIVE]  # a path or a URL
@@ -66,7 +66,7 @@ def archive(environ: Mapping[str, str]) -> Iterator[str]:
 
 def shipping(packed: str) -> list[str]:
     """Return the configs that ship the archive. They come before the user's, which override them."""
-    from ottla.spark.archive import UNPACKED_AS
+    from ottla.spark.environment.archive import UNPACKED_AS
 
     return [
         *("--conf", f"spark.archives={packed}#{UNPACKED_AS}"),
@@ -79,7 +79,7 @@ def shipping(packed: str) -> list[str]:
 def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[str, str]:
     """Return the environment: a Java, this Python for the driver, the same version by name for executors."""
     from ottla.java import java_home
-    from ottla.spark.archive import import_paths, python_name
+    from ottla.spark.environment.archive import import_paths, python_name
 
     variables = {**environ, "JAVA_HOME": str(java_home(environ))}
     if not _runs_in_the_cluster(arguments):

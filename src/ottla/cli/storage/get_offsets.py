@@ -14,7 +14,7 @@ from ottla.cli.framework.options import JSON, Flag, Option
 from ottla.cli.framework.output import Output
 from ottla.cli.framework.topic_filter import topic_filter
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.offsets import ListedOffset, OffsetSpec
+from ottla.client.admin.topics.offsets import ListedOffset, OffsetSpec
 from ottla.errors import ConfigurationError, InvalidTopicError, KafkaError
 from ottla.model import TopicPartition
 

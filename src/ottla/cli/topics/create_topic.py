@@ -10,7 +10,7 @@ from ottla.cli.framework.options import Option
 from ottla.cli.framework.output import Output
 from ottla.cli.topics.topics import parse_assignment
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.topics import NewTopic
+from ottla.client.admin.topics.topics import NewTopic
 
 ERROR = "creation failed because of {}"
 

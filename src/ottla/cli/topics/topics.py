@@ -14,8 +14,8 @@ from ottla.cli.framework.output import Output, ids
 from ottla.cli.framework.topic_filter import topic_filter
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import TOPIC, ConfigResource
-from ottla.client.admin.partitions import PartitionReassignment
-from ottla.client.admin.topics import NewPartitions, NewTopic
+from ottla.client.admin.topics.partitions import PartitionReassignment
+from ottla.client.admin.topics.topics import NewPartitions, NewTopic
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.store.znodes import uuid_text
 from ottla.config import properties

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.client.admin.acls import operations_of
 from ottla.client.admin.driver import (
     AdminCall,
     AdminDriver,
@@ -17,6 +16,7 @@ from ottla.client.admin.driver import (
     to_broker,
     to_controller,
 )
+from ottla.client.admin.security.acls import operations_of
 from ottla.client.core.handshake import SOFTWARE
 from ottla.errors import UnsupportedVersionError
 from ottla.model import ACLOperation, Node

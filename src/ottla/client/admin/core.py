@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ottla.client.admin.acls import AclsAdmin
 from ottla.client.admin.cluster import ClusterAdmin
 from ottla.client.admin.configs import ConfigsAdmin
-from ottla.client.admin.delegation_tokens import TokensAdmin
-from ottla.client.admin.delete_records import RecordsAdmin
-from ottla.client.admin.group_offsets import GroupOffsetsAdmin
-from ottla.client.admin.groups import GroupsAdmin
+from ottla.client.admin.groups.group_offsets import GroupOffsetsAdmin
+from ottla.client.admin.groups.groups import GroupsAdmin
 from ottla.client.admin.log_dirs import LogDirsAdmin
-from ottla.client.admin.partitions import PartitionsAdmin
 from ottla.client.admin.quorum import QuorumAdmin
 from ottla.client.admin.quotas import QuotasAdmin
-from ottla.client.admin.scram import ScramAdmin
-from ottla.client.admin.topic_partitions import TopicPartitionsAdmin
-from ottla.client.admin.topics import TopicsAdmin
+from ottla.client.admin.security.acls import AclsAdmin
+from ottla.client.admin.security.delegation_tokens import TokensAdmin
+from ottla.client.admin.security.scram import ScramAdmin
+from ottla.client.admin.topics.delete_records import RecordsAdmin
+from ottla.client.admin.topics.partitions import PartitionsAdmin
+from ottla.client.admin.topics.topic_partitions import TopicPartitionsAdmin
+from ottla.client.admin.topics.topics import TopicsAdmin
 from ottla.client.admin.transactions import TransactionsAdmin
 
 

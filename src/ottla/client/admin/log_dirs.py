@@ -14,7 +14,7 @@ from ottla.client.admin.driver import (
     numbers_by_topic,
     to_brokers,
 )
-from ottla.client.admin.partitions import Partitions, partitions_of
+from ottla.client.admin.topics.partitions import Partitions, partitions_of
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.protocol.messages import alter_replica_log_dirs as move

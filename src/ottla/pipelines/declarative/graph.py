@@ -93,11 +93,11 @@ class Registry(SparkConnectGraphElementRegistry):
 def check_sink(sink: Sink) -> None:
     """ConfigurationError for wrong options of our sinks: Spark would begin to run, and try it ten times."""
     if sink.format == "ottla":
-        from ottla.spark.sink_options import sink_options
+        from ottla.spark.options.sink_options import sink_options
 
         sink_options(sink.options)
     if sink.format == "ottla.sql":
-        from ottla.spark.sql_sink import sql_options
+        from ottla.spark.sink.sql_sink import sql_options
 
         sql_options(sink.options)
 

@@ -20,9 +20,9 @@ from ottla.errors import ConfigurationError, KafkaError
 from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
 from ottla.pipelines.declarative.projects import STORAGE
+from ottla.spark.environment.sockets import worker_sockets
+from ottla.spark.environment.spark_home import use_installed_pyspark
 from ottla.spark.session import FIRST_COMPILER_ONLY, LOCAL_DEFAULTS, prepare_environment
-from ottla.spark.sockets import worker_sockets
-from ottla.spark.spark_home import use_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

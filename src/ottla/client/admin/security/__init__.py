@@ -1,0 +1,1 @@
+"""ACLs, delegation tokens, SCRAM users."""

@@ -1,0 +1,1 @@
+"""Kafka 0.8's `SimpleConsumer`, and the consumers with their group in ZooKeeper."""

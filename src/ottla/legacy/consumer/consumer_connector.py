@@ -1,0 +1,168 @@
+"""`ConsumerConnector`: the high-level consumer of Kafka 0.8, whose group lives in ZooKeeper.
+
+    config = ConsumerConfig({"zookeeper.connect": "localhost:2181", "group.id": "visits"})
+    with Consumer.create_java_consumer_connector(config) as connector:
+        (stream,) = connector.create_message_streams({"page_visits": 1})["page_visits"]
+        for message in stream:
+            print(message.message)
+
+A stream is for one thread. Streams beyond the partitions stay idle until members leave or partitions come.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.cluster.store.zk_client import ZkClient
+from ottla.errors import IllegalStateError, KafkaError
+from ottla.legacy.consumer.consumer_config import ConsumerConfig
+from ottla.legacy.consumer.kafka_stream import KafkaStream
+from ottla.legacy.consumer.partition_topic_info import ChunkQueue
+from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount, consumer_id_string
+from ottla.legacy.consumer.topic_filter import TopicFilter
+from ottla.legacy.consumer.zk_rebalancer_listener import ZKRebalancerListener
+from ottla.legacy.decoder import Decoder, DefaultDecoder
+from ottla.legacy.errors import MessageStreamsExistError
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.legacy")
+
+_BYTES = DefaultDecoder()
+
+
+class ConsumerConnector:
+    """A member of a group. Thread-safe."""
+
+    def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.config = config
+        self.consumer_id = consumer_id_string(config.group_id, config.consumer_id, clock.now_ms())
+        self._clock = clock
+        self._zk = ZkClient(config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.connection_timeout_ms)
+        self._queues: dict[tuple[str | None, int], ChunkQueue] = {}
+        """Queues by topic and thread; the topic of a topic filter's streams is None."""
+        self._listener: ZKRebalancerListener | None = None
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def start(self) -> Self:
+        """Connect to ZooKeeper. Raises StartupError if it does not respond in time."""
+        self._zk.start()
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def create_message_streams(
+        self,
+        topic_count_map: Mapping[str, int],
+        key_decoder: Decoder = _BYTES,
+        value_decoder: Decoder = _BYTES,
+    ) -> dict[str, list[KafkaStream]]:
+        """Return this number of streams for each topic, and join the group.
+
+        May be called once; raises MessageStreamsExistError after that, and ConsumerRebalanceFailedError if no
+        partitions could be claimed.
+        """
+        if not topic_count_map or any(count < 1 for count in topic_count_map.values()):
+            raise ValueError(f"expected topics with at least one stream each, got {dict(topic_count_map)}")
+        keys = [(topic, n) for topic, count in topic_count_map.items() for n in range(count)]
+        streams = self._join(TopicCount(dict(topic_count_map)), keys, key_decoder, value_decoder)
+        return {topic: [streams[topic, n] for n in range(count)] for topic, count in topic_count_map.items()}
+
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int = 1,
+        key_decoder: Decoder = _BYTES,
+        value_decoder: Decoder = _BYTES,
+    ) -> list[KafkaStream]:
+        """Return streams that share the topics which a Whitelist or Blacklist selects, including topics that are
+        created later.
+
+        May be called once; raises MessageStreamsExistError after that, and ConsumerRebalanceFailedError if no
+        partitions could be claimed.
+        """
+        if num_streams < 1:
+            raise ValueError(f"expected at least one stream, got {num_streams}")
+        count = TopicCount.of_filter(topic_filter, num_streams)
+        streams = self._join(count, [(None, n) for n in range(num_streams)], key_decoder, value_decoder)
+        return list(streams.values())
+
+    def commit_offsets(self) -> None:
+        """Commit the offsets of consumed messages, also without auto.commit.enable. Raises KafkaError if that fails."""
+        if self._listener is None:
+            raise IllegalStateError("there are no streams yet")
+        self._listener.commit_offsets(self.config.offsets_commit_max_retries)
+
+    @property
+    def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """The partitions that this member owns, and the thread that reads each."""
+        return {} if self._listener is None else self._listener.owned
+
+    def shutdown(self) -> None:
+        """Leave the group; commit first if auto.commit.enable is set. The streams end. May be called repeatedly."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+        log.info("Shutting down connector %s", self.consumer_id)
+        try:
+            if self._listener is not None:
+                self._listener.stop()
+        finally:
+            for queue in self._queues.values():
+                queue.close()
+            self._zk.close()
+
+    def _join(
+        self, count: TopicCount, keys: list[tuple[str, int]] | list[tuple[None, int]], *decoders: Decoder
+    ) -> dict[tuple[str | None, int], KafkaStream]:
+        with self._lock:
+            if self._closed.is_set():
+                raise IllegalStateError("the connector is shut down")
+            if self._listener is not None:
+                raise MessageStreamsExistError("the streams of this connector exist already")
+            self._queues = {key: ChunkQueue(self.config.queued_max_message_chunks) for key in keys}
+            self._listener = ZKRebalancerListener(
+                self.config, self._zk, self.consumer_id, count, self._queue_of, self._clock
+            )
+        self._listener.start()
+        if self.config.auto_commit_enable:
+            name = f"{self.consumer_id}-auto-commit"
+            threading.Thread(target=self._auto_commit, name=name, daemon=True).start()
+        key_decoder, value_decoder = decoders
+        timeout = self.config.consumer_timeout_ms
+        return {key: KafkaStream(q, timeout, key_decoder, value_decoder) for key, q in self._queues.items()}
+
+    def _queue_of(self, topic: str, thread: ConsumerThreadId) -> ChunkQueue:
+        queue = self._queues.get((topic, thread.thread_id))
+        return self._queues[None, thread.thread_id] if queue is None else queue
+
+    def _auto_commit(self) -> None:
+        assert self._listener is not None
+        while not self._closed.wait(self.config.auto_commit_interval_ms / 1000):
+            try:
+                self._listener.commit_offsets(retries=0)  # a commit follows soon
+            except KafkaError as error:
+                log.error("Auto commit of %s failed, retrying at the next interval: %s", self.consumer_id, error)
+
+
+class Consumer:
+    """The factory, with Kafka's names; not to be instantiated."""
+
+    @staticmethod
+    def create(config: ConsumerConfig) -> ConsumerConnector:
+        """Return a connector that is connected to ZooKeeper. Raises StartupError if it does not respond in time."""
+        return ConsumerConnector(config).start()
+
+    create_java_consumer_connector = create

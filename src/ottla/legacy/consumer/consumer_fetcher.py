@@ -1,0 +1,240 @@
+"""`ConsumerFetcherManager`: fetches the partitions of a 0.8 consumer, with its own threads per broker.
+
+LeaderFinderThread: partitions without a leader → metadata → the fetchers of their leaders
+ConsumerFetcherThread: fetch (version 0) → chunks in the queues of streams; failed partitions go back to the finder
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from ottla.errors import BrokerNotAvailableError, KafkaError
+from ottla.legacy.consumer.consumer_config import SMALLEST, ConsumerConfig
+from ottla.legacy.consumer.partition_topic_info import INVALID_OFFSET, FetchedDataChunk, PartitionTopicInfo
+from ottla.legacy.consumer.simple_consumer import SimpleConsumer
+from ottla.legacy.producer.client_utils import ClientUtils
+from ottla.legacy.producer.partitioner import java_abs, java_hash
+from ottla.legacy.producer.producer_config import ProducerConfig
+from ottla.legacy.requests import (
+    EARLIEST_TIME,
+    LATEST_TIME,
+    ErrorMapping,
+    FetchedPartition,
+    FetchRequest,
+    PartitionFetchInfo,
+)
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.legacy")
+
+Infos = dict[TopicPartition, PartitionTopicInfo]
+Address = tuple[str, int]
+Brokers = Callable[[], Sequence[Address]]
+"""Returns the live brokers; called whenever leaders are looked up."""
+JOIN_SECONDS: Final = 5.0
+"""How long a thread may take to end after its connection was closed."""
+
+
+class ConsumerFetcherManager:
+    """The fetchers of a connector between two rebalances: started once, stopped once."""
+
+    def __init__(self, config: ConsumerConfig, name: str, brokers: Brokers) -> None:
+        self._config = config
+        self._name = name
+        self._brokers = brokers
+        self._changed = threading.Condition()
+        # Guarded by the condition: fetchers add partitions, the finder removes them.
+        self._no_leader: Infos = {}
+        self._fetchers: dict[tuple[Address, int], ConsumerFetcherThread] = {}
+        self._stopped = threading.Event()
+        self._finder = threading.Thread(target=self._find, name=f"{name}-leader-finder-thread", daemon=True)
+
+    def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Start fetching."""
+        self._no_leader = {info.partition: info for info in infos}
+        self._finder.start()
+
+    def stop_connections(self) -> None:
+        """Stop all threads. Their infos must be dropped before; a thread that waits for space in a queue would not end
+        otherwise.
+        """
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+            fetchers, self._fetchers = self._fetchers, {}
+        for fetcher in fetchers.values():
+            fetcher.stop()
+        for thread in (*fetchers.values(), self._finder):
+            thread.join(JOIN_SECONDS)
+
+    def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        """Look up the leaders of partitions again. Called by fetcher threads."""
+        with self._changed:
+            self._no_leader |= {info.partition: info for info in infos if not info.dropped}
+            self._changed.notify_all()
+
+    # LeaderFinderThread
+
+    def _find(self) -> None:
+        while not self._stopped.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped.is_set() or bool(self._no_leader))
+                partitions = dict(self._no_leader)
+            if self._stopped.is_set():
+                return
+            try:
+                self._assign(partitions, self._leaders(partitions))
+            except KafkaError as error:
+                log.warning("Could not find leaders of %s, retrying: %s", sorted(partitions), error)
+            self._stopped.wait(self._config.refresh_leader_backoff_ms / 1000)
+
+    def _leaders(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:
+        brokers = self._brokers()
+        if not brokers:
+            raise BrokerNotAvailableError("no broker is registered in ZooKeeper")
+        config = ProducerConfig(
+            {
+                "metadata.broker.list": ",".join(f"{host}:{port}" for host, port in brokers),
+                "client.id": self._config.client,
+                "request.timeout.ms": self._config.socket_timeout_ms,
+            }
+        )
+        response = ClientUtils.fetch_topic_metadata({tp.topic for tp in partitions}, brokers, config)
+        nodes = {b.node_id: (b.host, b.port) for b in response.brokers}
+        return {
+            TopicPartition(topic.name or "", p.partition_index): nodes[p.leader_id]
+            for topic in response.topics
+            for p in topic.partitions
+            if p.leader_id in nodes
+        }
+
+    def _assign(self, infos: Infos, leaders: Mapping[TopicPartition, Address]) -> None:
+        with self._changed:
+            if self._stopped.is_set():
+                return
+            for partition, info in infos.items():
+                if partition in leaders and self._no_leader.pop(partition, None) is not None:
+                    self._fetcher(leaders[partition], partition).add(info)
+
+    def _fetcher(self, leader: Address, partition: TopicPartition) -> ConsumerFetcherThread:
+        """Return a leader's thread for a partition; start it if there is none."""
+        number = java_abs(31 * java_hash(partition.topic) + partition.partition) % self._config.num_consumer_fetchers
+        fetcher = self._fetchers.get((leader, number))
+        if fetcher is None:
+            name = f"ConsumerFetcherThread-{self._name}-{number}-{leader[0]}:{leader[1]}"
+            fetcher = ConsumerFetcherThread(name, self._config, leader, self.add_partitions_with_error)
+            self._fetchers[leader, number] = fetcher
+            fetcher.start()
+        return fetcher
+
+
+class ConsumerFetcherThread(threading.Thread):
+    """Fetches partitions of one broker until `stop()`."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ConsumerConfig,
+        leader: Address,
+        give_back: Callable[[Iterable[PartitionTopicInfo]], None],
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._config = config
+        self._leader = leader
+        self._give_back = give_back
+        host, port = leader
+        self._consumer = SimpleConsumer(
+            host, port, config.socket_timeout_ms, config.socket_receive_buffer_bytes, config.client
+        )
+        self._changed = threading.Condition()
+        self._infos: Infos = {}
+        self._ended = threading.Event()
+
+    def add(self, info: PartitionTopicInfo) -> None:
+        """Fetch another partition. Thread-safe."""
+        with self._changed:
+            self._infos[info.partition] = info
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Stop, even while waiting for the broker. Thread-safe; may be called repeatedly."""
+        with self._changed:
+            self._ended.set()
+            self._changed.notify_all()
+        self._consumer.close()
+
+    def run(self) -> None:
+        """Fetch until stopped; after an error of the broker the leaders of all partitions are looked up again."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended.is_set() or bool(self._infos))
+                infos = dict(self._infos)
+            if self._ended.is_set():
+                return
+            try:
+                failed = self._fetch(infos)
+            except KafkaError as error:
+                if self._ended.is_set():
+                    return
+                log.warning("%s: fetch failed, looking up leaders again: %s", self.name, error)
+                failed = list(infos.values())
+            self._return(failed)
+
+    def _return(self, failed: Sequence[PartitionTopicInfo]) -> None:
+        with self._changed:
+            for info in failed:
+                self._infos.pop(info.partition, None)
+        if failed:
+            self._give_back(failed)
+
+    def _fetch(self, infos: Infos) -> list[PartitionTopicInfo]:
+        """Fetch all partitions once; return those that failed."""
+        failed = [info for info in infos.values() if info.fetch_offset == INVALID_OFFSET and not self._reset(info)]
+        offsets = {
+            tp: PartitionFetchInfo(info.fetch_offset, self._config.fetch_message_max_bytes)
+            for tp, info in infos.items()
+            if info not in failed
+        }
+        if not offsets:
+            return failed
+        request = FetchRequest(offsets, self._config.fetch_wait_max_ms, self._config.fetch_min_bytes)
+        for partition, fetched in self._consumer.fetch(request).data.items():
+            if not self._accept(infos[partition], fetched):
+                failed.append(infos[partition])
+        return failed
+
+    def _accept(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> bool:
+        """Handle the response for a partition; return False if its leader has to be looked up again."""
+        if fetched.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
+            log.warning("%s: offset %d of %s is out of range", self.name, info.fetch_offset, info.partition)
+            return self._reset(info)
+        if fetched.error_code != ErrorMapping.NO_ERROR:
+            log.warning("%s: %s: %s", self.name, info.partition, ErrorMapping.exception_for(fetched.error_code))
+            return False
+        if fetched.size:
+            self._enqueue(info, fetched)
+        return True
+
+    def _enqueue(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> None:
+        messages = tuple(m for m in fetched.messages if m.offset >= info.fetch_offset)
+        behind = fetched.messages[-1].next_offset if fetched.messages else info.fetch_offset
+        # without a message, the stream raises MessageSizeTooLargeError for the first one
+        if (messages or not fetched.messages) and not info.queue.put(
+            FetchedDataChunk(info, info.fetch_offset, messages)
+        ):
+            return
+        info.fetch_offset = max(info.fetch_offset, behind)
+
+    def _reset(self, info: PartitionTopicInfo) -> bool:
+        """Seek to the offset of auto.offset.reset. Returns False if the broker does not return it."""
+        time = EARLIEST_TIME if self._config.auto_offset_reset == SMALLEST else LATEST_TIME
+        try:
+            info.reset(self._consumer.earliest_or_latest_offset(info.partition, time))
+        except KafkaError as error:
+            if not self._ended.is_set():  # otherwise the connection was closed meanwhile
+                log.warning("%s: could not look up the offset to reset %s to: %s", self.name, info.partition, error)
+            return False
+        return True

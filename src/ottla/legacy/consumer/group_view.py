@@ -1,0 +1,96 @@
+"""A 0.8 group as a member reads it from ZooKeeper (members, partitions, brokers), and the watches on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Watcher
+from ottla.cluster.store.zk_client import ZkClient
+from ottla.errors import KafkaError
+from ottla.legacy.consumer.partition_assignor import AssignmentContext
+from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount
+
+
+class GroupView(NamedTuple):
+    """A snapshot of the group; two that are equal need no rebalance."""
+
+    brokers: dict[int, tuple[str, int]]
+    mine: dict[str, list[ConsumerThreadId]]
+    context: AssignmentContext
+
+
+class GroupWatcher:
+    """Reads the group's znodes, and calls `changed` when they may have changed.
+
+    A watch fires once. The next read sets it again, before reading, so that no later change is missed.
+    """
+
+    def __init__(self, zk: ZkClient, group: str, consumer_id: str, changed: Callable[[], None]) -> None:
+        self._zk = zk
+        self._group = group
+        self._consumer_id = consumer_id
+        self._changed = changed
+        self._set: set[str] = set()
+        """Watches that have not fired yet. Removed by ZkClient's thread, added by readers."""
+
+    def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
+        """Return the current group, with this member's own subscription. Raises KafkaError if the member is not
+        registered.
+        """
+        try:
+            return self._look(count, exclude_internal)
+        except BaseException:
+            self._set.clear()  # it is unknown which watches were set
+            raise
+
+    def _look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
+        brokers = self._zk.brokers(self._watch(znodes.BROKER_IDS))
+        topics = cache(lambda: self._zk.children(znodes.TOPICS))
+        if count.filter is not None:
+            self._zk.children(znodes.TOPICS, self._watch(znodes.TOPICS))
+        mine = count.threads(self._consumer_id, topics, exclude_internal)
+        threads: dict[str, list[ConsumerThreadId]] = {}
+        members = self._members()
+        if self._consumer_id not in members:
+            raise KafkaError(f"{self._consumer_id} is not registered in ZooKeeper")
+        for member in members:
+            subscribed = mine if member == self._consumer_id else self._theirs(member, topics, exclude_internal)
+            for topic, ids in subscribed.items():
+                threads.setdefault(topic, []).extend(ids)
+        context = AssignmentContext(
+            self._consumer_id,
+            {topic: sorted(ids, key=str) for topic, ids in sorted(threads.items())},
+            {topic: self._partitions(topic) for topic in sorted(mine)},
+        )
+        return GroupView(brokers, mine, context)
+
+    def _theirs(
+        self, member: str, topics: Callable[[], list[str]], exclude_internal: bool
+    ) -> dict[str, list[ConsumerThreadId]]:
+        """Return another member's threads; none if it has left meanwhile."""
+        raw = self._zk.get(znodes.consumer_id(self._group, member))
+        return {} if raw is None else TopicCount.of_json(member, raw).threads(member, topics, exclude_internal)
+
+    def _members(self) -> list[str]:
+        path = znodes.consumer_ids(self._group)
+        return self._zk.children(path, self._watch(path))
+
+    def _partitions(self, topic: str) -> list[int]:
+        """Return the partitions' numbers; none if the topic does not exist (yet)."""
+        path = znodes.topic(topic)
+        raw = self._zk.get(path, self._watch(path))
+        return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])
+
+    def _watch(self, path: str) -> Watcher | None:
+        if path in self._set:
+            return None
+        self._set.add(path)
+
+        def changed() -> None:
+            self._set.discard(path)
+            self._changed()
+
+        return changed

@@ -1,0 +1,95 @@
+"""What a member of a 0.8 group subscribes to, as it stands in `/consumers/G/ids/ID`: topics, and threads for each.
+
+    {"version":1,"subscription":{"page_visits":2},"pattern":"static","timestamp":"1403061899859"}
+
+A topic filter stands there as its regular expression, with `white_list` or `black_list` as the pattern.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from ottla.cluster.store import znodes
+from ottla.errors import KafkaError
+from ottla.legacy.consumer.topic_filter import FILTERS, TopicFilter
+
+STATIC: Final = "static"
+VERSION: Final = 1
+ID_DIGITS: Final = 8
+
+
+def consumer_id_string(group: str, configured: str | None, now_ms: int) -> str:
+    """Return a member id: group id and consumer.id, or host name, time and the first digits of a UUID's high half."""
+    if configured is None:
+        high_half = f"{uuid.uuid4().int >> 64:x}"
+        configured = f"{socket.gethostname()}-{now_ms}-{high_half[:ID_DIGITS]}"
+    return f"{group}_{configured}"
+
+
+class ConsumerThreadId(NamedTuple):
+    """A thread of a member. Owner znodes contain its text, and threads are sorted by it: 10 comes before 2."""
+
+    consumer: str
+    thread_id: int
+
+    def __str__(self) -> str:
+        return f"{self.consumer}-{self.thread_id}"
+
+
+class TopicCount(NamedTuple):
+    """Number of threads by topic, or for the topic filter."""
+
+    subscription: Mapping[str, int]
+    pattern: str = STATIC
+
+    @classmethod
+    def of_filter(cls, chosen: TopicFilter, threads: int) -> TopicCount:
+        """Return the subscription to a topic filter."""
+        return cls({chosen.regex: threads}, chosen.PATTERN)
+
+    @classmethod
+    def of_json(cls, member: str, raw: bytes) -> TopicCount:
+        """Return the subscription of a registered member. Raises KafkaError if it is malformed."""
+        try:
+            value = json.loads(raw)
+            subscription = {str(name): int(count) for name, count in value["subscription"].items()}
+            pattern = str(value["pattern"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise KafkaError(f"malformed subscription of group member {member}: {raw!r}: {error!r}") from None
+        if not subscription:
+            raise KafkaError(f"malformed subscription of group member {member}: no topics")
+        return cls(subscription, pattern if pattern in FILTERS else STATIC)
+
+    def to_json(self, now_ms: int) -> bytes:
+        """Return the text for the member's znode."""
+        return znodes.dump(
+            {
+                "version": VERSION,
+                "subscription": dict(self.subscription),
+                "pattern": self.pattern,
+                "timestamp": str(now_ms),
+            }
+        )
+
+    @property
+    def filter(self) -> TopicFilter | None:
+        """The topic filter; None for a subscription to topics."""
+        if self.pattern == STATIC:
+            return None
+        (regex,) = self.subscription
+        return FILTERS[self.pattern](regex)
+
+    def threads(
+        self, consumer: str, all_topics: Callable[[], Collection[str]], exclude_internal: bool
+    ) -> dict[str, list[ConsumerThreadId]]:
+        """Return the member's threads by topic; `all_topics` is called to apply a topic filter."""
+        chosen = self.filter
+        counts: Mapping[str, int] = self.subscription
+        if chosen is not None:
+            (count,) = self.subscription.values()
+            counts = {name: count for name in all_topics() if chosen.is_topic_allowed(name, exclude_internal)}
+        return {topic: [ConsumerThreadId(consumer, n) for n in range(count)] for topic, count in counts.items()}

@@ -1,0 +1,1 @@
+"""Kafka 0.8's `Producer` and `SyncProducer`."""

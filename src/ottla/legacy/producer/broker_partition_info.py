@@ -1,0 +1,65 @@
+"""`BrokerPartitionInfo`: the partitions of topics and their leaders, cached from the last metadata response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ottla import errors
+from ottla.legacy.producer.client_utils import ClientUtils
+from ottla.legacy.producer.producer_config import ProducerConfig
+from ottla.legacy.producer.producer_pool import ProducerPool
+from ottla.model import Node
+from ottla.protocol.messages.metadata import MetadataResponseTopic
+
+log = logging.getLogger("ottla.legacy")
+
+
+class PartitionAndLeader(NamedTuple):
+    """A partition; `leader` is None if it has none."""
+
+    topic: str
+    partition_id: int
+    leader_broker_id: int | None
+
+
+class BrokerPartitionInfo:
+    """Fetches and caches metadata. Each update makes the pool reopen its connections."""
+
+    def __init__(self, config: ProducerConfig, producer_pool: ProducerPool) -> None:
+        self.brokers = config.metadata_broker_list
+        self._config = config
+        self._pool = producer_pool
+        self._topics: dict[str, MetadataResponseTopic] = {}
+
+    def get_broker_partition_info(self, topic: str) -> list[PartitionAndLeader]:
+        """Return the partitions of a topic in the order of their numbers. Fetches metadata of a topic that is not
+        cached.
+        """
+        if topic not in self._topics:
+            self.update_info({topic})
+        metadata = self._topics.get(topic)
+        if metadata is None or not metadata.partitions:
+            raise errors.UnknownTopicOrPartitionError(f"{topic}: no broker returned metadata of this topic")
+        return sorted(
+            PartitionAndLeader(topic, p.partition_index, p.leader_id if p.leader_id >= 0 else None)
+            for p in metadata.partitions
+        )
+
+    def update_info(self, topics: Collection[str]) -> None:
+        """Fetch the metadata of topics. A topic with an error keeps its cached metadata."""
+        response = ClientUtils.fetch_topic_metadata(topics, self.brokers, self._config)
+        nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
+        leaders = set()
+        for topic in response.topics:
+            if topic.error_code:
+                log.warning("Error while fetching metadata of topic %s: %s", topic.name, _error(topic.error_code))
+            else:
+                self._topics[topic.name or ""] = topic
+            leaders |= {nodes[p.leader_id] for p in topic.partitions if p.leader_id in nodes}
+        self._pool.update_producer(leaders)
+
+
+def _error(code: int) -> errors.KafkaError:
+    return errors.for_code(code)()

@@ -1,0 +1,43 @@
+"""`ClientUtils`: fetches topic metadata from the first broker that responds."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection, Sequence
+
+from ottla.errors import BrokerNotAvailableError, KafkaError
+from ottla.legacy.producer.producer_config import ProducerConfig
+from ottla.legacy.producer.sync_producer import SyncProducer
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+log = logging.getLogger("ottla.legacy")
+
+
+class ClientUtils:
+    """A namespace with Kafka's name; not to be instantiated."""
+
+    @staticmethod
+    def fetch_topic_metadata(
+        topics: Collection[str], brokers: Sequence[tuple[str, int]], config: ProducerConfig
+    ) -> MetadataResponse:
+        """Return the metadata of topics from the first broker that responds; brokers are tried in random order.
+
+        Each broker is asked over a new connection, which is closed afterwards. Raises BrokerNotAvailableError if none
+        responds.
+        """
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in sorted(topics)])
+        last: KafkaError | None = None
+        for host, port in random.sample(brokers, len(brokers)):
+            producer = SyncProducer(host, port, config)
+            try:
+                return producer.request(request)
+            except KafkaError as error:
+                log.warning(
+                    "Fetching topic metadata for topics %s from broker %s:%d failed: %s", topics, host, port, error
+                )
+                last = error
+            finally:
+                producer.close()
+        addresses = ", ".join(f"{host}:{port}" for host, port in brokers)
+        raise BrokerNotAvailableError(f"no metadata of {', '.join(sorted(topics))} from {addresses}: {last}") from last

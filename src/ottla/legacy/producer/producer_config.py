@@ -1,0 +1,88 @@
+"""Configs of the 0.8 producer, with Kafka's names, defaults and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.config.client import addresses
+from ottla.config.options import REQUIRED, Option, integer, one_of, text, words
+from ottla.errors import ConfigurationError
+from ottla.legacy.config import MAX_INT, LegacyConfig, client_id, plug_in
+from ottla.legacy.encoder import ENCODERS, DefaultEncoder
+from ottla.legacy.producer.partitioner import PARTITIONERS, DefaultPartitioner
+from ottla.records.compression import CODEC_IDS, LZ4, NONE
+
+
+def codec(value: Any) -> int:
+    """Check a codec: none, gzip, snappy, lz4, or its number 0 to 3."""
+    word = str(value).strip().lower()
+    codec_id = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
+    if not NONE <= codec_id <= LZ4 or isinstance(value, bool):
+        raise ValueError("expected none, gzip, snappy, lz4 or 0 to 3")
+    return codec_id
+
+
+class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",)):
+    """Configs of a 0.8 producer, as a mapping with Kafka's names or as keywords.
+
+    ProducerConfig({"metadata.broker.list": "localhost:9092", "serializer.class": "kafka.serializer.StringEncoder"})
+    """
+
+    metadata_broker_list: Option[tuple[tuple[str, int], ...]] = Option(
+        REQUIRED, addresses, "Brokers to fetch metadata from: host:port, separated by commas."
+    )
+    request_required_acks = Option(
+        0, integer(-1, 1), "Acknowledgements to wait for: 0: none, 1: the leader's, -1: all in-sync replicas'."
+    )
+    request_timeout_ms = Option(10_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
+    producer_type = Option(
+        "sync", one_of("sync", "async"), "sync: send() sends messages itself; async: send() queues them for a thread."
+    )
+    serializer_class = Option(
+        DefaultEncoder, plug_in("to_bytes", ENCODERS), "Encoder of messages: a class or object with `to_bytes`."
+    )
+    key_serializer_class = Option(None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: serializer.class.")
+    serializer_encoding = Option("UTF8", text, "The encoding of StringEncoder.")
+    partitioner_class = Option(
+        DefaultPartitioner,
+        plug_in("partition", PARTITIONERS),
+        "Partitioner of messages with a key: a class or object with `partition(key, num_partitions)`.",
+    )
+    compression_codec = Option(NONE, codec, "Compression of messages: none, gzip, snappy, lz4, or 0 to 3.")
+    compressed_topics: Option[tuple[str, ...]] = Option(
+        (), words(), "The topics to compress if compression.codec is set; empty: all topics."
+    )
+    message_send_max_retries = Option(3, integer(0, MAX_INT), "Maximum number of retries of failed messages.")
+    retry_backoff_ms = Option(
+        100, integer(0, MAX_INT), "Delay in ms before metadata is refreshed and failed messages are sent again."
+    )
+    topic_metadata_refresh_interval_ms = Option(
+        600_000,
+        integer(-1, MAX_INT),
+        "Maximum age of metadata in ms: older metadata is refreshed, and connections are reopened, before sending; 0:"
+        " before every send, -1: only after failures.",
+    )
+    queue_buffering_max_ms = Option(
+        5_000, integer(0, MAX_INT), "async: maximum time in ms that a message waits for its batch to fill."
+    )
+    queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: maximum number of queued messages.")
+    queue_enqueue_timeout_ms = Option(
+        -1,
+        integer(-1, MAX_INT),
+        "async: maximum time in ms that send() waits for space in the queue; 0: not at all, -1: for ever.",
+    )
+    batch_num_messages = Option(
+        200, integer(1, MAX_INT), "async: number of messages in a full batch, which is sent at once."
+    )
+    send_buffer_bytes = Option(
+        102_400, integer(-1, MAX_INT), "Size of the socket's send buffer (SO_SNDBUF); -1: the system default."
+    )
+    client_id = Option("", client_id, "Client id for the brokers' logs and quotas.")
+
+    def check(self) -> None:
+        """Raise ConfigurationError if a batch does not fit into the queue."""
+        if self.batch_num_messages > self.queue_buffering_max_messages:
+            raise ConfigurationError(
+                f"batch.num.messages: {self.batch_num_messages} is not allowed: it must be at most"
+                f" queue.buffering.max.messages, which is {self.queue_buffering_max_messages}"
+            )

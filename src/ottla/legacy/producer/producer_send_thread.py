@@ -1,0 +1,73 @@
+"""`ProducerSendThread`: sends the queued messages of an async producer, in batches by number or time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from ottla.legacy.producer.event_queue import Event, EventQueue
+
+log = logging.getLogger("ottla.legacy")
+
+
+class ProducerSendThread(threading.Thread):
+    """Takes messages from `queue` and passes them to `handle`, `batch_size` at once or after `queue_time_ms`."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: EventQueue,
+        handle: Callable[[Sequence[Event]], None],
+        queue_time_ms: int,
+        batch_size: int,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._queue = queue
+        self._handle = handle
+        self._queue_time = queue_time_ms / 1000
+        self._batch_size = batch_size
+        self._done = threading.Event()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Send queued messages, and stop. After `timeout` seconds, or on Ctrl+C, the rest is dropped."""
+        self._queue.close()
+        try:
+            # Not join(): Python 3.11 regards a thread as ended if Ctrl+C interrupts join().
+            self._done.wait(timeout)
+        finally:
+            self._queue.clear()
+
+    def end(self, timeout: float) -> None:
+        """Wait for the thread after its connections were closed."""
+        if self._done.wait(timeout):
+            self.join()
+
+    def run(self) -> None:
+        """Run until `shutdown`."""
+        try:
+            self._work()
+        finally:
+            self._done.set()
+
+    def _work(self) -> None:
+        events: list[Event] = []
+        last_send = time.monotonic()
+        while not self._queue.is_drained:
+            event = self._queue.poll(last_send + self._queue_time)
+            if event is not None:
+                events.append(event)
+            if event is None or len(events) >= self._batch_size:
+                self._try_to_handle(events)
+                events = []
+                last_send = time.monotonic()
+        self._try_to_handle(events)
+
+    def _try_to_handle(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        try:
+            self._handle(events)
+        except Exception:  # the thread continues; in 0.8 the caller gets no error
+            log.exception("Could not send a batch of %d messages, which are lost", len(events))

@@ -1,0 +1,120 @@
+"""`format("ottla")` as Spark sees it: a name, a schema, readers and writers for batches and for streams.
+
+Spark pickles this object and sends it to other Python processes, so it holds the options as they came and nothing else;
+readers and writers check them, and are imported when asked for: Spark starts a process for each step of planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from ottla.errors import ConfigurationError
+from ottla.spark.environment.python_workers import keep_what_is_loaded
+from ottla.spark.options.option_values import boolean, get_or
+from ottla.spark.options.options import SourceOptions, check_early, read_options
+from ottla.spark.options.sink_options import check_columns, sink_options
+from ottla.spark.source.arrow import column_names, spark_schema
+
+if TYPE_CHECKING:
+    from ottla.spark.sink.topic_sink import TopicSink
+    from ottla.spark.sink.writer import BatchWriter, StreamWriter
+    from ottla.spark.source.log_dir_source import LogDirReader
+    from ottla.spark.source.reader import BatchReader
+    from ottla.spark.source.stream import StreamReader
+
+
+class OttlaDataSource(DataSource):
+    """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for."""
+
+    sees_filters = False
+    """Whether the session hands conditions to Python sources; one that does not refuses readers that ask for them."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.raw_options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`. Not "kafka": Spark resolves that name before it asks Python."""
+        return "ottla"
+
+    def schema(self) -> str:
+        """The schema of Spark's Kafka connector. ConfigurationError for options that no read takes.
+
+        The connector also raises them at `load()`; otherwise a flow of a pipeline would, after ten attempts.
+        """
+        keep_what_is_loaded()
+        check_early(self.raw_options)
+        return spark_schema(self._columns())
+
+    def _columns(self) -> tuple[str, ...]:
+        lowered = {name.lower(): value for name, value in self.raw_options.items()}
+        return column_names(get_or(lowered, "includeHeaders", boolean, False))
+
+    def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        """The options, with the columns that are wanted: all, or those of the user's `.schema(...)`."""
+        keep_what_is_loaded()
+        columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+        offered = [spark_schema([name]) for name in self._columns()]
+        if not columns or set(columns) - set(offered):
+            raise ConfigurationError(
+                f".schema({schema.simpleString()!r}) is not allowed: the columns are {', '.join(offered)};"
+                " name some of these, or leave it out, and cast or parse the column value"
+            )
+        options = read_options(self.raw_options, streaming=streaming)
+        return replace(options, columns=tuple(schema.names), include_headers="headers" in schema.names)
+
+    def reader(self, schema: StructType) -> BatchReader | LogDirReader:
+        """For `spark.read`."""
+        options = self._options(schema, streaming=False)
+        # Only where it is asked for: Spark keeps one plan per DataFrame, and would use that of one query's conditions
+        # for the next query, and for the other side of a join or union.
+        filtered = self.sees_filters and options.filter_pushdown
+        if options.log_dirs:
+            from ottla.spark.source.log_dir_source import FilteredLogDirReader, LogDirReader
+
+            return FilteredLogDirReader(options) if filtered else LogDirReader(options)
+        from ottla.spark.source.reader import BatchReader, FilteredReader
+
+        return FilteredReader(options) if filtered else BatchReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""
+        if overwrite:
+            raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')
+        from ottla.spark.sink.writer import BatchWriter
+
+        return BatchWriter(self._sink(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
+        """For `df.writeStream`. In the output mode complete each micro-batch writes all rows behind the older ones."""
+        from ottla.spark.sink.writer import StreamWriter
+
+        return StreamWriter(self._sink(schema))
+
+    def _sink(self, schema: StructType) -> TopicSink:
+        from ottla.spark.sink.topic_sink import TopicSink
+
+        options = sink_options(self.raw_options)
+        check_columns(schema, options)
+        return TopicSink(options)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
+        """For `spark.readStream`."""
+        from ottla.spark.source.stream import StreamReader
+
+        return StreamReader(self._options(schema, streaming=True))
+
+
+class FilteringSource(OttlaDataSource):
+    """The same in a session whose PUSHDOWN is on."""
+
+    sees_filters = True
+
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

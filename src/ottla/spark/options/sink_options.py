@@ -1,0 +1,126 @@
+"""The options of writing with `format("ottla")`, and the columns that it takes: those of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.config.producer import ProducerConfig
+from ottla.errors import ConfigurationError
+from ottla.spark.options.option_values import get, not_negative
+from ottla.spark.options.options import OptionRow, connection_options, kafka_options, warn_of_unknown
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+ONCE_OPTIONS: Final = (
+    OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
+    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
+)
+"""What every sink has, for writes in foreachBatch."""
+SINK_OPTIONS: Final = (
+    OptionRow("topic", "", "both", "The topic to write; wins over the column topic."),
+    OptionRow("transactionalIdPrefix", "ottla-sink", "both", "How transactional ids and marker groups begin."),
+    *ONCE_OPTIONS,
+)
+"""Every option of the sink but kafka.*, which are handed to the producer as they are."""
+
+FORBIDDEN: Final = {
+    "key.serializer": "cast the column key to string or binary",
+    "value.serializer": "cast the column value to string or binary",
+    "transactional.id": "set transactionalIdPrefix; the ids are made of it, the query and the partition",
+    "enable.idempotence": "leave it out or set it to true; the sink writes in transactions",
+    "interceptor.classes": "leave it out; interceptors could change what Spark writes",
+}
+IDEMPOTENCE: Final = "kafka.enable.idempotence"
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""The most that a broker allows by its default: a task writes for as long as it takes to compute its rows."""
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of one write, checked."""
+
+    topic: str | None = None
+    prefix: str = "ottla-sink"
+    sink_id: str | None = None
+    batch_id: int | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Producer options under Kafka's names, bootstrap.servers included."""
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """How long a task may write before the brokers take its rows back."""
+        return int(self.kafka["transaction.timeout.ms"])
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options that any client needs to reach the cluster, without the producer's own."""
+        return connection_options(self.kafka)
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    lowered = {name.lower(): value for name, value in options.items()}
+    if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
+        lowered.pop(IDEMPOTENCE)  # Many a job says so; it is what transactions need anyway.
+    warn_of_unknown(options, [row.name for row in SINK_OPTIONS], "sink")
+    kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
+    _check_fits_transactions(kafka)
+    return SinkOptions(
+        topic=_text(lowered, "topic"),
+        prefix=_text(lowered, "transactionalIdPrefix") or SinkOptions.prefix,
+        sink_id=_text(lowered, "sinkId"),
+        batch_id=batch_id(lowered),
+        kafka=kafka,
+    )
+
+
+def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for producer options without which transactions cannot work, under the user's names."""
+    decisive = ("bootstrap.servers", "acks", "retries", "max.in.flight.requests.per.connection")
+    conflicting = {name: kafka[name] for name in decisive if name in kafka}
+    for name, _, allowed in ProducerConfig.from_kafka(conflicting).idempotence_conflicts():
+        raise ConfigurationError(
+            f"kafka.{name} ({kafka[name]!r}) is not supported: leave it out or set it to {allowed};"
+            " the sink writes in transactions"
+        )
+
+
+def batch_id(lowered: Mapping[str, str]) -> int | None:
+    """Return the option batchId, for a foreachBatch whose micro-batch Spark does not report."""
+    value = get(lowered, "batchId", not_negative)
+    if value is not None and not lowered.get("sinkid", "").strip():
+        raise ConfigurationError(f"batchId ({value}) needs the option sinkId, which names the write")
+    return value
+
+
+def _text(lowered: Mapping[str, str], name: str) -> str | None:
+    text = lowered.get(name.lower())
+    if text is not None and not text.strip():
+        raise ConfigurationError(f"{name}: it is empty")
+    return None if text is None else text.strip()
+
+
+HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (HEADERS_TYPE,),
+}
+"""What may be written, and of which types; other columns are not looked at."""
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """Raise ConfigurationError, with the remedy, for a DataFrame that cannot be written."""
+    types: dict[str, Any] = {f.name.lower(): f.dataType.simpleString() for f in schema.fields}
+    if "value" not in types:
+        raise ConfigurationError(f"the column value is missing (there are {', '.join(types) or 'none'}); name it so")
+    if options.topic is None and "topic" not in types:
+        raise ConfigurationError('no topic is named: set .option("topic", "…") or add a column topic')
+    for name, allowed in COLUMNS.items():
+        if name in types and types[name] not in allowed:
+            raise ConfigurationError(f"the column {name} is of type {types[name]}, not {' or '.join(allowed)}: cast it")

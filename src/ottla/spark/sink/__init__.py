@@ -1,0 +1,1 @@
+"""Writing: topics and SQL databases, each batch exactly once."""

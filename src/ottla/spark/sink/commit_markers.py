@@ -1,0 +1,78 @@
+"""The table `ottla_sink_batches`: the micro-batch that each task of a query has last written to a table."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from ottla.spark.sink.sql_types import exact_text
+from ottla.spark.sink.writer import Marker, Share, StaleTask
+
+TABLE_LENGTH: Final = 128
+"""Maximum length of dbtable."""
+
+INSERTS: Final[dict[str, Any]] = {
+    "mysql": mysql.insert,
+    "mariadb": mysql.insert,
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
+"""The INSERT of each dialect; SQLAlchemy's generic one has no conflict clause."""
+
+METADATA: Final = sa.MetaData()
+BATCHES: Final = sa.Table(
+    "ottla_sink_batches",
+    METADATA,
+    sa.Column("query", exact_text(200), primary_key=True),
+    # The table is part of the key: a copied checkpoint, or one sinkId for two writes, must not mix up two tables.
+    sa.Column("written_table", exact_text(TABLE_LENGTH), primary_key=True),
+    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("batch_id", sa.BigInteger, nullable=False),
+    sa.Column("row_count", sa.BigInteger, nullable=False),
+)
+
+
+def locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker:
+    """Return the share's last marker, with its row locked until the end of the transaction."""
+    nothing = {"query": share.query, "written_table": table, "task": share.partition, "batch_id": -1, "row_count": 0}
+    connection.execute(_insert_missing(connection.dialect.name), nothing)
+    chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(share, table))
+    row = connection.execute(chosen.with_for_update()).one()
+    return Marker(row.batch_id, row.row_count)
+
+
+def mark(connection: sa.Connection, share: Share, table: str, rows: int) -> None:
+    """Record that the share's rows are written."""
+    here = _line_of(share, table)
+    connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=rows))
+
+
+def stale_task(connection: sa.Connection, share: Share, table: str, tasks: set[int]) -> StaleTask | None:
+    """Return what tasks other than `tasks` have written of the share's micro-batch."""
+    is_of_batch = _is_ours(share, table) & (BATCHES.c.batch_id == share.batch_id) & (BATCHES.c.row_count > 0)
+    rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
+    left = {row.task: row.row_count for row in rows if row.task not in tasks}
+    if not left:
+        return None
+    deletion = sa.delete(BATCHES).where(_is_ours(share, table) & BATCHES.c.task.in_(sorted(left)))
+    text = deletion.compile(connection, compile_kwargs={"literal_binds": True})
+    return StaleTask(sum(left.values()), sorted(left), f"run: {' '.join(str(text).split())}")
+
+
+def _is_ours(share: Share, table: str) -> Any:
+    return (BATCHES.c.query == share.query) & (BATCHES.c.written_table == table)
+
+
+def _line_of(share: Share, table: str) -> Any:
+    """Return the condition that selects a share's row."""
+    return _is_ours(share, table) & (BATCHES.c.task == share.partition)
+
+
+def _insert_missing(dialect: str) -> Any:
+    statement = INSERTS[dialect](BATCHES)
+    if isinstance(statement, mysql.Insert):
+        # Not IGNORE, which would also truncate values that are too long.
+        return statement.on_duplicate_key_update(task=BATCHES.c.task)
+    return statement.on_conflict_do_nothing()

@@ -1,0 +1,356 @@
+"""Writing tables with `format("ottla.sql")`: PostgreSQL, MySQL/MariaDB and SQLite, without JDBC, from the executors.
+
+Each task writes its rows in one transaction, and in the same one its line of the table `ottla_sink_batches`: which
+micro-batch of which query that was. See `writer` for what that makes of it. That line is locked first, so a task that
+was thought dead and its second attempt are serialized, and the second one finds the rows written. A task
+holds its rows until then (`held_rows`), as it may have to write them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from ottla.errors import ConfigurationError, KafkaError
+from ottla.spark.options.options import OptionRow, warn_of_unknown
+from ottla.spark.options.sink_options import ONCE_OPTIONS, batch_id
+from ottla.spark.sink.spill_buffer import SpillBuffer
+from ottla.spark.sink.writer import BatchWriter, Share, StaleTask, StreamWriter, Written, recognized
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy.dialects import mysql
+    from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+    from ottla.spark.sink.commit_markers import (
+        BATCHES,
+        INSERTS,
+        METADATA,
+        TABLE_LENGTH,
+        locked_marker,
+        mark,
+        stale_task,
+    )
+    from ottla.spark.sink.sql_rows import rows_of
+    from ottla.spark.sink.sql_types import column_types
+except ImportError as error:
+    raise ConfigurationError('format("ottla.sql") needs sqlalchemy: pip install "ottla[sql]"') from error
+
+SQL_OPTIONS: Final = (
+    OptionRow("url", "", "both", "sqlite:///FILE, postgresql://user@host/db or mysql://user@host/db."),
+    OptionRow("dbtable", "", "both", "TABLE or SCHEMA.TABLE to write; made of the DataFrame's columns where missing."),
+    OptionRow("keyColumns", "", "both", "Columns, separated by commas, that rows are updated by; without: appended."),
+    *ONCE_OPTIONS,
+)
+"""Every option of the sink."""
+
+DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+ROWS_AT_ONCE: Final = 5_000
+TRIES: Final = 5
+"""How often a transaction is made again that the database has given up to resolve a deadlock."""
+CONNECT_SECONDS: Final = 30
+"""The time limit of a connection, as the URL's connect_timeout: the drivers' own may be minutes."""
+SINK_ID_LENGTH: Final = 160
+"""Characters of a sinkId. With a query's id (36) before it, it has to fit into BATCHES."""
+
+
+@dataclass(frozen=True)
+class SqlOptions:
+    """The options of one write, checked."""
+
+    url: str
+    table: str
+    keys: tuple[str, ...] = ()
+    sink_id: str | None = None
+    batch_id: int | None = None
+
+
+def sql_options(options: Mapping[str, str]) -> SqlOptions:
+    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    lowered = {name.lower(): value.strip() for name, value in options.items()}
+    warn_of_unknown(options, [row.name for row in SQL_OPTIONS], "sink", "ottla.sql")
+    for name in ("url", "dbtable"):
+        if not lowered.get(name):
+            raise ConfigurationError(f'{name} is required: .option("{name}", …)')
+    for name, most in (("dbtable", TABLE_LENGTH), ("sinkId", SINK_ID_LENGTH)):
+        length = len(lowered.get(name.lower(), ""))
+        if length > most:
+            raise ConfigurationError(f"{name}: it has {length} characters; at most {most} are kept: take a shorter one")
+    _checked_url(lowered["url"])
+    keys = tuple(dict.fromkeys(key.strip() for key in lowered.get("keycolumns", "").split(",") if key.strip()))
+    return SqlOptions(lowered["url"], lowered["dbtable"], keys, lowered.get("sinkid") or None, batch_id(lowered))
+
+
+def _checked_url(text: str) -> sa.URL:
+    try:
+        url = sa.make_url(text)
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        # The text is not shown: the password cannot be separated from the rest of it.
+        example = "postgresql://user:password@host:port/database"
+        raise ConfigurationError(f"url: it is not a URL such as {example}; write special characters as %40") from None
+    backend = url.get_backend_name()
+    if backend not in DRIVERS:
+        raise ConfigurationError(f"url: {backend} is not known: use sqlite, postgresql or mysql")
+    if backend == "sqlite" and (not url.database or ":memory:" in url.database):
+        raise ConfigurationError(f"url: {text} is in memory, and another database in each task: use sqlite:///FILE")
+    return url.set(drivername=DRIVERS[backend]) if "+" not in url.drivername else url
+
+
+class SqlSource(DataSource):
+    """`format("ottla.sql")`: a sink; tables are read by Spark's own JDBC source."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`."""
+        return "ottla.sql"
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`."""
+        if overwrite:
+            raise ConfigurationError('mode("overwrite") is not offered: empty the table, and use mode("append")')
+        return BatchWriter(self._sink(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
+        """For `df.writeStream`. The output mode complete updates rows by keyColumns; ConfigurationError without."""
+        if overwrite and not sql_options(self.options).keys:
+            raise ConfigurationError(
+                'outputMode("complete") needs the option keyColumns, by which rows are updated; or use append'
+            )
+        return StreamWriter(self._sink(schema))
+
+    def _sink(self, schema: StructType) -> SqlSink:
+        options = sql_options(self.options)
+        sink = SqlSink(options, column_types(schema, options.keys))
+        sink.make_tables()
+        return sink
+
+
+class SqlSink:
+    """Writes rows. Travels to the workers."""
+
+    def __init__(self, options: SqlOptions, types: Mapping[str, Any]) -> None:
+        self.options = options
+        self.sink_id = options.sink_id
+        self.batch_id = options.batch_id
+        self.types = dict(types)
+
+    def make_tables(self) -> None:
+        """Make the tables that are missing, in the driver: tasks that did would get into each other's way."""
+        engine = self._engine()
+        try:
+            with _reached(engine) as connection:
+                METADATA.create_all(connection)
+                self._table(sa.MetaData()).create(connection, checkfirst=True)
+                connection.commit()
+                inspector = sa.inspect(connection)
+                self._check_columns(inspector)
+                self._check_keys(inspector)
+                self._check_transactions(connection)
+        except DBAPIError as error:
+            raise ConfigurationError(f"dbtable: cannot make or use {self.options.table}: {error.orig}") from error
+        finally:
+            engine.dispose()
+
+    def _check_columns(self, inspector: sa.Inspector) -> None:
+        """ConfigurationError where a table of the user's lacks columns: tasks would fail one by one."""
+        schema, name = _schema_and_name(self.options.table)
+        columns = [str(column["name"]) for column in inspector.get_columns(name, schema)]
+        # Only PostgreSQL has case-sensitive names.
+        same = str if inspector.dialect.name == "postgresql" else str.lower
+        missing = [column for column in self.types if same(column) not in map(same, columns)]
+        if missing:
+            raise ConfigurationError(
+                f"dbtable: the table {self.options.table} has no column {', '.join(missing)} (it has"
+                f" {', '.join(columns)}): rename or drop columns of the DataFrame, or add them to the table"
+            )
+
+    def _check_keys(self, inspector: sa.Inspector) -> None:
+        """ConfigurationError where a table of the user's has no unique keyColumns: MySQL would append silently."""
+        keys = self.options.keys
+        if not keys:
+            return
+        schema, name = _schema_and_name(self.options.table)
+        constraints: list[Any] = [inspector.get_pk_constraint(name, schema)["constrained_columns"]]
+        constraints += [one["column_names"] for one in inspector.get_unique_constraints(name, schema)]
+        constraints += [one["column_names"] for one in inspector.get_indexes(name, schema) if one["unique"]]
+        if {key.lower() for key in keys} not in [{str(column).lower() for column in one} for one in constraints]:
+            raise ConfigurationError(
+                f"keyColumns: the table {self.options.table} has no primary key or unique index of just"
+                f" {', '.join(keys)}, so rows cannot be updated by them: make one, or name other columns"
+            )
+
+    def _check_transactions(self, connection: sa.Connection) -> None:
+        """ConfigurationError for tables that MySQL changes at once: what a failed task has written would stay there."""
+        if connection.dialect.name != "mysql":
+            return
+        schema, name = _schema_and_name(self.options.table)
+        for place, table in ((schema, name), (BATCHES.schema, BATCHES.name)):
+            engine = connection.scalar(_WITHOUT_TRANSACTIONS, {"place": place, "name": table})
+            if engine is not None:
+                named = f"{place}.{table}" if place else table
+                raise ConfigurationError(
+                    f"dbtable: the table {named} has the engine {engine}, which has no transactions: a task that runs"
+                    f" again would write rows twice: alter table {named} engine=InnoDB, or name another table"
+                )
+
+    def _table(self, metadata: sa.MetaData) -> sa.Table:
+        columns: list[Any] = [
+            sa.Column(name, kind, primary_key=name in self.options.keys, autoincrement=False)
+            for name, kind in self.types.items()
+        ]
+        schema, name = _schema_and_name(self.options.table)
+        return sa.Table(name, metadata, *columns, schema=schema)
+
+    def _engine(self) -> sa.Engine:
+        url = _checked_url(self.options.url)
+        try:
+            # Parameters are the rows: not for logs.
+            engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=_patience(url), hide_parameters=True)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"url: {error}; install the driver, such as pip install psycopg[binary]"
+            ) from error
+        if url.get_backend_name() == "sqlite":
+            _make_transactions_real(engine)
+        if url.get_backend_name() == "mysql":
+            _make_strict(engine)
+        return engine
+
+    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write a task's rows and its line of BATCHES in one transaction, unless that has the micro-batch."""
+        engine = self._engine()
+        try:
+            with SpillBuffer() as rows:
+                rows.extend(batches)
+                return self._write_held(engine, share, rows)
+        finally:
+            engine.dispose()
+
+    def _write_held(self, engine: sa.Engine, share: Share, rows: SpillBuffer) -> Written:
+        for last in range(TRIES):
+            try:
+                return self._write_once(engine, share, rows)
+            except OperationalError as error:
+                if last == TRIES - 1 or not _is_collision(error):
+                    raise KafkaError(
+                        f"dbtable: cannot write {self.options.table} of {_shown(engine)}: {error.orig}"
+                    ) from error
+            except DBAPIError as error:
+                raise ConfigurationError(
+                    f"dbtable: the table {self.options.table} does not take a row: {error.orig}. Cast the columns"
+                    " to the types that the table has, and leave rows out that it is not to have"
+                ) from error
+        raise AssertionError("unreachable")
+
+    def _write_once(self, engine: sa.Engine, share: Share, rows: SpillBuffer) -> Written:
+        with engine.begin() as connection:
+            before = locked_marker(connection, share, self.options.table)
+            if before.batch_id >= share.batch_id:
+                return recognized(share, before, rows.count, "dbtable")
+            table = self._table(sa.MetaData())
+            statement = _insert(connection.dialect.name, table, self.options.keys)
+            for batch in rows:
+                for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+                    connection.execute(statement, rows_of(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
+            mark(connection, share, self.options.table, rows.count)
+        return Written(share, rows.count)
+
+    def place(self, share: Share) -> str:
+        """Query, table and database."""
+        return f"{share.query} {self.options.table} {self.options.url}"
+
+    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
+        """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
+        if self.options.keys:
+            return None  # Who writes a row again updates it to the same.
+        engine = self._engine()
+        try:
+            with engine.connect() as connection:
+                return stale_task(connection, share, self.options.table, tasks)
+        finally:
+            engine.dispose()
+
+
+_WITHOUT_TRANSACTIONS: Final = sa.text(
+    "select e.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine"
+    " where t.table_schema = coalesce(:place, database()) and t.table_name = :name and e.transactions <> 'YES'"
+)
+"""The engine of a table of MySQL that has no transactions; no row for another one."""
+
+
+def _reached(engine: sa.Engine) -> sa.Connection:
+    """A connection. ConfigurationError where the database cannot be used at all, whatever the table is."""
+    try:
+        return engine.connect()
+    except DBAPIError as error:
+        raise ConfigurationError(f"url: cannot use {_shown(engine)}: {error.args[0]}") from error
+
+
+def _shown(engine: sa.Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)
+
+
+def _schema_and_name(table: str) -> tuple[str | None, str]:
+    """As in Spark's JDBC: `table` or `schema.table`."""
+    schema, _, name = table.rpartition(".")
+    return schema or None, name
+
+
+def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
+    """Appends, or with keys updates what is there."""
+    statement = INSERTS[dialect](table)
+    if not keys:
+        return statement
+    others = [column.name for column in table.columns if column.name not in keys]
+    if isinstance(statement, mysql.Insert):
+        if not others:
+            # Not IGNORE, which would also cut keys that are too long, and take them for those that begin like them.
+            return statement.on_duplicate_key_update({name: table.c[name] for name in keys})
+        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
+    if not others:
+        return statement.on_conflict_do_nothing()
+    changes = {name: statement.excluded[name] for name in others}
+    return statement.on_conflict_do_update(index_elements=list(keys), set_=changes)
+
+
+def _is_collision(error: OperationalError) -> bool:
+    """Whether the database has rolled the transaction back only because of another one."""
+    original = error.orig
+    if getattr(original, "sqlstate", None) in ("40001", "40P01"):
+        return True
+    code = original.args[0] if original is not None and original.args else None
+    return code in (1213, 1205, 1020) or "locked" in str(original)
+
+
+def _patience(url: sa.URL) -> dict[str, Any]:
+    """How long a server that does not answer is waited for; what the URL says wins."""
+    named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
+    return {} if named else {"connect_timeout": CONNECT_SECONDS}
+
+
+def _make_strict(engine: sa.Engine) -> None:
+    """A server may be set to cut what is too long, keys too, and to take the nearest number for one out of range."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("set session sql_mode = concat_ws(',', nullif(@@sql_mode, ''), 'STRICT_ALL_TABLES')")
+
+
+def _make_transactions_real(engine: sa.Engine) -> None:
+    """SQLite's driver starts transactions only with the first write, when what a writer has read may be outdated."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("pragma busy_timeout=60000")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("begin immediate")

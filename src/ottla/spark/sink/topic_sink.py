@@ -1,0 +1,193 @@
+"""The topic sink, `format("ottla")`: one Kafka transaction per task and micro-batch.
+
+The transactional id consists of query, topic and partition. The marker is an offset of a consumer group of the same
+name, committed in the transaction, with the id of the micro-batch. `writer` describes how this makes writes exactly
+once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ottla import errors
+from ottla.client.producer.producer import KafkaProducer
+from ottla.client.producer.record import ProducerRecord
+from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.spark.options.sink_options import SinkOptions
+from ottla.spark.sink.row_groups import RowGroup, row_groups
+from ottla.spark.sink.writer import Marker, Share, StaleTask, Written, recognized
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import KafkaAdminClient
+
+log = logging.getLogger("ottla.spark")
+
+
+class TopicSink:
+    """Writes records to topics. Serialized to the workers."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.sink_id = options.sink_id
+        self.batch_id = options.batch_id
+
+    def name(self, share: Share) -> str:
+        """Return a share's transactional id, which is also the group of its marker.
+
+        The topic is part of it: a copied checkpoint, or one sinkId for two writes, must not mix up two topics.
+        """
+        return f"{self.place(share)}{share.partition}"
+
+    def place(self, share: Share) -> str:
+        """Return the prefix of the transactional ids of a query's tasks."""
+        where = share.query if self.options.topic is None else f"{share.query}-{self.options.topic}"
+        return f"{self.options.prefix}-{where}-"
+
+    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write a task's rows and its marker in one transaction, unless the marker exists."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return Written(share, 0)
+        name = self.name(share)
+        with KafkaProducer({**self.options.kafka, "transactional.id": name}) as producer:
+            # First, so that an earlier attempt that still runs is fenced, and one that was killed is aborted.
+            self._init(producer)
+            with self._admin() as admin:
+                before = self._marker(admin, name)
+            if before is not None and before.batch_id >= share.batch_id:
+                rows = first.num_rows + sum(batch.num_rows for batch in filled)
+                return recognized(share, before, rows, "transactionalIdPrefix")
+            with self._timed(), producer.transaction():
+                rows, place = _send(producer, chain([first], filled), self.options.topic)
+                marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows}))
+                producer.send_offsets_to_transaction({place: marker}, name)
+        return Written(share, rows)
+
+    def _init(self, producer: KafkaProducer) -> None:
+        """Initialize the transactional id. Raises KafkaTimeoutError with the remedy if no broker answers."""
+        try:
+            producer.init_transactions()
+        except errors.KafkaTimeoutError as error:
+            raise errors.KafkaTimeoutError(
+                f"no answer at kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check the"
+                " address and that its brokers run; kafka.max.block.ms says how long is waited"
+            ) from error
+        except errors.InvalidTransactionTimeoutError as error:
+            raise errors.InvalidTransactionTimeoutError(
+                f"kafka.transaction.timeout.ms is {self.options.transaction_timeout_ms}, which the brokers refuse:"
+                " set it to at most their transaction.max.timeout.ms, or raise that"
+            ) from error
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Explain the fencing of a task whose transaction has timed out: brokers report only that it is fenced."""
+        began, limit_ms = time.monotonic(), self.options.transaction_timeout_ms
+        try:
+            yield
+        except errors.ProducerFencedError as error:
+            took_ms = 1000 * (time.monotonic() - began)
+            if took_ms < limit_ms:
+                raise
+            raise errors.ProducerFencedError(
+                f"the task has written for {took_ms / 1000:.0f} s, longer than kafka.transaction.timeout.ms"
+                f" ({limit_ms}) allows, so the brokers have taken its rows back. Raise that (and, if need be, the"
+                " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
+            ) from error
+
+    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
+        """Return what tasks other than `tasks` have written of the share's micro-batch. Runs in the driver."""
+        try:
+            with self._admin() as admin:
+                markers = {task: self._marker(admin, name) for task, name in self._others(admin, share, tasks).items()}
+        except errors.IllegalStateError:
+            raise
+        except errors.KafkaError as error:
+            # The tasks need the brokers; the driver needs them only for this check.
+            log.warning("could not check whether %s was divided into other tasks before: %s", share.query, error)
+            return None
+        left = {task: m.rows for task, m in sorted(markers.items()) if m is not None and m.batch_id == share.batch_id}
+        if not left:
+            return None
+        groups = " ".join(f"--group {quote(self.name(share._replace(partition=task)))}" for task in left)
+        at = quote(self.options.kafka["bootstrap.servers"])
+        remedy = f"delete their markers: ottla consumer-groups --bootstrap-server {at} --delete {groups}"
+        return StaleTask(sum(left.values()), list(left), remedy)
+
+    def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:
+        """Return the groups of other tasks of the share's query, including past ones."""
+        stem = self.place(share)
+        groups = [listed.group_id for listed in admin.list_consumer_groups()]
+        ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
+        owners = {int(end): name for name, end in ends.items() if end.isascii() and end.isdecimal()}
+        return {task: name for task, name in owners.items() if task not in tasks}
+
+    def _admin(self) -> KafkaAdminClient:
+        from ottla.client.admin.admin import KafkaAdminClient
+
+        return KafkaAdminClient(self.options.connection)
+
+    def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
+        """Return the last micro-batch that was committed to a group."""
+        # Stable: the commit of an earlier attempt may not be applied yet.
+        committed = admin.list_consumer_group_offsets(group, require_stable=True)
+        # Another write may have the same group: "a-b" to topic "c", and "a" to topic "b-c". Its marker is an offset of
+        # its own topic.
+        ours = [at for place, at in committed.items() if self.options.topic in (None, place.topic)]
+        try:
+            return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
+        except (ValueError, KeyError, TypeError) as error:
+            raise errors.IllegalStateError(
+                f"the offsets of group {group} are not markers of this sink, so the written micro-batches are"
+                " unknown: they were reset, or another application uses the group. Set another transactionalIdPrefix"
+            ) from error
+
+
+def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:
+    """Send all rows. Return their number and an existing partition, for the marker. The commit waits."""
+    rows, written = 0, ""
+    for batch in batches:
+        rows += batch.num_rows
+        for part in row_groups(batch, topic):
+            written = part.topic
+            if part.headers is not None and part.headers.null_count < len(part.headers):
+                _send_rows(producer, part)
+            else:
+                producer.send_batch(part.topic, part.values, part.keys, partition=part.partition)
+    return rows, TopicPartition(written, 0)
+
+
+def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
+    """Send rows with headers one by one."""
+    assert part.headers is not None
+    # As bytes, because Python's str would have to be valid UTF-8.
+    values = part.values.cast(pa.binary())
+    keys = [None] * len(values) if part.keys is None else part.keys.cast(pa.binary())
+    for key, value, headers in zip(keys, values, part.headers, strict=True):
+        plain_key = None if key is None else key.as_py()
+        producer.send(ProducerRecord(part.topic, value.as_py(), plain_key, _pairs(headers), part.partition))
+
+
+def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a row. Raises ConfigurationError for a header without a key."""
+    try:
+        pairs = headers.as_py() or []
+    except UnicodeDecodeError as error:
+        raise errors.ConfigurationError(
+            f"the column headers has a key that is not UTF-8 ({error}): fix it with make_valid_utf8, or remove it"
+        ) from error
+    if any(pair is None or pair["key"] is None for pair in pairs):
+        raise errors.ConfigurationError(
+            "the column headers has null as a header, or as the key of one: remove it, for example with"
+            " filter(headers, h -> h.key is not null)"
+        )
+    return [(pair["key"], pair["value"]) for pair in pairs]

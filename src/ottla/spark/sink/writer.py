@@ -1,0 +1,232 @@
+"""Common parts of the exactly-once sinks: identity of a task, markers, and Spark's two kinds of writers.
+
+A task's rows and a marker with the micro-batch's id are stored in one transaction of the target. When Spark runs a
+micro-batch again after a crash, the task finds the marker and does not write the rows again.
+
+This requires that a task has the same rows when a micro-batch runs again. Spark guarantees it for functions of the
+sources, divided into the same tasks; `rand()`, the current time, or another number of tasks break it. Two checks turn
+this into an error instead of silent duplicates: a marker has the number of rows, and after all tasks have finished, no
+marker of the micro-batch may belong to a task that does not exist now. The rows are not compared: after a shuffle their
+order within a task may differ, and `rand()` in a column may be intended.
+
+A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. So
+the check finds rows that are already written. It runs for the first micro-batch of each run of a query; later ones are
+new.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.errors import IllegalStateError
+from ottla.spark.environment.python_workers import SentToWorkers, keep_what_is_loaded
+
+log = logging.getLogger("ottla.spark")
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
+"""Job property in which Spark stores the run id of a streaming query."""
+MOST_RUNS: Final = 1000
+
+_last_runs: dict[str, str | None] = {}
+"""The last checked run by target. Spark keeps the driver's Python process while it is in use; a new one checks again.
+"""
+
+
+class Share(NamedTuple):
+    """The work of one task: a partition of a micro-batch of a query (or of a batch job)."""
+
+    query: str
+    batch_id: int
+    partition: int
+    run: str | None = None
+    """The run of the query, from one start to its end; None if Spark does not report it."""
+
+
+class Marker(NamedTuple):
+    """The last committed transaction of a share."""
+
+    batch_id: int
+    rows: int
+
+
+class Written(WriterCommitMessage):
+    """A task's commit message to the driver."""
+
+    def __init__(self, share: Share, rows: int, already_committed: bool = False) -> None:
+        self.share = share
+        self.rows = rows
+        self.known = already_committed
+        """Whether the rows had been written before."""
+
+
+class StaleTask(NamedTuple):
+    """Rows of a micro-batch that were written by tasks that do not exist now."""
+
+    rows: int
+    tasks: list[int]
+    remedy: str
+    """How to remove their markers, after which the query can continue."""
+
+
+class Sink(Protocol):
+    """The target of rows. Serialized to the workers."""
+
+    sink_id: str | None
+    """In foreachBatch: identifies the write, which then happens once per micro-batch."""
+    batch_id: int | None
+    """The micro-batch, if Spark does not report it."""
+
+    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Store the rows and the marker in one transaction, unless the marker exists."""
+        ...
+
+    def place(self, share: Share) -> str:
+        """Return the identity of the target of the share's query."""
+        ...
+
+    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
+        """Return what tasks other than `tasks` have written of the share's micro-batch."""
+        ...
+
+
+class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
+    """Writer of `df.writeStream`."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of one task. Runs in a worker."""
+        keep_what_is_loaded()
+        context = _context()
+        # The checkpoint stores the query's id.
+        query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
+        return self.sink.write(Share(query, batch_id, context.partitionId(), _run_of(context)), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
+        _log_commit(messages, f"micro-batch {batchId}")
+        check_tasks(self.sink, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log the failure. Committed tasks stay; the micro-batch runs again and finds their markers."""
+        _log_commit(messages, f"micro-batch {batchId} failed after")
+
+
+class BatchWriter(SentToWorkers, DataSourceArrowWriter):
+    """Writer of `df.write`: retried tasks write once. With a sinkId, so does foreachBatch."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.job = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of one task. Runs in a worker."""
+        keep_what_is_loaded()
+        return self.sink.write(self._share(_context()), iterator)
+
+    def _share(self, context: Any) -> Share:
+        sink_id, batch_id, partition = self.sink.sink_id, self.sink.batch_id, context.partitionId()
+        if sink_id is None:
+            return Share(self.job, 0, partition)
+        if batch_id is not None:
+            return Share(sink_id, batch_id, partition, _run_of(context))
+        query = context.getLocalProperty(QUERY_ID)
+        if query is None:
+            # Also with Spark Connect, where foreachBatch writes through requests of its own.
+            raise IllegalStateError(
+                f"sinkId {sink_id!r}: Spark does not report the micro-batch to this write, so it cannot be done once"
+                " for each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId"
+                " that no other query has; elsewhere leave sinkId out"
+            )
+        return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
+        _log_commit(messages, "written")
+        if self.sink.sink_id is not None:
+            check_tasks(self.sink, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Do nothing: committed tasks stay."""
+        _log_commit(messages, "failed after")
+
+
+def _context() -> Any:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "writes run in tasks"
+    return context
+
+
+def _run_of(context: Any) -> str | None:
+    """Return the run id: Spark's job group, if it is a UUID. Others were set by the user and may be the same in every
+    run.
+    """
+    group = context.getLocalProperty(RUN_ID)
+    try:
+        return None if group is None else str(uuid.UUID(group))
+    except ValueError:
+        return None
+
+
+def _log_commit(messages: Sequence[Any], what: str) -> None:
+    """Log the number of written and skipped rows."""
+    written = [message for message in messages if message is not None]
+    rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
+    log.info("%s: %d rows%s", what, rows, f", {skipped} of them written before" if skipped else "")
+
+
+def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
+    """Raise IllegalStateError if tasks of an earlier run have written rows of this micro-batch that other tasks have
+    now.
+    """
+    filled: list[Written] = [message for message in messages if message is not None and message.rows]
+    if not filled:
+        return
+    share = filled[0].share
+    place = sink.place(share)
+    if share.run is not None and _last_runs.get(place) == share.run:
+        return
+    left = sink.stale_task(share, {message.share.partition for message in filled})
+    if left is not None:
+        raise IllegalStateError(
+            f"micro-batch {share.batch_id} of query {share.query} was interrupted, and has run again in other tasks:"
+            f" {left.rows} rows were written by tasks that have none now ({', '.join(map(str, left.tasks))}), and again"
+            " by others. What cuts it (minPartitions, maxRecordsPerPartition, repartition, the number of cores) has to"
+            f" stay as it was until the micro-batch is done. To go on with these rows there twice, {left.remedy}"
+        )
+    if len(_last_runs) >= MOST_RUNS:
+        _last_runs.clear()
+    _last_runs[place] = share.run
+
+
+def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Written:
+    """Return the result for a micro-batch that was written before. Raises IllegalStateError for another number of rows.
+
+    `other_name` is the option with which a restarted query gets another identity.
+    """
+    if before.batch_id == share.batch_id and rows != before.rows:
+        raise IllegalStateError(
+            f"micro-batch {share.batch_id} of query {share.query}, partition {share.partition}, had {before.rows} rows"
+            f" when it was written and has {rows} now: the query is not a function of its sources (rand(), the current"
+            " time), or is cut into other tasks than when it was interrupted (minPartitions, maxRecordsPerPartition,"
+            " repartition, the number of cores: set them as they were), so it cannot be written exactly once"
+        )
+    if before.batch_id > share.batch_id:
+        raise IllegalStateError(
+            f"query {share.query} has written micro-batch {before.batch_id} already and begins again at"
+            f" {share.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
+            f" {other_name}"
+        )
+    log.info("micro-batch %d, partition %d: %d rows are already written", share.batch_id, share.partition, rows)
+    return Written(share, rows, True)

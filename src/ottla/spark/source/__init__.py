@@ -1,0 +1,1 @@
+"""Reading: offsets, filters, readers and streams, from brokers or from their log directories."""

@@ -1,0 +1,156 @@
+"""All broker access of the Spark source: lookups for planning, and reading a range of offsets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from ottla.client.consumer.fetch import ranges
+from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.model import INTERNAL_TOPICS, TopicPartition
+from ottla.records.columns import Columns
+from ottla.spark.options.offset_range_limit import Offsets
+from ottla.spark.options.options import SourceOptions, Subscription, connection_options
+from ottla.spark.source.offsets import OffsetRange
+from ottla.spark.source.ranges import check_exists
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import KafkaAdminClient
+
+log = logging.getLogger("ottla.spark")
+
+T = TypeVar("T")
+
+
+class Brokers:
+    """Lookups of partitions and offsets, retried as `fetchOffset.numRetries` says. A `Lookup` for planning.
+
+    Until a broker has answered once, a lookup has one time limit (kafka.default.api.timeout.ms) and no retry, as the
+    address is probably wrong.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        # An admin client: a consumer's lookup could create the topic.
+        self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
+        self._admin: KafkaAdminClient | None = None
+        self._reached = False
+        """Whether a broker has answered: a running query waits longer for brokers than a new one."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._planner.close()
+        if self._admin is not None:
+            self._admin.close()
+
+    def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
+        """Return the partitions that the subscription currently matches.
+
+        Raises UnknownTopicOrPartitionError for a named topic that does not exist, except for a running stream, which
+        reports it as data loss.
+        """
+        return self._retrying(lambda: self._partitions(subscription, all_must_exist))
+
+    def _partitions(self, subscription: Subscription, all_must_exist: bool) -> frozenset[TopicPartition]:
+        if subscription.pattern is not None:
+            # As for a consumer with exclude.internal.topics: a pattern such as .* does not match these.
+            return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - INTERNAL_TOPICS))
+        assigned = subscription.assigned
+        topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
+        # Metadata requests that name a missing topic would wait for it.
+        existing = self._planner.partitions(topics & self._planner.topics())
+        partitions = existing if assigned is None else existing & assigned
+        if all_must_exist:
+            check_exists(topics, assigned, existing, self._where)
+        return frozenset(partitions)
+
+    @property
+    def _where(self) -> str:
+        return f"kafka.bootstrap.servers {self._options.bootstrap_servers}"
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the first offset of each partition."""
+        listed = list(partitions)
+        return self._retrying(lambda: self._planner.beginning_offsets(listed)) if listed else {}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the offset of each partition up to which a consumer may read."""
+        listed = list(partitions)
+        return self._retrying(lambda: self._planner.end_offsets(listed)) if listed else {}
+
+    def latest_from(self, partitions: Iterable[TopicPartition], begin: Mapping[TopicPartition, int]) -> Offsets:
+        """Return the end offsets, looked up again if one is before `begin`: a new leader may not know its end offset
+        yet.
+        """
+        listed = list(partitions)
+        latest = self.latest(listed)
+        for _ in range(self._options.retries):
+            if all(end >= begin.get(tp, 0) for tp, end in latest.items()):
+                break
+            time.sleep(self._options.retry_interval_ms / 1000)
+            latest = self.latest(listed)
+        return latest
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after each timestamp (ms); None if the partition has no such record."""
+        offsets = self._retrying(lambda: self._planner.offsets_for(timestamps))
+        return {tp: None if at is None else at.offset for tp, at in offsets.items()}
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Commit offsets to a group. A failure is logged as a warning: only tools that show lag use them."""
+        try:
+            if self._admin is None:
+                # Imported here because every Spark worker imports this module.
+                from ottla.client.admin.admin import KafkaAdminClient
+
+                self._admin = KafkaAdminClient(connection_options(self._options.kafka))
+            self._admin.alter_consumer_group_offsets(group, offsets)
+        except KafkaError as error:
+            log.warning("could not commit the offsets of group %s at %s: %s", group, self._where, error)
+
+    def _retrying(self, request: Callable[[], T]) -> T:
+        for attempt in range(self._options.retries + 1):
+            try:
+                answer = request()
+                self._reached = True
+                return answer
+            except KafkaError as error:
+                if isinstance(error, KafkaTimeoutError) and not self._reached:
+                    raise KafkaTimeoutError(
+                        f"no answer at {self._where}: {error}. Check the address and that its brokers run;"
+                        " kafka.default.api.timeout.ms says how long is waited"
+                    ) from error
+                if not error.retriable or attempt == self._options.retries:
+                    raise
+                log.warning("retrying a failed lookup at %s: %s", self._options.bootstrap_servers, error)
+                time.sleep(self._options.retry_interval_ms / 1000)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
+    """Yield the records of a range as columns.
+
+    Raises OffsetOutOfRangeError if the range is not complete, and KafkaTimeoutError if no record arrives within
+    kafkaConsumer.pollTimeoutMs.
+    """
+    tp, start, end = offset_range
+    return ranges.read_range(
+        options.bootstrap_servers,
+        tp,
+        start,
+        end,
+        options.kafka,
+        headers=options.include_headers,
+        poll_timeout_ms=options.poll_timeout_ms,
+    )

@@ -1,0 +1,210 @@
+"""Planning: from offset limits and the partitions' current offsets to ranges. Pure: no network, no Spark, no clock.
+
+The reader looks the offsets up and passes them in, so tests use plain dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+from ottla.spark.options.offset_range_limit import (
+    EARLIEST_MARK,
+    LATEST_MARK,
+    AtTimestamp,
+    AtTimestamps,
+    Earliest,
+    Latest,
+    OffsetRangeLimit,
+    Offsets,
+    Specific,
+    partition_list,
+)
+
+ReportLoss = Callable[[str], None]
+"""Called with a message if records are missing; raises or logs, as failOnDataLoss says."""
+
+
+class Lookup(Protocol):
+    """The lookups that planning needs."""
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the first offset of each partition."""
+        ...
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the offset of each partition up to which a consumer may read."""
+        ...
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after each timestamp (ms); None if the partition has no such record."""
+        ...
+
+
+class OffsetRange(NamedTuple):
+    """The offsets of one Spark task, from `start` inclusive to `end` exclusive."""
+
+    topic_partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of offsets; compaction and transaction markers may leave fewer records."""
+        return self.end - self.start
+
+
+def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
+    """Return an offset for each partition. Raises ConfigurationError that names the user's `option`."""
+    match bound:
+        case Earliest():
+            return lookup.earliest(partitions)
+        case Latest():
+            return lookup.latest(partitions)
+        case Specific(offsets):
+            return _resolve_specific(offsets, partitions, lookup, option)
+        case AtTimestamps(timestamps, latest_if_none):
+            _must_name_all(f"{option}ByTimestamp", timestamps, partitions)
+            return _resolve_times(timestamps, latest_if_none, lookup, f"{option}ByTimestamp")
+        case AtTimestamp(timestamp, latest_if_none):
+            times = dict.fromkeys(partitions, timestamp)
+            return _resolve_times(times, latest_if_none, lookup, option.replace("Offsets", "Timestamp"))
+
+
+def _resolve_specific(
+    offsets: Mapping[TopicPartition, int], partitions: frozenset[TopicPartition], lookup: Lookup, option: str
+) -> Offsets:
+    _must_name_all(option, offsets, partitions)
+    early = lookup.earliest([tp for tp, n in offsets.items() if n == EARLIEST_MARK])
+    late = lookup.latest([tp for tp, n in offsets.items() if n == LATEST_MARK])
+    return {**offsets, **early, **late}
+
+
+def _must_name_all(option: str, named: Iterable[TopicPartition], partitions: frozenset[TopicPartition]) -> None:
+    missing, extra = partitions - set(named), set(named) - partitions
+    if missing or extra:
+        problems = [f"missing: {partition_list(missing)}"] if missing else []
+        problems += [f"not read: {partition_list(extra)}"] if extra else []
+        raise ConfigurationError(
+            f"{option} must name exactly the partitions that are read, -2 for earliest, -1 for latest "
+            f"({'; '.join(problems)})"
+        )
+
+
+def _resolve_times(
+    timestamps: Mapping[TopicPartition, int], latest_if_none: bool, lookup: Lookup, option: str
+) -> Offsets:
+    offsets = lookup.at_times(timestamps)
+    without = [tp for tp in timestamps if offsets.get(tp) is None]
+    if without and not latest_if_none:
+        tp = min(without)
+        raise ConfigurationError(
+            f"{option}: {partition_list(without)} holds no record at or after {timestamps[tp]}; choose an earlier "
+            "time or set startingOffsetsByTimestampStrategy to latest"
+        )
+    return {**{tp: n for tp, n in offsets.items() if n is not None}, **lookup.latest(without)}
+
+
+def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
+    """Return the ranges of a batch read, restricted to existing offsets; missing ones are reported.
+
+    Raises ConfigurationError for a start after the end.
+    """
+    earliest, latest = lookup.earliest(starts), lookup.latest(starts)
+    ranges = []
+    for tp in sorted(starts):
+        start, end = starts[tp], ends[tp]
+        if start > latest[tp]:
+            report_loss(f"{tp}: it ends at {latest[tp]}, before the startingOffsets {start}")
+        elif start > end and start > earliest[tp]:
+            raise ConfigurationError(
+                f"{tp}: what starting… says is offset {start}, behind {end}, which ending… says: choose an earlier"
+                " start or a later end"
+            )
+        if start < end and start < earliest[tp]:
+            report_loss(f"{tp}: offsets {start} to {min(end, earliest[tp]) - 1} are gone; it begins at {earliest[tp]}")
+        if end > latest[tp]:
+            report_loss(f"{tp}: it ends at {latest[tp]}, before the endingOffsets {end}")
+        ranges.append(OffsetRange(tp, max(start, earliest[tp]), min(end, latest[tp])))
+    return [r for r in ranges if r.size > 0]
+
+
+def check_start(starts: Offsets, lookup: Lookup, report_loss: ReportLoss) -> Offsets:
+    """Return a stream's first offsets, moved into the existing offsets; moves are reported."""
+    earliest, latest = lookup.earliest(starts), lookup.latest(starts)
+    checked = {}
+    for tp, start in starts.items():
+        checked[tp] = min(max(start, earliest[tp]), latest[tp])
+        if checked[tp] != start:
+            report_loss(f"{tp}: startingOffsets {start} lies outside what it holds, {earliest[tp]} to {latest[tp]}")
+    return checked
+
+
+def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
+    """Return the ranges of a micro-batch. New partitions are read from their start; removed ones are reported."""
+    new = end.keys() - start.keys()
+    earliest = lookup.earliest(new)
+    for tp in sorted(new):
+        if earliest[tp] != 0:
+            report_loss(f"{tp}: the new partition begins at {earliest[tp]} instead of 0")
+    removed = start.keys() - end.keys()
+    if removed:
+        report_loss(f"{partition_list(removed)}: gone, and with them perhaps records that were not read")
+    ranges = []
+    for tp in sorted(end):
+        begin = start[tp] if tp in start else earliest[tp]
+        if end[tp] < begin:
+            report_loss(f"{tp}: its end went back from {begin} to {end[tp]}")
+        ranges.append(OffsetRange(tp, begin, end[tp]))
+    return [r for r in ranges if r.size > 0]
+
+
+def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: Offsets) -> Offsets:
+    """Share `limit` offsets among the partitions in proportion to their available offsets.
+
+    Rounded down, but a partition with any available offset gets at least one, so that none starves: limit 100 over
+    three equal partitions advances each by 33.
+    """
+    begins = {tp: start[tp] if tp in start else earliest_of_new[tp] for tp in latest}
+    waiting = {tp: latest[tp] - begins[tp] for tp in latest if latest[tp] > begins[tp]}
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(latest)
+    shares = {tp: max(limit * size // total, 1) for tp, size in waiting.items()}
+    return {tp: min(end, begins[tp] + shares[tp]) if tp in shares else end for tp, end in latest.items()}
+
+
+def split(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Return one task per range, or more: at most `max_records` each, then about `min_partitions` in proportion to
+    size.
+    """
+    if max_records is not None:
+        ranges = [part for r in ranges for part in _cut(r, -(-r.size // max_records))]
+    if min_partitions is None or len(ranges) >= min_partitions:
+        return list(ranges)
+    total = sum(r.size for r in ranges)
+    small = {r for r in ranges if _tasks(r.size, total, min_partitions) == 1}
+    # Small ranges stay whole; the remaining tasks are shared among the others.
+    left_total = total - sum(r.size for r in small)
+    left_tasks = max(min_partitions - len(small), 1)
+    return [p for r in ranges for p in ([r] if r in small else _cut(r, _tasks(r.size, left_total, left_tasks)))]
+
+
+def _tasks(size: int, total: int, task_count: int) -> int:
+    # Round half up, as Java does; Python's round() rounds half to even.
+    return max((2 * size * task_count + total) // (2 * total), 1)
+
+
+def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Return `parts` pieces of nearly equal size, the larger ones last, without empty ones."""
+    bounds, left = [r.start], r.size
+    parts = min(parts, r.size)  # minPartitions may be any number
+    for i in range(parts):
+        bounds.append(bounds[-1] + left // (parts - i))
+        left = r.end - bounds[-1]
+    return [OffsetRange(r.topic_partition, a, b) for a, b in pairwise(bounds) if b > a]

@@ -1,0 +1,117 @@
+"""Offset ranges of a read, and continuing after lost records: shared by reads from brokers and from data directories.
+
+Imported by every Spark planner and worker, so it does not import the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Protocol
+
+from pyspark.sql.datasource import Filter
+
+from ottla.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.records.columns import Columns
+from ottla.spark.environment.python_workers import SentToWorkers
+from ottla.spark.options.offset_range_limit import partition_list
+from ottla.spark.options.options import SourceOptions, Subscription
+from ottla.spark.source.arrow import column_names
+from ottla.spark.source.filters import Bounds
+from ottla.spark.source.offsets import Lookup, OffsetRange, batch_ranges, resolve
+
+log = logging.getLogger("ottla.spark")
+
+
+class TopicLookup(Lookup, Protocol):
+    """The lookups for planning a whole read, including topics."""
+
+    def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
+        """Return the partitions that the subscription currently matches."""
+        ...
+
+
+class DataLossError(KafkaError):
+    """Records that should be read no longer exist."""
+
+
+class FilterPushdown:
+    """Mixin for readers that skip offsets that the query's conditions exclude."""
+
+    bounds: Bounds
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
+        """Remember the filters, and return all of them: Spark evaluates them, too."""
+        self.bounds = self.bounds.narrowed_by(filters)
+        return filters
+
+
+class RangeReader(SentToWorkers):
+    """Base of all readers: options, and reporting of lost records."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.bounds = Bounds()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows."""
+        return self.options.columns or column_names(self.options.include_headers)
+
+    def report_loss(self, message: str) -> None:
+        """Raise, or log a warning and continue, as failOnDataLoss says."""
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{message}. Retention, a deleted or a recreated topic may be the cause; "
+                "set failOnDataLoss to false to read on without them"
+            )
+        log.warning("%s (failOnDataLoss is false, so reading goes on)", message)
+
+    def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
+        """Return the ranges of a batch, without offsets that the filters exclude."""
+        options = self.options
+        partitions = lookup.partitions(options.subscription)
+        starts = resolve(options.starting, partitions, lookup, "startingOffsets")
+        ends = resolve(options.ending, partitions, lookup, "endingOffsets")
+        return self.bounds.cut(batch_ranges(starts, ends, lookup, self.report_loss), lookup)
+
+
+def what_is_left(
+    offset_range: OffsetRange,
+    read: Callable[[OffsetRange], Iterator[Columns]],
+    lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
+) -> Iterator[Columns]:
+    """Yield the chunks of a range. If records are missing, `lost` reports it (or raises) and returns the log start
+    offset.
+    """
+    left = offset_range
+    while left.start < left.end:
+        try:
+            for columns in read(left):
+                if columns.rows:
+                    left = left._replace(start=columns.offsets[columns.rows - 1] + 1)
+                yield columns
+            return
+        except OffsetOutOfRangeError as error:
+            # Deleted between planning and reading, by retention or with the topic.
+            begin = lost(left, error)
+            # A smaller end offset leaves nothing to read; a larger start offset does.
+            left = left._replace(start=begin if begin > left.start else left.end)
+
+
+def check_exists(
+    topics: Set[str], assigned: Set[TopicPartition] | None, existing: Set[TopicPartition], where: str
+) -> None:
+    """Raise UnknownTopicOrPartitionError for a missing topic.
+
+    As in the connector, a missing partition is skipped with a warning.
+    """
+    missing = topics - {tp.topic for tp in existing}
+    if missing:
+        option = "subscribe" if assigned is None else "assign"
+        raise UnknownTopicOrPartitionError(
+            f"{option}: no such topic: {', '.join(sorted(missing))} ({where}); create it, or correct the name"
+        )
+    if assigned is not None and assigned - existing:
+        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - existing), where)
