@@ -1,7 +1,10 @@
-"""A broker inside another program, on its own thread.
+"""Brokers inside another program, on a thread of their own.
 
 with Broker() as broker:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+
+with Broker(brokers=3) as cluster:
+    cluster.stop_broker(1)
 """
 
 from __future__ import annotations
@@ -10,93 +13,141 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ottla.broker.main import BrokerNode
+from ottla.broker.node_configs import node_configs
 from ottla.config.broker import BrokerConfig
-from ottla.errors import IllegalStateError
+from ottla.errors import ConfigurationError, IllegalStateError
 
 OPTIONS: Mapping[str, Any] = {
     "offsets.topic.num.partitions": 5,
+    "group.initial.rebalance.delay.ms": 0,
+}
+"""Differences from Kafka's defaults: brokers that run for a short time."""
+ONE_REPLICA: Mapping[str, Any] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
-    "group.initial.rebalance.delay.ms": 0,
 }
-"""Differences from Kafka's defaults: a single broker that runs for a short time."""
+"""Further differences of a single broker."""
+FEW_PARTITIONS: Mapping[str, Any] = {
+    "transaction.state.log.num.partitions": 5,
+    "share.coordinator.state.topic.num.partitions": 5,
+}
+"""Further differences of several brokers, which replicate them."""
 STOP_SECONDS = 30.0
-"""Maximum time that `stop` waits for the broker's thread."""
+"""Maximum time that `stop` waits for the brokers' thread."""
+
+R = TypeVar("R")
 
 
 class Broker:
-    """One Kafka broker in this process.
+    """One Kafka broker, or a cluster of several, in this process.
 
     Args:
         config: Kafka's broker configs by name, such as `{"num.partitions": 3}`.
-        data_dir: the log directory; by default a temporary directory, deleted when the broker stops.
-        port: the port on 127.0.0.1; 0, the default, takes a free one.
+        data_dir: the log directory, of several brokers the parent of theirs; by default a temporary directory, deleted
+            when the broker stops.
+        port: the port on 127.0.0.1, of several brokers that of the first one; 0, the default, takes free ones.
+        brokers: the number of brokers; several ones replicate, elect leaders and fail over as any cluster does.
 
-    Raises ConfigurationError for an invalid config, and StartupError if the broker cannot start.
+    Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, *, data_dir: str | Path | None = None, port: int = 0
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        port: int = 0,
+        brokers: int = 1,
     ) -> None:
+        if brokers < 1:
+            raise ConfigurationError(f"brokers: {brokers} is not allowed: expected at least 1")
         self._overrides = dict(config or {})
         self._data_dir = data_dir
         self._port = port
+        self._count = brokers
         self._temporary: str | None = None
-        self._node: BrokerNode | None = None
+        self._configs: list[BrokerConfig] = []
+        self._nodes: dict[int, BrokerNode] = {}
+        """The running brokers by id."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients."""
-        if self._node is None or not self._node.endpoints:
+        """`host:port` for clients; of several brokers all that run, separated by commas."""
+        endpoints = [node.endpoints[0] for _, node in sorted(self._nodes.items()) if node.endpoints]
+        if not endpoints:
             raise IllegalStateError("the broker is not running; use it as `with Broker() as broker:`")
-        endpoint = self._node.endpoints[0]
-        return f"{endpoint.host}:{endpoint.port}"
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in endpoints)
+
+    @property
+    def _node(self) -> BrokerNode | None:
+        """The first running broker."""
+        return next(iter(self._nodes.values()), None)
 
     @property
     def data_dir(self) -> Path:
-        """The log directory."""
-        if self._node is None:
+        """The log directory; of several brokers the parent of theirs."""
+        if not self._configs:
             raise IllegalStateError("the broker is not running")
-        return Path(self._node.config.data_dirs[0])
+        directory = Path(self._configs[0].data_dirs[0])
+        return directory if self._count == 1 else directory.parent
 
     def start(self) -> Self:
-        """Start the broker; return when it serves clients."""
+        """Start; return when all brokers serve clients."""
         if self._thread is not None:
             raise IllegalStateError("the broker is already running")
-        self._node = BrokerNode(self._config())
-        started: list[BaseException | None] = []
         ready = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._node, started, ready), name="ottla-broker", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="ottla-broker", daemon=True)
         self._thread.start()
         ready.wait()
-        if started[0] is not None:
-            self._thread.join()
-            self._forget()
-            raise started[0]
+        try:
+            self._configs = self._read_configs()
+            self._call(self._start_all())
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
         """Stop with a controlled shutdown, and delete temporary data. Idempotent."""
         thread, loop = self._thread, self._loop
-        if thread is None:
+        if thread is None or loop is None:
             return
-        if loop is not None and thread.is_alive():
+        if thread.is_alive():
             loop.call_soon_threadsafe(self._stopping.set)
         thread.join(STOP_SECONDS)
-        self._forget()
+        self._thread = self._loop = None
+        self._nodes.clear()
+        self._configs.clear()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop one of several brokers with a controlled shutdown; the others take over its partitions.
+
+        Raises ConfigurationError if it does not run.
+        """
+        if broker_id not in self._nodes:
+            raise ConfigurationError(f"broker {broker_id} does not run; {sorted(self._nodes)} do")
+        self._call(self._nodes.pop(broker_id).stop())
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start one of several brokers again, with its data and its port."""
+        config = next((config for config in self._configs if config.id == broker_id), None)
+        if config is None or broker_id in self._nodes:
+            raise ConfigurationError(f"broker {broker_id} {'runs already' if config else 'does not exist'}")
+        self._call(self._start(config))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -106,35 +157,47 @@ class Broker:
     ) -> None:
         self.stop()
 
-    def _config(self) -> BrokerConfig:
-        configs = {**OPTIONS, **self._overrides}
+    def _read_configs(self) -> list[BrokerConfig]:
+        configs = {**OPTIONS, **(ONE_REPLICA if self._count == 1 else FEW_PARTITIONS), **self._overrides}
         configs.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self._port}")
         if "log.dirs" not in configs and "log.dir" not in configs:
             if self._data_dir is None:
                 self._temporary = tempfile.mkdtemp(prefix="ottla-")
             configs["log.dirs"] = str(self._data_dir or self._temporary)
-        return BrokerConfig.from_kafka(configs)
+        if self._count == 1:
+            return [BrokerConfig.from_kafka(configs)]
+        return [BrokerConfig.from_kafka(broker) for broker in node_configs(configs, self._count)]
 
-    def _run(self, node: BrokerNode, started: list[BaseException | None], ready: threading.Event) -> None:
+    def _run(self, ready: threading.Event) -> None:
         async def serve() -> None:
             self._loop = asyncio.get_running_loop()
             self._stopping = asyncio.Event()
-            try:
-                await node.start()
-            except BaseException as error:
-                # raised in the thread that called start()
-                started.append(error)
-                ready.set()
-                return
-            started.append(None)
             ready.set()
             await self._stopping.wait()
-            await node.stop()
+            await asyncio.gather(*(node.stop(moves_leaders=False) for node in self._nodes.values()))
 
         asyncio.run(serve())
 
-    def _forget(self) -> None:
-        self._thread = self._loop = self._node = None
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+    def _call(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine on the brokers' thread."""
+        if self._loop is None:
+            work.close()
+            raise IllegalStateError("the broker is not running")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _start_all(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for config in self._configs:
+                    group.create_task(self._start(config))
+        except ExceptionGroup as error:
+            raise error.exceptions[0] from None
+
+    async def _start(self, config: BrokerConfig) -> None:
+        node = BrokerNode(config)
+        await node.start()
+        self._nodes[node.broker_id] = node
+        if self._count > 1:  # it keeps its port if it is started again
+            index = next(i for i, own in enumerate(self._configs) if own.id == node.broker_id)
+            listeners = ",".join(map(str, node.endpoints))
+            self._configs[index] = self._configs[index].replace({"listeners": listeners})

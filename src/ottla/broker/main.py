@@ -100,6 +100,7 @@ class BrokerNode:
         self._isr_updates: AlterPartitionManager | None = None
         self._disk_report: asyncio.Task[None] | None = None
         """Reports a failed disk to the controller; referenced here, as the event loop alone would drop the task."""
+        self._moves_leaders = True
         self._exit = AsyncExitStack()
         """Closes, in reverse order, what `start` has opened."""
 
@@ -123,8 +124,12 @@ class BrokerNode:
             await self._serve(stack, context, lifecycle)
             self._exit = stack.pop_all()
 
-    async def stop(self) -> None:
-        """Controlled shutdown: move leaders away, finish requests in progress, flush, mark the data as clean."""
+    async def stop(self, *, moves_leaders: bool = True) -> None:
+        """Controlled shutdown: move leaders away, finish requests in progress, flush, mark the data as clean.
+
+        `moves_leaders=False`: all brokers of the cluster stop, so there is none to move leaders to.
+        """
+        self._moves_leaders = moves_leaders
         await self._exit.aclose()
 
     def _fail(self, reason: str) -> None:
@@ -297,7 +302,8 @@ class BrokerNode:
 
     async def _move_leaders_away(self, partitions: Partitions, lifecycle: BrokerLifecycle) -> None:
         partitions.begin_shutdown()
-        await lifecycle.controlled_shutdown()
+        if self._moves_leaders:
+            await lifecycle.controlled_shutdown()
 
     def _stop_accepting(self) -> None:
         for listener in self._listeners:

@@ -73,7 +73,7 @@ class Node:
         stopping.cancel()
 
     def stop(self) -> None:
-        """Let `run` stop all brokers, each with a controlled shutdown, and return."""
+        """Let `run` stop all brokers in order, and return."""
         self._stopping.set()
 
     async def _end(self) -> int:
@@ -144,18 +144,17 @@ class _Process:
                     code = 1
 
     async def stop(self) -> int:
-        """Stop with a controlled shutdown; return the exit code."""
+        """Stop in order; return the exit code."""
         process = self._process
         if process is None:
             return 0
+        self._close_socket()  # before the signal, which then stops the whole node, not one broker of it
         if process.returncode is None:
             try:
                 process.send_signal(signal.SIGTERM)
             except ProcessLookupError:
                 pass
-        code = await process.wait()
-        self._close_socket()
-        return code
+        return await process.wait()
 
     def _close_socket(self) -> None:
         if self._socket is not None:
@@ -185,6 +184,15 @@ class Parent:
             await asyncio.get_running_loop().sock_recv(self._socket, 1)
         except ConnectionError:
             pass
+
+    def has_ended(self) -> bool:
+        """Whether the parent process stops the whole node, or has ended."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
 
 def parent() -> Parent | None:

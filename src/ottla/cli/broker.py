@@ -123,7 +123,8 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
     failed = node.failed.is_set()
     for end in ends:
         end.cancel()
-    await node.stop()
+    all_stop = parent is not None and parent.has_ended() and node.config.zookeeper_connect is None
+    await node.stop(moves_leaders=not all_stop)
     if failed:
         print(f"ottla broker: {node.failure}; the broker has stopped", file=sys.stderr)
     return int(failed)

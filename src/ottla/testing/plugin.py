@@ -1,4 +1,7 @@
-"""The pytest plugin: `ottla_broker`, a broker for the session, and `ottla_topic`, a topic for one test.
+"""The pytest plugin.
+
+`ottla_broker` is a broker for the session, `ottla_topic` a topic for one test, `ottla_cluster` three brokers for one
+test, which it may stop and start.
 
 Each xdist worker has a broker of its own on a free port, so tests do not meet. Nothing is imported before a fixture is
 asked for.
@@ -26,6 +29,15 @@ def ottla_broker() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def ottla_cluster() -> Iterator[Broker]:
+    """Three running brokers that replicate, for one test: `ottla_cluster.stop_broker(1)` moves its leaders away."""
+    from ottla.broker.embedded import Broker
+
+    with Broker(brokers=3) as cluster:
+        yield cluster
 
 
 @pytest.fixture
