@@ -19,17 +19,25 @@ OUTGOING_FROM = 32_768
 """The default of Linux; macOS, Windows and the BSDs begin higher."""
 TRIES = 1000
 
+_returned: set[int] = set()
 _chance = random.SystemRandom()  # not the shared generator: with a seed all processes would choose the same ports
 
 
 def free_port(in_a_row: int = 1) -> int:
-    """Return the first of `in_a_row` consecutive ports that are free now. Raises OSError if there are none."""
-    for _ in range(TRIES):
+    """Return the first of `in_a_row` consecutive ports that are free now. Raises OSError if there are none.
+
+    A port is not returned a second time while others are left: its server may not have bound it yet.
+    """
+    for attempt in range(TRIES):
         first = _candidate(in_a_row)
         with suppress(OSError), ExitStack() as held:
             port = _bind(held, first)
-            for further in range(port + 1, port + in_a_row):
+            ports = range(port, port + in_a_row)
+            if attempt < TRIES // 2 and not _returned.isdisjoint(ports):
+                continue
+            for further in ports[1:]:
                 _bind(held, further)
+            _returned.update(ports)
             return port
     raise OSError(f"no {in_a_row} free ports in a row on 127.0.0.1 in {TRIES} tries")
 

@@ -9,6 +9,12 @@ from ottla.net import ports
 from ottla.net.ports import free_port, outgoing_from
 
 
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget which ports were returned before."""
+    monkeypatch.setattr(ports, "_returned", set())
+
+
 def test_no_outgoing_connection_takes_a_free_port() -> None:
     assert all(ports.LOWEST <= free_port() < outgoing_from(ports.OUTGOING) for _ in range(100))
 
@@ -46,3 +52,10 @@ def test_where_every_port_may_be_outgoing_the_kernel_chooses(tmp_path: Path, mon
 
 def test_system_without_port_range_has_the_default(tmp_path: Path) -> None:
     assert outgoing_from(tmp_path / "missing") == ports.OUTGOING_FROM
+
+
+def test_port_is_not_returned_twice_although_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ports.free_port()
+    candidates = iter([first, first, first + 1, *range(first + 2, first + 50)])
+    monkeypatch.setattr(ports, "_candidate", lambda _: next(candidates))
+    assert ports.free_port() != first
