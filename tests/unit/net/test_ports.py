@@ -30,6 +30,7 @@ def test_a_port_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ports_in_a_row_are_all_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", free_port(3))) as server:
         taken = server.getsockname()[1]
+        ports._returned.clear()
         candidates = iter([taken - 1, taken + 1])
         monkeypatch.setattr(ports, "_candidate", lambda in_a_row: next(candidates))
         assert free_port(in_a_row=2) == taken + 1
