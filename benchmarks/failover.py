@@ -1,10 +1,10 @@
 """How long a partition cannot be written when its leader fails.
 
-    python -m benchmarks.failover [--rounds 5] [--session-ms 6000] [--json FILE]
+    python -m benchmarks.failover [--rounds 5] [--session-ms 6000 | --embedded] [--json FILE]
 
-Three brokers and a ZooKeeper on this machine, one topic with three replicas, min.insync.replicas=2. A producer writes
+Three brokers on this machine, with a ZooKeeper or their embedded metadata store, one topic with three replicas, min.insync.replicas=2. A producer writes
 to one partition with acks=all, one record after the other. The result is the longest time between two acknowledged
-records when the partition's leader is killed (SIGKILL; the session timeout of the dead broker is subtracted), and when
+records when the partition's leader is killed (SIGKILL; the session timeout of ZooKeeper is subtracted), and when
 it shuts down (SIGTERM). The producer's errors, if any, are counted.
 """
 
@@ -101,11 +101,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--session-ms", type=int, default=6000, help="zookeeper.session.timeout.ms")
+    parser.add_argument("--embedded", action="store_true", help="no ZooKeeper: the embedded metadata store")
     parser.add_argument("--json", help="where the figures go")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-failover-") as directory:
         options = {"zookeeper.session.timeout.ms": str(args.session_ms)}
-        cluster = LocalCluster.create(Path(directory), 3, 0, 0, options)
+        cluster = LocalCluster.create(Path(directory), 3, 0, None if args.embedded else 0, options)
         cluster.start_zookeeper()
         try:
             cluster.start(*cluster.brokers)
@@ -116,7 +117,7 @@ def main() -> None:
             for broker in cluster.brokers:
                 cluster.send(broker, signal.SIGKILL)
             cluster.send_zookeeper(signal.SIGKILL)
-    session = args.session_ms / 1000
+    session = 0.0 if args.embedded else args.session_ms / 1000
     beyond = [1000 * (killed.seconds - session) for killed, _ in rounds]
     stopped = [1000 * gap.seconds for _, gap in rounds]
     errors = sum(gap.errors for pair in rounds for gap in pair)
