@@ -2,10 +2,10 @@
 
     python -m benchmarks.failover [--rounds 5] [--session-ms 6000 | --embedded] [--json FILE]
 
-Three brokers on this machine, with a ZooKeeper or their embedded metadata store, one topic with three replicas, min.insync.replicas=2. A producer writes
-to one partition with acks=all, one record after the other. The result is the longest time between two acknowledged
-records when the partition's leader is killed (SIGKILL; the session timeout of ZooKeeper is subtracted), and when
-it shuts down (SIGTERM). The producer's errors, if any, are counted.
+Three brokers on this machine, with a ZooKeeper or their embedded metadata store, one topic with three replicas,
+min.insync.replicas=2. A producer writes to one partition with acks=all, one record after the other. The result is the
+longest time between two acknowledged records when the partition's leader is killed (SIGKILL; the session timeout of
+ZooKeeper is subtracted), and when it shuts down (SIGTERM). The producer's errors, if any, are counted.
 """
 
 from __future__ import annotations
