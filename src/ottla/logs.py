@@ -25,7 +25,6 @@ LOGGERS: Final = (
     "ottla.legacy",
     "ottla.metrics",
     "ottla.net",
-    "ottla.pipelines",
     "ottla.records",
     "ottla.replication",
     "ottla.spark",

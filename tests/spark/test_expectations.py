@@ -36,7 +36,7 @@ def offsets(actual: DataFrame) -> list[int]:
 
 
 def test_each_row_goes_one_way(rows: DataFrame) -> None:
-    from ottla.pipelines.expectations import Expectations, expect
+    from ottla_pipelines.expectations import Expectations, expect
 
     checks = Expectations(expect("a", "a", "dead_letter"), expect("b", "b", "drop"), expect("c", "c", "warn"))
     good, dead, dropped = checks.good(rows), checks.dead_rows(rows), checks.dropped(rows)
@@ -47,7 +47,7 @@ def test_each_row_goes_one_way(rows: DataFrame) -> None:
 
 
 def test_a_dead_letter_keeps_its_bytes_and_says_why_and_from_where(rows: DataFrame) -> None:
-    from ottla.pipelines.expectations import Expectations, expect
+    from ottla_pipelines.expectations import Expectations, expect
 
     checks = Expectations(expect("first rule", "a", "dead_letter"), expect("second rule", "b", "dead_letter"))
     letters = {int(r.key): r for r in checks.dead_letters(rows).collect()}
@@ -69,7 +69,7 @@ def test_a_dead_letter_keeps_its_bytes_and_says_why_and_from_where(rows: DataFra
 
 
 def test_every_row_is_counted_per_expectation(rows: DataFrame) -> None:
-    from ottla.pipelines.expectations import Expectations, expect
+    from ottla_pipelines.expectations import Expectations, expect
 
     tally = Expectations(expect("a", "a"), expect("b", "b", "drop")).tally(rows).groupBy("name", "partition")
     sums = tally.agg({"seen": "sum", "unmet": "sum", "last_offset": "max"}).collect()
@@ -80,7 +80,7 @@ def test_every_row_is_counted_per_expectation(rows: DataFrame) -> None:
 
 
 def test_a_row_that_must_not_be_ends_the_query(rows: DataFrame) -> None:
-    from ottla.pipelines.expectations import Expectations, expect
+    from ottla_pipelines.expectations import Expectations, expect
 
     fails = Expectations(expect("below 100", "offset < 100", "fail"))
     assert offsets(fails.good(rows.filter("offset < 100"))) == list(range(100))

@@ -14,13 +14,13 @@ pytest.importorskip("sqlalchemy")
 
 import pyarrow as pa
 
-from ottla.pipelines.catalog import DELAYS, FLIGHT_VALUES, JOINED_FLIGHTS, WEATHER_VALUES
-from ottla.pipelines.ingest.events import Event, Numbered, event, number
-from ottla.pipelines.ingest.nycflights import FLIGHTS, WEATHER
-from ottla.pipelines.refine.batches import Batches
-from ottla.pipelines.refine.flights import FlightRefiner
-from ottla.pipelines.refine.store import Results, Store
-from ottla.pipelines.serve.account import read_rows
+from ottla_pipelines.catalog import DELAYS, FLIGHT_VALUES, JOINED_FLIGHTS, WEATHER_VALUES
+from ottla_pipelines.ingest.events import Event, Numbered, event, number
+from ottla_pipelines.ingest.nycflights import FLIGHTS, WEATHER
+from ottla_pipelines.refine.batches import Batches
+from ottla_pipelines.refine.flights import FlightRefiner
+from ottla_pipelines.refine.store import Results, Store
+from ottla_pipelines.serve.account import read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

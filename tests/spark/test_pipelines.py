@@ -26,11 +26,11 @@ from tests.spark.pipeline_kills import RUN_SECONDS, Killer, Run, complete, forge
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.cli.main import main
-from ottla.pipelines.catalog import VISITS
-from ottla.pipelines.ingest.events import partition_for
-from ottla.pipelines.ingest.fill import fill_visits
-from ottla.pipelines.ingest.replay import create_topics
-from ottla.pipelines.ingest.visits import BEGIN, Visit, access_line, visits
+from ottla_pipelines.catalog import VISITS
+from ottla_pipelines.ingest.events import partition_for
+from ottla_pipelines.ingest.fill import fill_visits
+from ottla_pipelines.ingest.replay import create_topics
+from ottla_pipelines.ingest.visits import BEGIN, Visit, access_line, visits
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.whole_topic import whole_topic
 
-from ottla.pipelines.declarative.tables import read_table
+from ottla_pipelines.declarative.tables import read_table
 
 PARTITIONS = 4
 GAP = dt.timedelta(minutes=30)

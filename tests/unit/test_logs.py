@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
 import ottla
+import ottla_pipelines
 from ottla import logs
 from ottla.errors import InvalidTopicError
 from ottla.model import TopicPartition
@@ -19,12 +21,15 @@ FORGED = "x\n2026-11-23 ERROR all is lost\x1b[2J\x9b\u2028\u202e"
 ESCAPED = r"x\n2026-11-23 ERROR all is lost\x1b[2J\x9b\u2028\u202e"
 
 
+def loggers(package: ModuleType) -> set[str]:
+    files = Path(package.__path__[0]).rglob("*.py")
+    return {name for file in files for name in re.findall(r'getLogger\(f?"([^"]+)"', file.read_text("utf-8"))}
+
+
 def test_every_logger_of_the_package_is_protected() -> None:
-    source = Path(ottla.__file__).parent
-    used = {
-        name for file in source.rglob("*.py") for name in re.findall(r'getLogger\(f?"([^"]+)"', file.read_text("utf-8"))
-    }
-    assert used == set(logs.LOGGERS)
+    assert loggers(ottla) == set(logs.LOGGERS)
+    assert loggers(ottla_pipelines) == {"ottla_pipelines"}
+    assert logs.ESCAPE in logging.getLogger("ottla_pipelines").filters
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ pytest.importorskip("sqlalchemy")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ottla.pipelines.catalog import WEATHER_CLASSES
-from ottla.pipelines.serve.account import (
+from ottla_pipelines.catalog import WEATHER_CLASSES
+from ottla_pipelines.serve.account import (
     Account,
     Delays,
     expected_delays,

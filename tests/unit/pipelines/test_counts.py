@@ -7,7 +7,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from ottla.pipelines.serve.counts import count_account, expected_events
+from ottla_pipelines.serve.counts import count_account, expected_events
 
 LINES = ['{"time": "2025-01-01T10:10:00Z", "kind": "a"}', '{"time": "2025-01-01T10:50:00Z", "kind": "a"}', "broken"]
 STATISTICS = [

@@ -9,10 +9,10 @@ pytest.importorskip("sqlalchemy")
 from rich.console import Console
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.cli import demo as command
-from ottla.pipelines.demo import finished_rates, prepare, resume_hint
-from ottla.pipelines.refine.store import Store
-from ottla.pipelines.run import Run
+from ottla_pipelines.cli import demo as command
+from ottla_pipelines.demo import finished_rates, prepare, resume_hint
+from ottla_pipelines.refine.store import Store
+from ottla_pipelines.run import Run
 
 
 def arguments(*options: str) -> argparse.Namespace:

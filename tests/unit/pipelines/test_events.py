@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import MalformedMessageError
 from ottla.model import TopicPartition
-from ottla.pipelines.catalog import FLIGHTS, WEATHER
-from ottla.pipelines.ingest.events import event, is_missing, number, partition_for, sequence_of
+from ottla_pipelines.catalog import FLIGHTS, WEATHER
+from ottla_pipelines.ingest.events import event, is_missing, number, partition_for, sequence_of
 
 
 def made(count: int):

@@ -4,7 +4,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.expectations import _UNMET, TALLY, Expectations, _Counter, expect
+from ottla_pipelines.expectations import _UNMET, TALLY, Expectations, _Counter, expect
 
 RULES = (expect("parses", "value is not null", "dead_letter"), expect("is fresh", "age < 3"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.ingest.files import UNREADABLE, Layout, events, group_of, layout, rows, time_of
+from ottla_pipelines.ingest.files import UNREADABLE, Layout, events, group_of, layout, rows, time_of
 
 ACCESS = '192.0.2.{n} - - [10/Oct/2025:13:55:{n:02d} +0200] "GET /a HTTP/1.1" {status} 512 "-" "curl"\n'
 

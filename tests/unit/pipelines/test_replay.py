@@ -7,10 +7,10 @@ pytest.importorskip("sqlalchemy")
 
 from ottla.errors import MessageTooLargeError
 from ottla.model import TopicPartition
-from ottla.pipelines.catalog import EVENTS
-from ottla.pipelines.ingest import replay
-from ottla.pipelines.ingest.events import Numbered, event, number
-from ottla.pipelines.ingest.replay import Replay
+from ottla_pipelines.catalog import EVENTS
+from ottla_pipelines.ingest import replay
+from ottla_pipelines.ingest.events import Numbered, event, number
+from ottla_pipelines.ingest.replay import Replay
 
 
 class FakeFuture:

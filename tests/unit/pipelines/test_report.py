@@ -11,11 +11,11 @@ pytest.importorskip("sqlalchemy")
 
 from rich.console import Console
 
-from ottla.pipelines.serve import terminal
-from ottla.pipelines.serve.account import Account
-from ottla.pipelines.serve.build import PAGE_TEMPLATE
-from ottla.pipelines.serve.report import RunReport, count_report, flight_report, grouped
-from ottla.report import chart, page
+from ottla.spark.report import chart, page
+from ottla_pipelines.serve import terminal
+from ottla_pipelines.serve.account import Account
+from ottla_pipelines.serve.build import PAGE_TEMPLATE
+from ottla_pipelines.serve.report import RunReport, count_report, flight_report, grouped
 
 ACCOUNT = Account("flights", 30, 30, 0, 0, 0, 3, 99)
 

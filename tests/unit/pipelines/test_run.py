@@ -7,7 +7,7 @@ from ottla.model import TopicPartition
 
 pytest.importorskip("sqlalchemy")
 
-from ottla.pipelines.run import Run, partitions
+from ottla_pipelines.run import Run, partitions
 
 
 def test_a_run_survives_being_written_down(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_clearing_that_was_killed_is_completed_and_never_resumed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("ottla.pipelines.run.shutil.rmtree", killed)
+        patched.setattr("ottla_pipelines.run.shutil.rmtree", killed)
         run.clear()
     with pytest.raises(ConfigurationError, match="no run was started"):
         Run.load(tmp_path / "d")

@@ -9,8 +9,8 @@ pytest.importorskip("sqlalchemy")
 
 from ottla.errors import ConfigurationError, IllegalStateError
 from ottla.model import TopicPartition
-from ottla.pipelines.catalog import DELAYS
-from ottla.pipelines.refine.store import Read, Results, Store
+from ottla_pipelines.catalog import DELAYS
+from ottla_pipelines.refine.store import Read, Results, Store
 
 FLIGHTS_0 = TopicPartition("flights", 0)
 HOUR = dt.datetime(2013, 1, 1, 6)

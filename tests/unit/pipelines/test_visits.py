@@ -1,6 +1,6 @@
 import re
 
-from ottla.pipelines.ingest.visits import BREAKS, visits
+from ottla_pipelines.ingest.visits import BREAKS, visits
 
 GOOD = re.compile(rb'[^ ]+ - - \[[^\]]+/Mar/[^\]]+\] "GET /[^ \xff]* HTTP/1.1" \d{3} \d+ "[^"]*" "[^"]*"')
 
@@ -28,7 +28,7 @@ def test_every_way_to_break_a_line_breaks_it() -> None:
 
 
 def test_some_visits_are_late_and_none_later_than_promised() -> None:
-    from ottla.pipelines.ingest.visits import LATEST_S
+    from ottla_pipelines.ingest.visits import LATEST_S
 
     latest, late = 0, 0
     for visit in visits(3, 5000, late=0.1):

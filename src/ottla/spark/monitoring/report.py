@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from ottla.report import chart, page
-from ottla.report.report import Bars, Report, TableData
 from ottla.spark.monitoring.history import FAILED, QueryHistory
 from ottla.spark.monitoring.progress import MicroBatch, total
+from ottla.spark.report import chart, page
+from ottla.spark.report.report import Bars, Report, TableData
 
 MOST_BARS: Final = 120
 MOST_CHARTED: Final = 4

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
-from ottla.pipelines.cli.pipeline import reads_topics
-from ottla.pipelines.run import locked
+from ottla_pipelines.cli.pipeline import reads_topics
+from ottla_pipelines.run import locked
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_second_demo_in_one_directory_is_rejected(project: Path, capsys: pytest.
 def test_unreachable_brokers_are_reported_before_spark_starts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)
+    monkeypatch.setattr("ottla_pipelines.cli.pipeline.REACH_MS", 300)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # without a listener
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -106,7 +106,7 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark would try each flow ten times, a minute each."""
-    monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)
+    monkeypatch.setattr("ottla_pipelines.cli.pipeline.REACH_MS", 300)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # without a listener
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from ottla.pipelines.declarative.eager_plan_checks import early_reads, tables_read
+from ottla_pipelines.declarative.eager_plan_checks import early_reads, tables_read
 
 pytest.importorskip("grpc")
 proto: Any = pytest.importorskip("pyspark.sql.connect.proto")

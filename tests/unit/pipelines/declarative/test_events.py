@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from ottla.pipelines.declarative.events import STATES, Event, as_json, event_of, reason_of
+from ottla_pipelines.declarative.events import STATES, Event, as_json, event_of, reason_of
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -10,7 +10,7 @@ from pyspark.pipelines.output import Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.declarative.graph import check_sink, crowded_tables, last_part
+from ottla_pipelines.declarative.graph import check_sink, crowded_tables, last_part
 
 
 def test_two_flows_into_a_table_of_files_are_too_many() -> None:

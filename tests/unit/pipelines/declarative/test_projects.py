@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.declarative.projects import TEMPLATES, Template, check_storage, create, find_spec, template
+from ottla_pipelines.declarative.projects import TEMPLATES, Template, check_storage, create, find_spec, template
 
 
 @pytest.mark.parametrize("chosen", TEMPLATES, ids=lambda t: t.name)

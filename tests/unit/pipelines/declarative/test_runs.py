@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.declarative.projects import TEMPLATES, create
-from ottla.pipelines.declarative.runs import (
+from ottla_pipelines.declarative.projects import TEMPLATES, create
+from ottla_pipelines.declarative.runs import (
     RunOptions,
     Unfinished,
     _finish,
@@ -20,8 +20,8 @@ from ottla.pipelines.declarative.runs import (
     remove_orphans,
     run,
 )
-from ottla.pipelines.declarative.session import session
-from ottla.pipelines.run import locked
+from ottla_pipelines.declarative.session import session
+from ottla_pipelines.run import locked
 
 
 def options(project: Path, **more: Any) -> RunOptions:
@@ -83,7 +83,7 @@ def test_orphaned_directories_are_removed_except_those_of_streams(tmp_path: Path
 def test_names_to_refresh_that_are_no_tables_are_refused(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
     """Spark would leave everything out, and say that the run is complete."""
     pytest.importorskip("grpc")
-    from ottla.pipelines.declarative.graph import Graph
+    from ottla_pipelines.declarative.graph import Graph
 
     graph = Graph("id", frozenset({"visits", "good", "letters"}), frozenset({"Visits", "good"}))
     with pytest.raises(ConfigurationError, match=said):
@@ -95,7 +95,7 @@ def test_a_definition_that_spark_refuses_is_the_reason(tmp_path: Path, monkeypat
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkException
 
-    from ottla.pipelines.declarative.graph import PipelineError
+    from ottla_pipelines.declarative.graph import PipelineError
 
     def refused(*_: Any, **__: Any) -> Any:
         for name, reason in (("a", "[X] no column y"), ("b", "[Z] because of a")):
@@ -118,7 +118,7 @@ def test_unexpected_exit_of_spark_is_one_line(
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkException
 
-    from ottla.pipelines.declarative.graph import PipelineError
+    from ottla_pipelines.declarative.graph import PipelineError
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(PipelineError, match=f"^Unable to instantiate; see .*{said}"), in_a_line(tmp_path):
@@ -161,9 +161,9 @@ def test_failed_start_of_spark_is_one_line(tmp_path: Path, monkeypatch: pytest.M
         raise PySparkRuntimeError("Java gateway process exited\nbefore sending its port number.", messageParameters={})
 
     monkeypatch.setattr(SparkSession, "_start_connect_server", broken)
-    monkeypatch.setattr("ottla.pipelines.declarative.session.prepare_environment", lambda: None)
+    monkeypatch.setattr("ottla_pipelines.declarative.session.prepare_environment", lambda: None)
     monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")
-    monkeypatch.setattr("ottla.pipelines.declarative.session.use_installed_pyspark", lambda: None)
+    monkeypatch.setattr("ottla_pipelines.declarative.session.use_installed_pyspark", lambda: None)
     with (
         pytest.raises(ConfigurationError, match=r"Spark does not start: Java gateway .*spark\.log$"),
         session(tmp_path),

@@ -8,7 +8,7 @@ pytest.importorskip("grpc")
 
 import grpc
 
-from ottla.pipelines.declarative.session import retries_while_alive
+from ottla_pipelines.declarative.session import retries_while_alive
 
 
 class NoAnswer(grpc.RpcError):  # type: ignore[misc]

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ottla.pipelines.declarative.sessions import Session, Sessions, Visit, taken
+from ottla_pipelines.declarative.sessions import Session, Sessions, Visit, taken
 
 MINUTE = 60_000
 GAP = 30 * MINUTE

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.declarative.tables import read_table
+from ottla_pipelines.declarative.tables import read_table
 
 
 def write(table: Path, name: str, *rows: int) -> str:

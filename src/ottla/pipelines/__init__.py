@@ -1,4 +1,0 @@
-"""The data pipelines: events into topics (`ingest`), topics into tables (`refine`), tables to people (`serve`).
-
-`catalog` lists every topic, table and dataset; `demo` runs all of it on one machine.
-"""

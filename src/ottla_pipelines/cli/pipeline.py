@@ -1,0 +1,243 @@
+"""Declarative pipelines: create a project, check it, run it.
+
+    ottla pipeline init visits --template page-visits
+    cd visits && ottla pipeline run --demo
+    ottla pipeline run --bootstrap-server localhost:9092
+
+A run processes what has arrived since the last one and ends. It may be killed and started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.cli.framework.command import Action, Command, CommandFailedError
+from ottla.cli.framework.options import Flag, Option, Repeatable
+from ottla.errors import ConfigurationError, KafkaError
+
+if TYPE_CHECKING:
+    from ottla_pipelines.declarative.events import Event
+
+
+REACH_MS = 10_000
+"""How long brokers may take to answer before a run starts."""
+REFRESHES = ("refresh", "full_refresh", "full_refresh_all")
+"""Options of `run` alone."""
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run or check a pipeline; returns 2 if options contradict each other."""
+    problem = contradiction(args)
+    if problem:
+        raise CommandFailedError(f"ottla pipeline: {problem}", exit_code=2)
+    try:
+        return _run(args)
+    except ModuleNotFoundError as error:
+        remedy = "install it with `pip install 'ottla[pipelines]'`"
+        raise CommandFailedError(f"ottla pipeline: {error.name} is missing; {remedy}") from error
+    except (KafkaError, OSError) as error:
+        raise CommandFailedError(f"ottla pipeline: {error}") from error
+
+
+def init(args: argparse.Namespace) -> int:
+    """Create a project."""
+    from ottla_pipelines.declarative import projects
+
+    try:
+        written = projects.create(args.name, projects.template(args.template))
+    except (KafkaError, OSError) as error:
+        raise CommandFailedError(f"ottla pipeline: {error}") from error
+    for path in written:
+        print(path)
+    demo = " --demo" if args.template != "empty" else ""
+    print(f"\ncd {args.name} && ottla pipeline run{demo}")
+    return 0
+
+
+def contradiction(args: argparse.Namespace) -> str | None:
+    """Return which options contradict each other."""
+    if args.action == "run" and args.full_refresh_all and (args.full_refresh or args.refresh):
+        return "--full-refresh-all takes all tables; leave --full-refresh and --refresh out"
+    if args.action == "run" and args.demo and args.bootstrap_server:
+        return "--demo brings its own broker; leave --bootstrap-server out"
+    if args.master and args.remote:
+        return "--remote has its own master; leave --master out"
+    return None
+
+
+def _run(args: argparse.Namespace) -> int:
+    from ottla_pipelines.declarative import projects, topics
+    from ottla_pipelines.declarative.runs import RunOptions
+    from ottla_pipelines.declarative.runs import run as run_pipeline
+    from ottla_pipelines.declarative.session import DEFAULT_MASTER
+
+    spec = projects.find_spec(args.spec)
+    dry = args.action == "dry-run"
+    options = RunOptions(
+        spec,
+        dry=dry,
+        master=args.master or DEFAULT_MASTER,
+        remote=args.remote,
+        config=dict(_setting(text) for text in args.conf),
+        **({} if dry else {name: getattr(args, name) for name in REFRESHES}),
+    )
+    if args.database:
+        os.environ[topics.DATABASE] = args.database
+    with _brokers(args, spec.parent) as address:
+        if address:
+            os.environ[topics.BOOTSTRAP_SERVERS] = address
+        began = time.monotonic()
+        run_pipeline(options, _show_json if args.json else _shown_since(began))
+    if not args.json:
+        print(f"{'checked' if dry else 'done'} in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigurationError(f"--conf {text!r}: expected KEY=VALUE")
+    return name.strip(), value
+
+
+@contextlib.contextmanager
+def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
+    """Yield the address of the brokers; with --demo, of a broker for the duration of the run."""
+    from ottla_pipelines.declarative import topics
+    from ottla_pipelines.declarative.runs import AT_WORK
+    from ottla_pipelines.run import locked
+
+    if args.action == "dry-run" or not args.demo:
+        # A Spark Connect server elsewhere may reach brokers that this machine does not.
+        if args.action == "run" and (args.bootstrap_server or (args.remote is None and reads_topics(project))):
+            check_reachable(args.bootstrap_server or topics.bootstrap_servers())
+        yield args.bootstrap_server
+        return
+    from ottla.broker.embedded import Broker
+
+    fill = _demo_input(project)
+    # Checked here, too: the broker's own error would name its data directory.
+    with locked(project, AT_WORK.format(project)):
+        pass
+    with Broker(data_dir=project / "broker") as broker:
+        sent = fill(broker.bootstrap_servers)
+        if not args.json:
+            print(f"broker on {broker.bootstrap_servers}, {f'{sent:,} records sent' if sent else 'with its records'}")
+        yield broker.bootstrap_servers
+
+
+def reads_topics(project: Path) -> bool:
+    """Whether definitions use the address; others may name brokers of their own, or none."""
+    module = "ottla_pipelines.declarative.topics"
+    return any(module in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))
+
+
+def check_reachable(bootstrap_servers: str) -> None:
+    """Fail now if no broker answers, not after the start of Spark and five attempts."""
+    from ottla import KafkaAdminClient
+
+    try:
+        with KafkaAdminClient(
+            bootstrap_servers=bootstrap_servers, request_timeout_ms=REACH_MS, default_api_timeout_ms=REACH_MS
+        ) as admin:
+            admin.describe_cluster()
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        raise ConfigurationError(
+            f"--bootstrap-server {bootstrap_servers}: no broker answers ({error}); start one there, or name another one"
+        ) from error
+
+
+def _demo_input(project: Path) -> Callable[[str], int]:
+    path = project / "demo_input.py"
+    if not path.is_file():
+        raise ConfigurationError(f"--demo: {path} is missing; it must define fill(bootstrap_servers)")
+    spec = importlib.util.spec_from_file_location("demo_input", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    fill: Callable[[str], int] = module.fill
+    return fill
+
+
+def _shown_since(began: float) -> Callable[[Event], None]:
+    """Print a line per event."""
+
+    def show(event: Event) -> None:
+        what = f"{event.flow or 'run'}: {event.state.lower()}" if event.state else event.headline
+        reason = f" ({event.reason})" if event.reason else ""
+        print(f"{time.monotonic() - began:6.1f} s  {what}{reason}", flush=True)
+
+    return show
+
+
+def _show_json(event: Event) -> None:
+    from ottla_pipelines.declarative.events import as_json
+
+    print(json.dumps(as_json(event)), flush=True)
+
+
+_COMMON = (
+    Option(
+        "--spec PATH",
+        "directory of the project, or its spark-pipeline.yml (default: the current directory or one above)",
+        Path,
+        default=Path(),
+    ),
+    Option("--bootstrap-server HOST:PORT[,…]", "brokers (default: 127.0.0.1:9092)"),
+    Option("--database URL", "database of SQL sinks (default: results.db in the project)"),
+    Option("--master URL", "Spark master (default: local[*,4])"),
+    Option("--remote sc://HOST:PORT", "Spark Connect server, in place of a session of its own"),
+    Repeatable("--conf KEY=VALUE", "a Spark config"),
+    Flag("--json", "print events as JSON, an object per line"),
+)
+
+COMMAND = Command(
+    subcommands=True,
+    actions=(
+        Action(
+            "init",
+            "create a project that runs as it is",
+            init,
+            options=(
+                Option("name NAME", "name of the project and of its directory", Path),
+                Option("--template page-visits|empty", "what the project starts with", default="empty"),
+            ),
+        ),
+        Action(
+            "run",
+            "process the data that has arrived since the last run",
+            run,
+            options=(
+                *_COMMON,
+                Flag("--demo", "start a broker and fill it with the input of the project's demo"),
+                Option(
+                    "--refresh A,B", "update only these tables; sinks are left out", _names, action="extend", default=[]
+                ),
+                Option(
+                    "--full-refresh A,B",
+                    "empty these tables and compute them from the beginning",
+                    _names,
+                    action="extend",
+                    default=[],
+                ),
+                Flag("--full-refresh-all", "empty all tables and compute them from the beginning"),
+            ),
+        ),
+        Action("dry-run", "check the definitions without running them", run, options=_COMMON),
+    ),
+)

@@ -1,0 +1,118 @@
+"""Page visits: a web server's log from a topic to sessions, pages, referrers and visitors.
+
+topic visits ─┬─► visits (table) ─┬─► top_pages, referrers, visitors_per_minute, sessions_per_page
+              │                   └─► topic parsed-visits
+              ├─► sessions (table, transformWithState) ─┬─► topic sessions
+              │                                         └─► SQL table sessions
+              ├─► topic dead-letters
+              └─► quality (what was expected, and how often it was not so)
+"""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla_pipelines.declarative.access_log import parsed
+from ottla_pipelines.declarative.sessions import sessions_of
+from ottla_pipelines.declarative.topics import database_url, read_topic, writing
+from ottla_pipelines.expectations import Expectations, expect
+
+spark = SparkSession.active()
+
+CHECKS = Expectations(
+    expect("is a line of the log", "is_visit", "dead_letter"),
+    expect("has a time", "time is not null", "dead_letter"),
+    expect("comes from somewhere", "referrer is not null", "warn"),
+)
+
+
+def rows() -> DataFrame:
+    """Every record of the topic, parsed where it can be."""
+    return parsed(read_topic("visits"))
+
+
+# --- the visits, and what is not one
+
+
+@dp.table(comment="Every line that is a visit, and where it came from.")
+def visits() -> DataFrame:
+    return CHECKS.good(rows()).select(
+        "partition", "offset", "visitor", "time", "method", "page", "status", "bytes", "referrer", "agent", "is_bot"
+    )
+
+
+dp.create_sink("dead_letters", "ottla", writing("dead-letters"))
+
+
+@dp.append_flow(target="dead_letters", name="bad_lines")
+def bad_lines() -> DataFrame:
+    return CHECKS.dead_letters(rows())
+
+
+@dp.table(comment="What was expected of the lines, per task.")
+def tally() -> DataFrame:
+    return CHECKS.tally(rows())
+
+
+@dp.materialized_view(comment="What was expected of the lines, and how often it was not so.")
+def quality() -> DataFrame:
+    sums = F.sum("seen").alias("seen"), F.sum("unmet").alias("unmet")
+    return spark.read.table("tally").groupBy("name", "action").agg(*sums)
+
+
+# --- sessions
+
+# Outside of the function: Spark looks at the columns at once.
+SESSIONS = sessions_of(CHECKS.good(rows()).filter("not is_bot"))
+
+
+@dp.table(comment="Visits of one visitor without half an hour's silence; a session comes when it has ended.")
+def sessions() -> DataFrame:
+    return SESSIONS
+
+
+# --- materialized views, recomputed by every run, so late visits count where they belong
+
+
+@dp.materialized_view(comment="The ten pages looked at most in each hour, by people.")
+def top_pages() -> DataFrame:
+    by_hour = spark.read.table("visits").filter("not is_bot").groupBy(F.window("time", "1 hour"), "page").count()
+    rank = "row_number() over (partition by window order by count desc, page) as rank"
+    return by_hour.selectExpr("window.start as hour", "page", "count as visits", rank).filter("rank <= 10")
+
+
+@dp.materialized_view(comment="Where people came from.")
+def referrers() -> DataFrame:
+    return spark.read.table("visits").filter("not is_bot and referrer is not null").groupBy("referrer").count()
+
+
+@dp.materialized_view(comment="How many different people there were in each minute.")
+def visitors_per_minute() -> DataFrame:
+    per_minute = spark.read.table("visits").filter("not is_bot").groupBy(F.date_trunc("minute", "time").alias("minute"))
+    return per_minute.agg(F.count_distinct("visitor").alias("visitors"), F.count("*").alias("visits"))
+
+
+# --- to others
+
+dp.create_sink("parsed_visits", "ottla", writing("parsed-visits"))
+
+
+@dp.append_flow(target="parsed_visits", name="visits_as_json")
+def visits_as_json() -> DataFrame:
+    return spark.readStream.table("visits").selectExpr("visitor as key", "to_json(struct(*)) as value")
+
+
+dp.create_sink("session_topic", "ottla", writing("sessions"))
+
+
+@dp.append_flow(target="session_topic", name="sessions_as_json")
+def sessions_as_json() -> DataFrame:
+    return spark.readStream.table("sessions").selectExpr("visitor as key", "to_json(struct(*)) as value")
+
+
+dp.create_sink("session_rows", "ottla.sql", {"url": database_url(), "dbtable": "sessions"})
+
+
+@dp.append_flow(target="session_rows", name="sessions_as_rows")
+def sessions_as_rows() -> DataFrame:
+    return spark.readStream.table("sessions")

@@ -1,0 +1,277 @@
+"""The main job on one machine: broker, replay and Spark side by side, then the report and the account.
+
+Each part is a process of its own. Whichever is killed, this one included, the run can be resumed, and its account is
+exact: the topics say what was sent, the database what was read, and nothing else is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from ottla.errors import ConfigurationError, KafkaError
+from ottla_pipelines.ingest import files
+from ottla_pipelines.processes import Child, ProcessEndedError, start_broker, start_module
+from ottla_pipelines.run import Run, write_json
+
+_POLL_S = 0.1
+_PLAIN_INTERVAL_S = 5.0
+Rates = list[tuple[str, str]]
+
+
+def run_demo(args: argparse.Namespace) -> int:
+    """Run, resume or only report, as asked. Returns the exit code: 0 for an exact account."""
+    console = Console(highlight=False)
+    try:
+        run = prepare(args, console)
+        with _terminating(), run.locked():
+            rates = finished_rates(run)
+            if rates is None:
+                rates = work(run, args, console)
+                _save_finished(run, rates)
+            exact = report(run, rates, console)
+    except KeyboardInterrupt:
+        console.print(f"\nInterrupted. {resume_hint(args.data)}", markup=False, soft_wrap=True)
+        return 130
+    except ProcessEndedError as error:
+        console.print(f"\n{error}\n\n{resume_hint(args.data)}", markup=False, soft_wrap=True)
+        return 1
+    except (KafkaError, OSError) as error:
+        console.print(f"ottla demo: {error}", markup=False, soft_wrap=True)
+        return 1
+    if exact and not args.keep:
+        run.clear_working_files()
+    return 0 if exact else 1
+
+
+def resume_hint(data: Path) -> str:
+    """What to do after an interruption."""
+    arguments = "--resume" if str(data) == "demo-data" else f"--resume --data {data}"
+    quoted = arguments if " " not in arguments else f'"{arguments}"'
+    return f"`ottla demo {arguments}` (or `make demo ARGS={quoted}`) goes on from here."
+
+
+def prepare(args: argparse.Namespace, console: Console) -> Run:
+    """The run to work on: the one that was started before, or a fresh one in an empty directory."""
+    from ottla_pipelines.refine.store import Store
+
+    source = args.input.resolve() if args.input else None
+    run = Run(args.data.resolve(), args.limit, source, args.by, args.database)
+    if args.resume:
+        return Run.resumed(run)
+    check_input(args.input, args.by)
+    if args.database:
+        # Before anything is cleared: a wrong URL must not cost an earlier run.
+        Store.open(args.database).close()
+    if run.clear():
+        console.print(f"Cleared {args.data}, which an earlier run had left.", soft_wrap=True)
+    run.save()
+    with Store.open(run.database_url) as store:
+        store.drop()
+        store.create()
+    return run
+
+
+def check_input(source: Path | None, by: str | None) -> None:
+    """ConfigurationError where a file cannot be read as events, or a field is named without a file."""
+    if source is None:
+        if by is not None:
+            raise ConfigurationError("--by: names a field of --input; give both")
+        return
+    if not source.is_file():
+        raise ConfigurationError(f"--input {source}: there is no such file")
+    files.layout(source, by)
+
+
+def finished_rates(run: Run) -> Rates | None:
+    """The rates of a run that is complete; None where there is work left."""
+    try:
+        return [(str(a), str(b)) for a, b in json.loads(_finished(run).read_text())]
+    except FileNotFoundError:
+        return None
+
+
+def _finished(run: Run) -> Path:
+    return run.directory / "finished.json"
+
+
+def _save_finished(run: Run, rates: Rates) -> None:
+    write_json(_finished(run), rates)
+
+
+@contextmanager
+def _terminating() -> Iterator[None]:
+    """SIGTERM ends us as Ctrl+C does: in order, and with the other processes."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
+    """Bring the run to its end, from wherever it is."""
+    from ottla_pipelines.ingest.replay import create_topics
+
+    started = time.monotonic()
+    children: list[Child] = []
+    try:
+        broker, address = start_broker(run.broker_data, run.logs)
+        children.append(broker)
+        took = time.monotonic() - started
+        console.print(f"Broker on {address} after {took:.1f} s, data in {run.broker_data}", soft_wrap=True)
+        create_topics(address, run.topics)
+        common = ["--run", str(run.directory), "--bootstrap-servers", address]
+        spark = start_module("spark", "ottla_pipelines.refine.job", common, run.logs)
+        children.append(spark)
+        replay = None
+        if run.end_offsets() is None:
+            replay = start_module("replay", "ottla_pipelines.ingest.replay", common + _pace(args), run.logs)
+            children.append(replay)
+        console.print(f"Processes: broker {broker.process.pid}, spark {spark.process.pid}, ", end="")
+        console.print(f"replay {replay.process.pid}" if replay else "and the replay is complete")
+        spark_seconds = watch(console, broker, spark, replay)
+        size = sum(file.stat().st_size for file in run.broker_data.rglob("*.log"))
+    finally:
+        for child in reversed(children):
+            child.stop()
+    return _rates(spark, replay, spark_seconds, time.monotonic() - started, size)
+
+
+def _pace(args: argparse.Namespace) -> list[str]:
+    if args.rate:
+        return ["--rate", str(args.rate)]
+    return ["--seconds", str(args.seconds)] if args.seconds else []
+
+
+def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
+    """Show progress until Spark is done. Returns its seconds since its first micro-batch could begin.
+
+    Raises ProcessEndedError as soon as a process that is still needed has ended.
+    """
+    columns = (
+        TextColumn("{task.description:<7}"),
+        BarColumn(None),
+        TextColumn("{task.fields[count]:>19}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        view = _View(progress, console, spark, replay)
+        ready: float | None = None
+        while spark.is_running:
+            if ready is None and "spark" in spark.facts:
+                ready = time.monotonic()
+            view.update()
+            if not broker.is_running:
+                raise ProcessEndedError(f"the broker ended early; {broker.log} ends with:\n{broker.log_tail()}")
+            if replay:
+                replay.check()
+            time.sleep(_POLL_S)
+        spark.finish()
+        spark.check()
+        view.update()
+    return time.monotonic() - ready if ready else 0.0
+
+
+class _View:
+    """Two bars, or a line now and then where there is no terminal."""
+
+    def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
+        self._progress = progress
+        self._console = console
+        self._spark = spark
+        self._replay = replay
+        self._replayed: TaskID | None = progress.add_task("replay", total=None, count="", rate="") if replay else None
+        self._read = progress.add_task("spark", total=None, count="", rate="starting")
+        self._next_line = time.monotonic() + _PLAIN_INTERVAL_S
+
+    def update(self) -> None:
+        seen = total = None
+        if self._replay and self._replayed is not None:
+            facts = self._replay.facts
+            seen, total = facts.get("seen", 0), facts.get("total")
+            if total is None and not self._replay.is_running:
+                total = seen
+            self._show(self._replayed, seen, total, replay_rate(self._replay))
+        read = self._spark.facts.get("read", 0)
+        batches = self._spark.facts.get("batches")
+        rate = f"{batches} micro-batches" if batches else ("waiting" if "spark" in self._spark.facts else "starting")
+        self._show(self._read, read, total, rate)
+        if self._progress.disable and time.monotonic() >= self._next_line:
+            self._next_line += _PLAIN_INTERVAL_S
+            sent = "" if seen is None else f"replayed {seen:,}, "
+            self._console.print(f"  {sent}read and committed {read:,} ({rate})")
+
+    def _show(self, task: TaskID, done: int, total: int | None, rate: str) -> None:
+        count = f"{done:,}" if total is None else f"{done:,}/{total:,}"
+        self._progress.update(task, completed=done, total=total, count=count, rate=rate)
+
+
+def replay_rate(replay: Child) -> str:
+    """Events per second of this attempt."""
+    sent, seconds = replay.facts.get("sent", 0), replay.facts.get("seconds", 0)
+    return f"{sent / seconds:,.0f}/s" if seconds else ""
+
+
+def _rates(spark: Child, replay: Child | None, spark_seconds: float, seconds: float, log_bytes: int) -> Rates:
+    rates: Rates = []
+    if replay:
+        sent, took = replay.facts.get("sent", 0), replay.facts.get("seconds", 0.0)
+        rates.append(("replay", f"{sent:,} events in {took:.1f} s, {replay_rate(replay)}"))
+    read, batches = spark.facts.get("read", 0), spark.facts.get("batches", 0)
+    rates.append(("spark", f"{read:,} records in {batches} micro-batches; this attempt {spark_seconds:.1f} s"))
+    rates.append(("broker", f"{log_bytes / 1e6:,.1f} MB of log"))
+    rates.append(("all", f"{seconds:.1f} s from start to the last commit"))
+    return rates
+
+
+def report(run: Run, rates: Rates, console: Console) -> bool:
+    """Show what came out, and whether the account is exact."""
+    from ottla.spark.report import chart, page
+    from ottla_pipelines.serve import terminal
+    from ottla_pipelines.serve.build import PAGE_TEMPLATE, build_report
+
+    console.print("Reading the input once more, in plain Python, for the account.")
+    made = build_report(run, rates)
+    terminal.show(made, console)
+    chart.draw(made, run.chart)
+    page.write(made, run.chart, run.page, PAGE_TEMPLATE)
+    _line(console)("")
+    for label, path in (("Page", run.page), ("Chart", run.chart), ("Parquet", run.datasets), ("Logs", run.logs)):
+        _line(console)(f"{label:<12} {path}")
+    _line(console)(f"{'Database':<12} {_without_password(run.database_url)}\n")
+    account = made.account
+    _line(console)(
+        f"rows in {account.rows_in:,}, rows out {account.rows_out:,}, lost {account.lost:,}, "
+        f"doubled {account.doubled:,}, not in the input {account.unknown:,}"
+    )
+    for difference in account.differences:
+        _line(console)(f"  {difference}")
+    _line(console)(account.statistics_line)
+    _line(console)(account.line)
+    return account.is_exact
+
+
+def _without_password(url: str) -> str:
+    from sqlalchemy import make_url
+
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def _line(console: Console) -> Callable[[str], None]:
+    # soft_wrap: paths and the last line must not be broken where the terminal is narrow.
+    return lambda text: console.print(text, soft_wrap=True, markup=False)

@@ -1,0 +1,175 @@
+"""Replays events into topics: `python -m ottla_pipelines.ingest.replay --run DIR --bootstrap-servers HOST:PORT`.
+
+May be killed at any moment and started again; then every event is in its topic once. Within a process the idempotent
+producer sees to that, and never gives up on a batch: were one left out and the next one written, its partition would
+have a gap. Over processes it is the last number in each partition (see `events`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, errors
+from ottla.model import TopicPartition
+from ottla_pipelines.catalog import TOPIC_CONFIG, Topic
+from ottla_pipelines.ingest import files, nycflights
+from ottla_pipelines.ingest.events import Event, Numbered, is_missing, number, sequence_of
+from ottla_pipelines.progress import Ticker, report
+from ottla_pipelines.run import Run, partitions
+
+_NEVER_MS = 2**31 - 1
+_CHECK_EVERY = 256
+_TAIL_TIMEOUT_S = 30.0
+
+
+def events_of(run: Run) -> Iterator[Event]:
+    """The run's events from the first one on."""
+    return files.events(run.input, run.by) if run.input else nycflights.events(run.limit)
+
+
+def count_of(run: Run) -> int | None:
+    """How many events there are, where that is known without reading them."""
+    if run.input or run.limit is not None:
+        return None
+    return nycflights.FLIGHT_COUNT + nycflights.WEATHER_COUNT + nycflights.AIRPORT_COUNT
+
+
+def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
+    """Make the topics that are missing."""
+    new_topics = [NewTopic(t.name, t.partitions, 1, topic_configs=dict(TOPIC_CONFIG)) for t in topics]
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        for topic in new_topics:
+            try:
+                admin.create_topics([topic])
+            except errors.TopicAlreadyExistsError:
+                continue
+
+
+def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) -> KafkaProducer:
+    """One for many events: each arrives once, in large batches."""
+    return KafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        acks="all",
+        enable_idempotence=True,
+        compression_type="lz4",
+        linger_ms=20,
+        batch_size=128 * 1024,
+        delivery_timeout_ms=delivery_timeout_ms,
+    )
+
+
+def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[TopicPartition, int]:
+    """The number of the last event in each partition that has one."""
+    with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
+        ends = consumer.end_offsets(list(partitions(topics)))
+        waiting = {tp for tp, end in ends.items() if end}
+        consumer.assign(list(waiting))
+        for tp in waiting:
+            consumer.seek(tp, ends[tp] - 1)
+        sequences: dict[TopicPartition, int] = {}
+        deadline = time.monotonic() + _TAIL_TIMEOUT_S
+        while waiting - sequences.keys():
+            if time.monotonic() > deadline:
+                raise errors.IllegalStateError(f"the last records of {waiting - sequences.keys()} cannot be read")
+            for tp, records in consumer.poll(timeout_ms=500).items():
+                sequences[tp] = sequence_of(records[-1].value)
+        return sequences
+
+
+class Replay:
+    """Sends what is missing, at the wanted pace."""
+
+    def __init__(self, producer: KafkaProducer, last: Mapping[TopicPartition, int], rate: float | None) -> None:
+        self._producer = producer
+        self._last = last
+        self._rate = rate
+        self._errors: list[BaseException] = []
+        self._ticker = Ticker()
+        self.sent = 0
+        """Events that were sent by this process."""
+        self.seen = 0
+        """Events that were sent or found to be there."""
+
+    def run(self, events: Iterator[Numbered]) -> None:
+        """Send all that is missing and wait until it is acknowledged. Raises the first error of a send."""
+        started = time.monotonic()
+        for event in events:
+            if is_missing(event, self._last):
+                self._send(event)
+            self.seen += 1
+            if self.seen % _CHECK_EVERY == 0:
+                self._check(started)
+        self._producer.flush()
+        self._raise_error()
+        self._report(started)
+
+    def _send(self, event: Numbered) -> None:
+        _, topic, partition, key, value, timestamp_ms = event
+        future = self._producer.send(topic, value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
+        if self.sent % _CHECK_EVERY == 0:
+            # Enough to fail soon; the ends of the partitions are compared when all is sent.
+            future.add_errback(self._errors.append)
+        self.sent += 1
+
+    def _check(self, started: float) -> None:
+        self._raise_error()
+        if self._ticker.is_due():
+            self._report(started)
+        if self._rate:
+            ahead_s = self.sent / self._rate - (time.monotonic() - started)
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+
+    def _report(self, started: float) -> None:
+        report(sent=self.sent, seen=self.seen, seconds=round(time.monotonic() - started, 3))
+
+    def _raise_error(self) -> None:
+        if self._errors:
+            raise self._errors[0]
+
+
+def replay(run: Run, bootstrap_servers: str, rate: float | None, seconds: float | None) -> None:
+    """Bring the topics to their final content, whatever they hold of it."""
+    create_topics(bootstrap_servers, run.topics)
+    last = last_sequences(bootstrap_servers, run.topics)
+    total = count_of(run)
+    if seconds:
+        total = total or sum(1 for _ in events_of(run))
+        rate = max(total, 1) / seconds
+    report(total=total)
+    with bulk_producer(bootstrap_servers, delivery_timeout_ms=_NEVER_MS) as producer:
+        work = Replay(producer, last, rate)
+        work.run(number(events_of(run)))
+    run.save_end_offsets(_checked_ends(run, bootstrap_servers, work.seen))
+
+
+def _checked_ends(run: Run, bootstrap_servers: str, events: int) -> dict[TopicPartition, int]:
+    with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
+        ends = consumer.end_offsets(list(partitions(run.topics)))
+    if sum(ends.values()) != events:
+        raise errors.IllegalStateError(f"{events} events were sent, but the topics hold {sum(ends.values())}")
+    return ends
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The process."""
+    parser = argparse.ArgumentParser(prog="ottla_pipelines.ingest.replay", description=__doc__)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--seconds", type=float)
+    args = parser.parse_args(arguments)
+    try:
+        replay(Run.load(args.run), args.bootstrap_servers, args.rate, args.seconds)
+    except (errors.KafkaError, OSError) as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""One run of a pipeline: what was asked for and where everything of it lies, written down so that it can resume."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+from ottla_pipelines.catalog import EVENTS, FLIGHTS, WEATHER, Topic
+
+_FILE = "run.json"
+_CLEARING = "clearing.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The settings that must stay the same when a run is resumed."""
+
+    directory: Path
+    limit: int | None = None
+    """Only the first so many flights."""
+    input: Path | None = None
+    """A file to count events of, instead of the flights."""
+    by: str | None = None
+    """The field to count by."""
+    database: str | None = None
+    """A SQLAlchemy URL; None: SQLite in `directory`."""
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """What is produced and read."""
+        return (EVENTS,) if self.input else (FLIGHTS, WEATHER)
+
+    @property
+    def noun(self) -> str:
+        """What is counted."""
+        return "events" if self.input else "flights"
+
+    @property
+    def broker_data(self) -> Path:
+        """The broker's log directory."""
+        return self.directory / "broker"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint."""
+        return self.directory / "checkpoint"
+
+    @property
+    def datasets(self) -> Path:
+        """Parquet, a directory per dataset."""
+        return self.directory / "parquet"
+
+    @property
+    def logs(self) -> Path:
+        """What broker, replay and Spark write to stderr."""
+        return self.directory / "logs"
+
+    @property
+    def database_url(self) -> str:
+        """Where the statistics go."""
+        return self.database or f"sqlite:///{self.directory / 'results.db'}"
+
+    @property
+    def page(self) -> Path:
+        """The HTML page."""
+        return self.directory / "report.html"
+
+    @property
+    def chart(self) -> Path:
+        """The PNG chart."""
+        return self.directory / "delays.png"
+
+    @property
+    def _end(self) -> Path:
+        return self.directory / "replay.json"
+
+    def save(self) -> None:
+        """Write the settings down."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {k: None if v is None else str(v) for k, v in asdict(self).items() if k != "directory"}
+        settings["limit"] = self.limit  # type: ignore[assignment]
+        write_json(self.directory / _FILE, settings)
+
+    @classmethod
+    def resumed(cls, requested: Run) -> Run:
+        """The run in the directory of `asked`. ConfigurationError where that names a setting that it does not have."""
+        run = cls.load(requested.directory)
+        for option in ("limit", "input", "by", "database"):
+            # Without the values: a database's may have a password.
+            if getattr(requested, option) not in (None, getattr(run, option)):
+                raise ConfigurationError(
+                    f"--resume: a run goes on as it was started, which was not with this --{option}; leave --{option}"
+                    " out, or --resume to start afresh"
+                )
+        return run
+
+    @classmethod
+    def load(cls, directory: Path) -> Run:
+        """The run that was started in `directory`. ConfigurationError where there is none."""
+        path = directory / _FILE
+        try:
+            settings = json.loads(path.read_text())
+            source = settings["input"]
+            return cls(
+                directory, settings["limit"], Path(source) if source else None, settings["by"], settings["database"]
+            )
+        except FileNotFoundError:
+            raise ConfigurationError(f"--resume: no run was started in {directory}; leave --resume out") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"--resume: {path} is damaged ({error}); leave --resume out to start afresh"
+            ) from None
+
+    def end_offsets(self) -> dict[TopicPartition, int] | None:
+        """The ends of all partitions once everything was sent; None before."""
+        try:
+            nested = json.loads(self._end.read_text())
+        except FileNotFoundError:
+            return None
+        return {TopicPartition(topic, int(p)): end for topic, ends in nested.items() for p, end in ends.items()}
+
+    def save_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note that everything was sent."""
+        nested: dict[str, dict[str, int]] = {}
+        for tp, end in ends.items():
+            nested.setdefault(tp.topic, {})[str(tp.partition)] = end
+        write_json(self._end, nested)
+
+    def clear(self) -> bool:
+        """Remove what an earlier run left, if any; ConfigurationError where the directory is not one of a run."""
+        if not self.directory.exists():
+            return False
+        if not self.directory.is_dir():
+            raise ConfigurationError(f"--data {self.directory} is a file: name a directory")
+        settings, mark = self.directory / _FILE, self.directory / _CLEARING
+        if any(self.directory.iterdir()) and not (settings.exists() or mark.exists()):
+            raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
+        with self.locked():
+            # After a kill in between, the rest is neither resumed nor mistaken for foreign files: the mark is removed
+            # last.
+            if settings.exists():
+                settings.replace(mark)
+            for path in self.directory.iterdir():
+                if path != mark:
+                    _remove(path)
+            shutil.rmtree(self.directory)
+        return True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others out of the directory; ConfigurationError where another process has it."""
+        with locked(self.directory, f"--data {self.directory}: another `ottla demo` is at work there"):
+            yield
+
+    def clear_working_files(self) -> None:
+        """Remove what only a resume would need; results stay."""
+        for path in (self.broker_data, self.checkpoint, self._end):
+            _remove(path)
+
+
+@contextmanager
+def locked(directory: Path, problem: str) -> Iterator[None]:
+    """Keep other processes out of a directory; ConfigurationError with `problem` where one is in there."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(problem) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file by renaming it into place: a killed process leaves the old one or the new one, never half of one."""
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(value, indent=1))
+    draft.replace(path)
+
+
+def partitions(topics: tuple[Topic, ...]) -> Iterator[TopicPartition]:
+    """All partitions of the topics."""
+    for topic in topics:
+        for partition in range(topic.partitions):
+            yield TopicPartition(topic.name, partition)
