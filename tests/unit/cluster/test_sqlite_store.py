@@ -17,10 +17,18 @@ import pytest
 from tests.unit.cluster.store_scenarios import SCENARIOS
 
 from ottla.cluster.store import sqlite_tree
-from ottla.cluster.store.metadata_store import BadVersionError, Create, Delete, MetadataStore, Operation, Set
+from ottla.cluster.store.metadata_store import (
+    BadVersionError,
+    Create,
+    Delete,
+    MetadataStore,
+    MetadataStoreTimeoutError,
+    Operation,
+    Set,
+)
 from ottla.cluster.store.sqlite_store import FILE_NAME, SqliteMetadataStore
 from ottla.cluster.store.sqlite_tree import SqliteTree
-from ottla.errors import StartupError
+from ottla.errors import KafkaStorageError, StartupError
 
 
 def run(test: Callable[[SqliteMetadataStore], Awaitable[None]], directory: Path, *, close: bool = True) -> None:
@@ -226,6 +234,48 @@ def test_write_of_an_ended_session_is_made_by_a_new_one(tmp_path: Path) -> None:
             await asyncio.wait_for(asyncio.gather(renewed.wait(), changed.wait()), 5)
             await second.multi([Create("/x")])
             assert (await second.get("/mine") or ())[:1] == (b"again",)
+
+    asyncio.run(test())
+
+
+def test_heartbeats_continue_after_a_failed_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    changes, failures = (
+        SqliteTree.changes,
+        [KafkaStorageError("disk"), MetadataStoreTimeoutError("locked"), OSError(24)],
+    )
+
+    def fail_at_first(tree: SqliteTree, after: int, session: int) -> sqlite_tree.Changes:
+        if failures:
+            raise failures.pop()
+        return changes(tree, after, session)
+
+    async def test() -> None:
+        async with stores(tmp_path, 2, session_timeout_ms=300) as (first, second):
+            monkeypatch.setattr(SqliteTree, "changes", fail_at_first)
+            while failures:
+                await asyncio.sleep(0.01)
+            seen = asyncio.Event()
+            await second.get("/x", seen.set)
+            await first.multi([Create("/x", ephemeral=True)])
+            await asyncio.wait_for(seen.wait(), 10)
+
+    asyncio.run(test())
+    assert caplog.text.count("cannot be read; retrying") == 3
+
+
+def test_process_whose_session_files_were_deleted_begins_another(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with stores(tmp_path, 2, session_timeout_ms=300) as (first, second):
+            await first.multi([Create("/mine", ephemeral=True)])
+            for file in (tmp_path / "sessions").iterdir():
+                file.unlink()
+            assert first._own is not None
+            await second._end_session(first._own.id)
+            await value(second, "/mine", None)
+            await first.multi([Create("/mine", b"again", ephemeral=True)])
+            await value(second, "/mine", b"again")
 
     asyncio.run(test())
 

@@ -71,7 +71,10 @@ class OwnSession:
     def beat(self) -> None:
         """Show the others that this process goes on: one that is paused for too long loses its session."""
         now = _now_ns()
-        os.utime(self._paths[0], ns=(now, now))
+        try:
+            os.utime(self._paths[0], ns=(now, now))
+        except FileNotFoundError:
+            pass  # another process has ended this session, which will be noticed in the tree
 
     def close(self) -> None:
         """Delete the pipes. The others take it as the end of this process."""

@@ -53,6 +53,7 @@ class SqliteMetadataStore:
         self._sessions = directory / SESSION_DIRECTORY
         self._own: OwnSession | None = None
         self._peers: dict[int, PeerSession] = {}
+        self._sessions_known = False
         self._ending: set[int] = set()
         """Sessions of other processes that this one is about to end."""
         self._renewal = asyncio.Lock()
@@ -174,15 +175,23 @@ class SqliteMetadataStore:
     def _on_notification(self) -> None:
         if self._own is not None:
             self._own.drain()
+            self._look()
+
+    def _look(self) -> None:
+        """Look for changes and sessions of other processes; what fails is repeated with the next heartbeat."""
+        try:
             self._read_changes()
+        except (KafkaError, OSError) as error:
+            log.warning("The metadata store %s cannot be read; retrying: %s", self._path, error)
 
     def _read_changes(self) -> None:
         """Fire the watches of what has changed since the last time, by any process."""
         changes = self._tree.changes(self._last_change, self._own.id if self._own else 0)
         self._last_change = changes.last
         self._fire(changes.keys if changes.are_complete else list(self._watchers))
-        if SESSIONS in changes.keys or not changes.are_complete:
+        if SESSIONS in changes.keys or not changes.are_complete or not self._sessions_known:
             self._read_sessions()
+            self._sessions_known = True
 
     # Sessions
 
@@ -266,8 +275,8 @@ class SqliteMetadataStore:
         interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT
         if own is not None:
             own.beat()
-            self._read_changes()
-            self._read_sessions()
+            self._sessions_known = False
+            self._look()
             if loop.time() < self._due + interval:  # otherwise this process was paused itself, and perhaps all were
                 self._end_silent()
         self._due = loop.time() + interval
