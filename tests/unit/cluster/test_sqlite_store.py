@@ -241,21 +241,20 @@ def test_write_of_an_ended_session_is_made_by_a_new_one(tmp_path: Path) -> None:
 def test_heartbeats_continue_after_a_failed_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    changes, failures = (
-        SqliteTree.changes,
-        [KafkaStorageError("disk"), MetadataStoreTimeoutError("locked"), OSError(24)],
-    )
+    changes = SqliteTree.changes
+    failures = [KafkaStorageError("disk"), MetadataStoreTimeoutError("locked"), OSError(24, "many files")]
+    have_failed = asyncio.Event()
 
     def fail_at_first(tree: SqliteTree, after: int, session: int) -> sqlite_tree.Changes:
         if failures:
             raise failures.pop()
+        have_failed.set()
         return changes(tree, after, session)
 
     async def test() -> None:
         async with stores(tmp_path, 2, session_timeout_ms=300) as (first, second):
             monkeypatch.setattr(SqliteTree, "changes", fail_at_first)
-            while failures:
-                await asyncio.sleep(0.01)
+            await asyncio.wait_for(have_failed.wait(), 10)
             seen = asyncio.Event()
             await second.get("/x", seen.set)
             await first.multi([Create("/x", ephemeral=True)])
