@@ -51,3 +51,27 @@ def test_imports_form_no_circle() -> None:
     except CycleError as error:
         circle = error.args[1]
         raise AssertionError(f"a circle of imports: {' <- '.join(circle)}") from None
+
+
+def test_no_two_classes_of_the_server_have_one_name() -> None:
+    server = [*SRC.glob("ottla/*.py")]
+    for package in (
+        "broker",
+        "cluster",
+        "coordinator",
+        "net",
+        "protocol",
+        "records",
+        "replication",
+        "security",
+        "storage",
+    ):
+        server += SRC.glob(f"ottla/{package}/**/*.py")
+    names = Counter(
+        node.name
+        for path in server
+        if path.parent.name != "messages"  # KIP-848 and KIP-932 have structures of one name in several messages
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []

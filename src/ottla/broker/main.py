@@ -585,7 +585,7 @@ class BrokerNode:
                 follower=config.follower_replication_throttled_rate,
             )
         self._quotas.update(after)
-        self._connection_quotas.limits = connection_limits(self._dynamic_config.current, after)
+        self._connection_quotas.update_limits(connection_limits(self._dynamic_config.current, after))
 
     def _renew_certificates(self) -> None:
         certificates.renew(

@@ -33,7 +33,7 @@ STABLE_SECONDS: Final = 60.0
 MAX_MESSAGE: Final = 64 * 1024
 
 
-class Node:
+class MultiBrokerNode:
     """The parent process. `stop` may be called at any time, also before `run`."""
 
     def __init__(self, brokers: Sequence[Mapping[str, Any]], arguments: Sequence[str]) -> None:

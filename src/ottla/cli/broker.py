@@ -22,7 +22,7 @@ from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.main import BrokerNode
-    from ottla.broker.node import Node, Parent
+    from ottla.broker.node import MultiBrokerNode, Parent
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
@@ -56,18 +56,18 @@ def _run_node(configs: dict[str, Any], args: argparse.Namespace, started: float)
     if count == 1:
         check_single(configs)
         return _run_broker(configs, args, started)
-    from ottla.broker.node import Node
+    from ottla.broker.node import MultiBrokerNode
 
     arguments = ["broker", "--log-level", args.log_level]
     brokers = node_configs(configs, count)
 
     async def serve() -> int:
-        return await _serve_node(Node(brokers, arguments), started)
+        return await _serve_node(MultiBrokerNode(brokers, arguments), started)
 
     return asyncio.run(serve())
 
 
-async def _serve_node(node: Node, started: float) -> int:
+async def _serve_node(node: MultiBrokerNode, started: float) -> int:
     _handle_signals(node.stop)
     await node.start()
     if node.endpoints:

@@ -24,7 +24,7 @@ from ottla.coordinator.group.classic.records import read_key
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.runtime.coordinator_log import partition_of
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.net.ports import free_port
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -79,10 +79,10 @@ def image_of(topic_id: uuid.UUID) -> ClusterImage:
     return ClusterImage("c", topics={TOPIC: TopicImage(TOPIC, topic_id, (partition,) * 3)}, names={topic_id: TOPIC})
 
 
-def ours(image: ClusterImage) -> list[Record]:
+def ours(image: ClusterImage) -> list[CoordinatorRecord]:
     """The records of a group of two members, one of whom waits for what the other has yet to give up."""
     coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     for member in ("first", "second"):
         request = ConsumerGroupHeartbeatRequest(
             group_id="ours",
@@ -100,7 +100,7 @@ def ours(image: ClusterImage) -> list[Record]:
     return records
 
 
-def append(log: Log, records: list[Record]) -> None:
+def append(log: Log, records: list[CoordinatorRecord]) -> None:
     builder = BatchBuilder(bytearray(20_000))
     for record in records:
         assert builder.append(SYSTEM_CLOCK.now_ms(), record.key, record.value)

@@ -13,13 +13,13 @@ from ottla.cluster.store.metadata_store import (
     Create,
     Delete,
     MetadataStoreError,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     Set,
     Watcher,
+    ZNode,
 )
 
 
@@ -43,9 +43,9 @@ class SharedTree:
     def session(self) -> Session:
         return Session(self)
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> ZNode | None:
         entry = self.nodes.get(path)
-        return None if entry is None else Node(entry.value, entry.version, entry.created)
+        return None if entry is None else ZNode(entry.value, entry.version, entry.created)
 
     def children(self, path: str) -> list[str]:
         return sorted(p[len(path) + 1 :] for p in self.nodes if p.rpartition("/")[0] == path and p)
@@ -144,7 +144,7 @@ class Session:
             assert isinstance(task, asyncio.Task)
             self._tasks.add(task)
 
-    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+    async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         await self._step()
         self._tree.watch(path, watch)
         return self._tree.get(path)

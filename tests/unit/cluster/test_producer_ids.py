@@ -10,7 +10,7 @@ from tests.unit.cluster.shared_tree import Session, SharedTree
 from ottla.cluster.broker.producer_ids import MAX_PLAUSIBLE_ID, ProducerIds
 from ottla.cluster.image.store_reader import create_persistent_nodes
 from ottla.cluster.store import znodes
-from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError, Node, Set, Watcher
+from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError, Set, Watcher, ZNode
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
 
@@ -41,7 +41,7 @@ def test_skip_past_of_concurrent_brokers_reserves_all_ids() -> None:
 class Away(Session):
     """A session whose ZooKeeper does not answer."""
 
-    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+    async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         raise MetadataStoreTimeoutError
 
 

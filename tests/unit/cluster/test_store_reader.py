@@ -7,7 +7,7 @@ import pytest
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.store import config_entities, znodes
-from ottla.cluster.store.metadata_store import Node
+from ottla.cluster.store.metadata_store import ZNode
 from ottla.cluster.store.zk_client import broker_address
 from ottla.config.broker import Endpoint
 
@@ -25,7 +25,7 @@ def test_broker_value_has_the_plaintext_listener_for_0_8(
     assert broker_address(written) == address
     value = znodes.load(written)
     assert (value["host"], value["port"]) == (address or (None, -1))
-    assert store_reader.broker_image(1, Node(written, 0, 7)).endpoints == endpoints
+    assert store_reader.broker_image(1, ZNode(written, 0, 7)).endpoints == endpoints
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
-from ottla.coordinator.runtime.result import CoordinatorResult, Record
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from ottla.errors import for_code
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -39,7 +39,7 @@ class World:
         )
         self.image = ClusterImage("c")
         self.topics({"t": 6} if topics is None else topics)
-        self.log: list[Record] = []
+        self.log: list[CoordinatorRecord] = []
         self.ids = count(1)
         self.coordinator = self.new_coordinator()
         self.answers: dict[object, Any] = {}

@@ -8,14 +8,14 @@ from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMemb
 from ottla.coordinator.group.consumer import consumer_records as records
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.coordinator.group.consumer.consumer_records import is_known, replay
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 
 TOPIC = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
 PARTS = frozenset({TopicIdPartition(TOPIC, 1), TopicIdPartition(TOPIC, 2)})
 TOPIC_HEX = "0102030405060708090a0b0c0d0e0f10"
 
 
-def text(record: Record) -> tuple[str, str | None]:
+def text(record: CoordinatorRecord) -> tuple[str, str | None]:
     return record.key.hex(), None if record.value is None else record.value.hex()
 
 

@@ -337,7 +337,7 @@ def test_raised_limits_let_in_who_waits() -> None:
         async with Server(echo, ConnectionLimits(connections=0)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
-            server.admission.limits = ConnectionLimits(connections=1)
+            server.admission.update_limits(ConnectionLimits(connections=1))
             assert await answer(reader) == b"in"
             writer.close()
 

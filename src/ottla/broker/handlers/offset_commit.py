@@ -14,7 +14,7 @@ from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, r
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_commit import (
@@ -45,7 +45,7 @@ def handle(
 
 
 async def _commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    accepted: list[Record] = []
+    accepted: list[CoordinatorRecord] = []
     response = OffsetCommitResponse(topics=[_topic(topic, request, context, accepted) for topic in request.topics])
     if accepted:
         try:
@@ -55,7 +55,9 @@ async def _commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
     return response
 
 
-def _append(request: OffsetCommitRequest, context: RequestContext, accepted: list[Record]) -> Awaitable[None]:
+def _append(
+    request: OffsetCommitRequest, context: RequestContext, accepted: list[CoordinatorRecord]
+) -> Awaitable[None]:
     # checked in one step with the append: in between, another broker might have coordinated and changed the group
     runtime = context.broker.groups
     runtime.check(request.group_id)
@@ -81,7 +83,10 @@ async def _commit_in_registry(request: OffsetCommitRequest, context: RequestCont
 
 
 def _topic(
-    topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, context: RequestContext, accepted: list[Record]
+    topic: OffsetCommitRequestTopic,
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    accepted: list[CoordinatorRecord],
 ) -> OffsetCommitResponseTopic:
     def accept(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
         accepted.append(_record(tp, partition, request, context))
@@ -95,7 +100,7 @@ def _topic(
 
 def _record(
     tp: TopicPartition, partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, context: RequestContext
-) -> Record:
+) -> CoordinatorRecord:
     broker = context.broker
     now = broker.clock.now_ms()
     own = request.retention_time_ms

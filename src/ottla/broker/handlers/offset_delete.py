@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_delete import (
@@ -25,7 +25,7 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
         ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
     codes: dict[TopicPartition, int] = {}
-    tombstones: list[Record] = []
+    tombstones: list[CoordinatorRecord] = []
     for tp, record in runtime.offsets.delete(request.group_id, partitions):
         error = unauthorized.get(tp.topic)
         codes[tp] = _code(tp, record, context) if error is None else code_of(error)
@@ -40,7 +40,7 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
     )
 
 
-def _code(tp: TopicPartition, record: Record | None, context: RequestContext) -> int:
+def _code(tp: TopicPartition, record: CoordinatorRecord | None, context: RequestContext) -> int:
     if context.broker.image.partition(tp) is None:
         return code_of(UnknownTopicOrPartitionError())
     return code_of(GroupSubscribedToTopicError()) if record is None else 0

@@ -16,7 +16,7 @@ from ottla.broker.transaction_verification import ClientCapabilities, Transactio
 from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -37,7 +37,7 @@ TOPIC_IDS_SINCE = 6
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    accepted: list[Record] = []
+    accepted: list[CoordinatorRecord] = []
     try:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
@@ -52,7 +52,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
     return response
 
 
-async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[Record]) -> None:
+async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[CoordinatorRecord]) -> None:
     broker, runtime = context.broker, context.broker.groups
     if not request.group_id:
         raise errors.InvalidGroupIdError
@@ -76,7 +76,10 @@ async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, acce
 
 
 def _topic(
-    topic: TxnOffsetCommitRequestTopic, request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[Record]
+    topic: TxnOffsetCommitRequestTopic,
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    accepted: list[CoordinatorRecord],
 ) -> TxnOffsetCommitResponseTopic:
     def accept(tp: TopicPartition, partition: TxnOffsetCommitRequestPartition) -> None:
         accepted.append(_record(tp, partition, request, context))
@@ -89,7 +92,7 @@ def _record(
     partition: TxnOffsetCommitRequestPartition,
     request: TxnOffsetCommitRequest,
     context: RequestContext,
-) -> Record:
+) -> CoordinatorRecord:
     broker = context.broker
     committed = CommittedOffset(
         partition.committed_offset,

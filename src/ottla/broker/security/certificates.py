@@ -51,7 +51,7 @@ def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBroke
         if not config.security_protocol(listener.name).endswith("SSL"):
             continue
         try:
-            listener.connects = connections(config, listener.name)
+            listener.use(connections(config, listener.name))
             between = config.inter_broker_listener
             if (
                 peers is not None

@@ -24,12 +24,12 @@ from ottla.cluster.store.metadata_store import (
     Delete,
     MetadataStore,
     MetadataStoreError,
-    Node,
     NodeExistsError,
     NoNodeError,
     Operation,
     Set,
     UnreadableNodeError,
+    ZNode,
 )
 from ottla.errors import InvalidRequestError, KafkaError
 from ottla.model import ACLOperation
@@ -202,7 +202,7 @@ class AclStore:
             self._acls.pop(pattern, None)
         self._is_published = False
 
-    def _apply_node(self, pattern: ResourcePattern, node: Node | None) -> None:
+    def _apply_node(self, pattern: ResourcePattern, node: ZNode | None) -> None:
         try:
             self._apply(pattern, frozenset() if node is None else znodes.acls_of(pattern, node.value))
         except UnreadableNodeError as error:
@@ -238,7 +238,7 @@ class AclStore:
 
     async def _changed_nodes(
         self, notifications: Sequence[str], now: float
-    ) -> dict[ResourcePattern, Node | None] | None:
+    ) -> dict[ResourcePattern, ZNode | None] | None:
         """Return the znodes that notifications name, or None if some were missed or cannot be parsed.
 
         Notifications expire, so a broker that has not read them for long has missed some.
@@ -249,7 +249,7 @@ class AclStore:
         patterns = {None if node is None else znodes.changed_acls(node.value) for node in nodes}
         return await self._nodes([p for p in patterns if p is not None]) if None not in patterns else None
 
-    async def _all_nodes(self) -> dict[ResourcePattern, Node | None]:
+    async def _all_nodes(self) -> dict[ResourcePattern, ZNode | None]:
         patterns = []
         for pattern_type, parent in znodes.ACLS.items():
             for resource_type, name in znodes.ACL_KINDS.items():
@@ -257,12 +257,12 @@ class AclStore:
                 patterns += [ResourcePattern(resource_type, resource, pattern_type) for resource in names]
         return await self._nodes(patterns)
 
-    async def _nodes(self, patterns: Sequence[ResourcePattern]) -> dict[ResourcePattern, Node | None]:
+    async def _nodes(self, patterns: Sequence[ResourcePattern]) -> dict[ResourcePattern, ZNode | None]:
         nodes = await store_reader.get_all(self._store, list(map(znodes.acls, patterns)))
         return dict(zip(patterns, nodes, strict=True))
 
 
-def _write(path: str, node: Node | None, acls: ACLs) -> Operation:
+def _write(path: str, node: ZNode | None, acls: ACLs) -> Operation:
     """Return the operation that stores ACLs if the znode is still as it was read; without ACLs it is deleted."""
     if node is not None and not acls:
         return Delete(path, node.version)

@@ -16,9 +16,9 @@ from ottla.cluster.store.metadata_store import (
     Create,
     MetadataStore,
     MetadataStoreError,
-    Node,
     NodeExistsError,
     Set,
+    ZNode,
 )
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
@@ -100,7 +100,7 @@ class ProducerIds:
         except MetadataStoreError as error:
             raise CoordinatorLoadInProgressError(f"no producer ids are available now: {error.message}") from error
 
-    async def _write(self, node: Node | None, end: int, broker_id: int) -> bool:
+    async def _write(self, node: ZNode | None, end: int, broker_id: int) -> bool:
         """Write the end of the last allocated block. Return False if another broker was faster."""
         path, value = znodes.PRODUCER_ID_BLOCK, znodes.producer_ids_value(broker_id, end)
         try:
@@ -110,6 +110,6 @@ class ProducerIds:
         return True
 
 
-def _end(node: Node | None) -> int:
+def _end(node: ZNode | None) -> int:
     """Return the id after the last allocated block; Kafka creates the znode before there is one."""
     return 0 if node is None or not node.value else int(znodes.load(node.value)["block_end"]) + 1

@@ -21,10 +21,10 @@ from ottla.cluster.store.metadata_store import (
     Delete,
     MetadataStore,
     MetadataStoreError,
-    Node,
     NodeExistsError,
     NoNodeError,
     Set,
+    ZNode,
 )
 from ottla.errors import NotControllerError
 
@@ -177,9 +177,9 @@ class ControllerElection:
         )
 
 
-def _owner(node: Node) -> int:
+def _owner(node: ZNode) -> int:
     return int(znodes.load(node.value)["brokerid"])
 
 
-def _next_term(node: Node | None) -> ControllerTerm:
+def _next_term(node: ZNode | None) -> ControllerTerm:
     return ControllerTerm(1, 0) if node is None else ControllerTerm(int(node.value) + 1, node.version + 1)

@@ -27,10 +27,10 @@ from ottla.cluster.store.metadata_store import (
     Delete,
     MetadataStore,
     MetadataStoreError,
-    Node,
     NodeExistsError,
     NoNodeError,
     Set,
+    ZNode,
 )
 from ottla.errors import InvalidTopicError, KafkaError, NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
@@ -114,7 +114,7 @@ class ZNodeChangeHandlers:
                 log.warning("Ignoring request %s: the topic does not exist", znodes.delete_topic(name))
             await self._remove(znodes.delete_topic(name))
 
-    async def _split(self, node: Node) -> None:
+    async def _split(self, node: ZNode) -> None:
         """Create a request for each topic that a single request names, as in the first design of topic deletion."""
         for name in _topics(node.value):
             try:

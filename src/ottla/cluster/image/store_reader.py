@@ -15,10 +15,10 @@ from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import (
     Create,
     MetadataStore,
-    Node,
     NodeExistsError,
     UnreadableNodeError,
     Watcher,
+    ZNode,
 )
 from ottla.cluster.store.znodes import TopicLayout
 from ottla.config.broker import Endpoint
@@ -69,7 +69,7 @@ async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
     """
     names = await store.children(znodes.TOPICS)
     nodes = await get_all(store, [znodes.topic(name) for name in names])
-    layouts: dict[str, tuple[Node, TopicLayout]] = {}
+    layouts: dict[str, tuple[ZNode, TopicLayout]] = {}
     for name, node in zip(names, nodes, strict=True):
         with _skip_unreadable("topic", name):
             if node is not None:
@@ -107,7 +107,7 @@ def _states(name: str, layout: TopicLayout) -> list[str]:
 
 
 async def _stored_topic(
-    store: MetadataStore, name: str, node: Node, layout: TopicLayout, states: Sequence[Node | None]
+    store: MetadataStore, name: str, node: ZNode, layout: TopicLayout, states: Sequence[ZNode | None]
 ) -> StoredTopic:
     has_parent = any(states) or await store.get(znodes.partitions(name)) is not None
     partitions = tuple(
@@ -135,9 +135,9 @@ def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
         return {}
 
 
-async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
+async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[ZNode | None]:
     """Return many znodes, which are read concurrently."""
-    nodes: list[Node | None] = []
+    nodes: list[ZNode | None] = []
     for begin in range(0, len(paths), MAX_CONCURRENT):
         nodes += await asyncio.gather(*(store.get(path) for path in paths[begin : begin + MAX_CONCURRENT]))
     return nodes
@@ -168,7 +168,7 @@ async def read_entity_configs(store: MetadataStore, path: str) -> Mapping[str, s
     return configs_of(await store.get(path), path)
 
 
-def configs_of(node: Node | None, path: str) -> Mapping[str, str]:
+def configs_of(node: ZNode | None, path: str) -> Mapping[str, str]:
     """Return the configs in a znode below `/config`; none if it does not exist, or cannot be parsed, which is
     logged.
     """
@@ -183,7 +183,7 @@ def configs_of(node: Node | None, path: str) -> Mapping[str, str]:
 
 
 def partition_image(
-    state: Node, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+    state: ZNode, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
 ) -> PartitionImage:
     """Return a partition from its state and its topic's znode. Raises UnreadableNodeError."""
     try:
@@ -194,7 +194,7 @@ def partition_image(
     return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing)
 
 
-def broker_image(broker_id: int, node: Node) -> BrokerImage:
+def broker_image(broker_id: int, node: ZNode) -> BrokerImage:
     """Return a broker from its znode, in any form that Kafka 0.8 to 3.9 write. Raises UnreadableNodeError."""
     try:
         value = znodes.load(node.value)

@@ -47,7 +47,7 @@ Watcher = Callable[[], None]
 """Called once on the event loop when what was read has changed, or can no longer be watched."""
 
 
-class Node(NamedTuple):
+class ZNode(NamedTuple):
     """A znode's value, version, and creation number, which grows with every change of the tree (zxid)."""
 
     value: bytes
@@ -94,7 +94,7 @@ Operation = Create | Set | Delete | Check
 class MetadataStore(Protocol):
     """A tree of znodes. Every method raises a MetadataStoreError if the tree does not allow the operation."""
 
-    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+    async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         """Return the znode, or None. `watch` fires when it is created, changed or deleted next."""
         ...
 

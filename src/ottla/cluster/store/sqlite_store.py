@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.cluster.store import process_session
-from ottla.cluster.store.metadata_store import MetadataStoreError, Node, Operation, Watcher
+from ottla.cluster.store.metadata_store import MetadataStoreError, Operation, Watcher, ZNode
 from ottla.cluster.store.process_session import OwnSession, PeerSession
 from ottla.cluster.store.sqlite_tree import SESSIONS, SessionEndedError, SqliteTree
 from ottla.errors import KafkaError, StartupError
@@ -90,7 +90,7 @@ class SqliteMetadataStore:
             await self.close()
             raise StartupError(f"{self._path}: the metadata store cannot be opened: {error}") from None
 
-    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+    async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         self._watch(path, watch)
         return self._tree.get(path)
 

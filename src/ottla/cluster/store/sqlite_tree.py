@@ -27,12 +27,12 @@ from ottla.cluster.store.metadata_store import (
     Delete,
     MetadataStoreError,
     MetadataStoreTimeoutError,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     Set,
+    ZNode,
 )
 from ottla.errors import KafkaStorageError, StartupError
 
@@ -64,7 +64,7 @@ KEPT_CHANGES: Final = 10_000
 """The table `changes` keeps this many; a process that has missed more must fire all of its watches."""
 
 CREATIONS: Final = "/#"
-"""Counts all created znodes, for `Node.created`; no path is equal to it."""
+"""Counts all created znodes, for `ZNode.created`; no path is equal to it."""
 SESSIONS: Final = "/#sessions"
 """Counts the sessions; as a changed key: a session has begun or ended."""
 
@@ -122,7 +122,7 @@ class SqliteTree:
 
     # Reads
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> ZNode | None:
         """Return a znode as the last complete change has left it."""
         return self._node(self._reader, path)
 
@@ -255,7 +255,7 @@ class SqliteTree:
         self._execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", what, number + 1)
         return number
 
-    def _check(self, path: str, version: int) -> Node:
+    def _check(self, path: str, version: int) -> ZNode:
         row = self._node(self._db, path)
         if row is None:
             raise NoNodeError(path)
@@ -263,13 +263,13 @@ class SqliteTree:
             raise BadVersionError(f"{path}: version {row.version}, not {version}")
         return row
 
-    def _node(self, db: sqlite3.Connection | None, path: str) -> Node | None:
+    def _node(self, db: sqlite3.Connection | None, path: str) -> ZNode | None:
         rows = self._query(db, "SELECT value, version, created FROM nodes WHERE path = ?", path)
         if not rows:
             return None
         value, version, created = rows[0]
         assert isinstance(value, bytes)
-        return Node(value, _number(version), _number(created))
+        return ZNode(value, _number(version), _number(created))
 
     def _execute(self, sql: str, *arguments: object) -> list[tuple[object, ...]]:
         return self._query(self._db, sql, *arguments)

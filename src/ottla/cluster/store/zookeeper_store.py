@@ -28,13 +28,13 @@ from ottla.cluster.store.metadata_store import (
     Delete,
     MetadataStoreError,
     MetadataStoreTimeoutError,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     Set,
     Watcher,
+    ZNode,
 )
 from ottla.errors import StartupError
 
@@ -186,7 +186,7 @@ class ZooKeeperMetadataStore:
                 "broker creates; check the path"
             )
 
-    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+    async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
         if watch is not None:
             # exists() also watches a znode that does not exist
             await self._read("exists_async", path, watch)
@@ -194,7 +194,7 @@ class ZooKeeperMetadataStore:
             value, stat = await self._read("get_async", path, None)
         except NoNodeError:
             return None
-        return Node(value, stat.version, stat.czxid)
+        return ZNode(value, stat.version, stat.czxid)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """Return the names of the znode's children, sorted; none if the znode does not exist."""

@@ -25,7 +25,7 @@ from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.group.share import share_group_records as share_records
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.group.share.share_groups import ShareGroups
-from ottla.coordinator.runtime.result import CoordinatorResult, Record, ResponseFuture
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ResponseFuture
 from ottla.errors import InconsistentGroupProtocolError, KafkaError, UnknownMemberIdError, code_of
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -157,7 +157,7 @@ class GroupCoordinator:
             self.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
 
 
-def tombstones(group: Group) -> list[Record]:
+def tombstones(group: Group) -> list[CoordinatorRecord]:
     if isinstance(group, ConsumerGroup):
         return consumer_records.group_tombstones(group)
     if isinstance(group, ShareGroup):

@@ -24,7 +24,7 @@ from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error,
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
-from ottla.coordinator.runtime.result import CoordinatorResult, Record
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.message import Response
 from ottla.records.batch import BatchHeader
@@ -83,7 +83,7 @@ class GroupRuntime(CoordinatorRuntime):
                 self._respond_when(committed, result)
         self._schedule(group_id)
 
-    async def append(self, group_id: str, records: Sequence[Record]) -> None:
+    async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
         """Append and replay records; return when they are committed."""
         try:
             committed = self._append(group_id, records)
@@ -94,7 +94,7 @@ class GroupRuntime(CoordinatorRuntime):
         if committed is not None:
             await wait_committed(committed, self._append_seconds)
 
-    async def append_pending(self, group_id: str, new: Sequence[Record], producer: Producer) -> None:
+    async def append_pending(self, group_id: str, new: Sequence[CoordinatorRecord], producer: Producer) -> None:
         """Append offsets of the producer's open transaction; return when they are replicated."""
         try:
             committed = self._log.append(group_id, new, producer)
@@ -130,7 +130,7 @@ class GroupRuntime(CoordinatorRuntime):
             except errors.KafkaError as error:
                 log.error("Cannot remove the offsets of group %s for deleted topics: %s", group_id, error)
 
-    def _append(self, group_id: str, new: Sequence[Record]) -> asyncio.Future[None] | None:
+    def _append(self, group_id: str, new: Sequence[CoordinatorRecord]) -> asyncio.Future[None] | None:
         if not new:
             return None
         try:

@@ -14,7 +14,7 @@ from ottla.coordinator.group.common.group import Committer, Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator, tombstones
 from ottla.coordinator.group.pending_offsets import OffsetKey, PendingOffsets
 from ottla.coordinator.group.share.share_group import ShareGroup
-from ottla.coordinator.runtime.result import CoordinatorResult, Record
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from ottla.model import TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9
@@ -63,7 +63,7 @@ class Offsets:
 
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, Record | None]]:
+    ) -> Iterator[tuple[TopicPartition, CoordinatorRecord | None]]:
         """Handle OffsetDelete: return the tombstone of each partition; None if the group reads the topic."""
         group = self._group(group_id)
         group.check_offset_delete()
@@ -112,7 +112,7 @@ class Offsets:
             raise errors.GroupIdNotFoundError(f"The group id {group_id} was not found.")
         return group
 
-    def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
+    def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[CoordinatorRecord]]]:
         """Return, by group, the tombstones of deleted topics' offsets."""
         for group_id, offsets in self.by_group.items():
             tombstones_ = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]

@@ -15,7 +15,7 @@ from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.coordinator.runtime.loader import CoordinatorShards, Shards
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
@@ -77,7 +77,7 @@ class CoordinatorLog:
         return self.shards.partition(self.index(key))
 
     def append(
-        self, key: str, records: Sequence[Record], producer: Producer | None = None
+        self, key: str, records: Sequence[CoordinatorRecord], producer: Producer | None = None
     ) -> asyncio.Future[None] | None:
         """Append records as one batch, in the producer's transaction if there is one.
 
@@ -132,7 +132,7 @@ async def wait_committed(committed: asyncio.Future[None], seconds: float | None 
         raise to_client_error(error) from error
 
 
-def _batch(records: Sequence[Record], now_ms: int, producer: Producer | None) -> memoryview:
+def _batch(records: Sequence[CoordinatorRecord], now_ms: int, producer: Producer | None) -> memoryview:
     size = sum(record_size_upper_bound(len(r.key), len(r.value or b"")) for r in records)
     builder = BatchBuilder(bytearray(size))
     for record in records:

@@ -12,7 +12,7 @@ class ResponseFuture(Protocol):
     """Receives the response to a request: a future of the runtime, or any object in tests."""
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record of an internal topic; a value of None is a tombstone."""
 
     key: bytes
@@ -23,7 +23,7 @@ class Record(NamedTuple):
 class CoordinatorResult:
     """Collected while a request is handled."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
     responses: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
     replacement: Any = None
     """The Group that replaces one whose protocol changes, once the records are appended."""

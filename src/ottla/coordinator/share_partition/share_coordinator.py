@@ -19,7 +19,7 @@ from ottla.coordinator.group.common.group_configs import SHARE, GroupConfigs
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.coordinator.share_partition import share_state_records as records
 from ottla.coordinator.share_partition.share_partition import ShareLimits, SharePartition
 from ottla.coordinator.share_partition.share_state_records import ShareKey, ShareState
@@ -147,7 +147,7 @@ class ShareCoordinator(CoordinatorRuntime):
             return  # older than the last snapshot
         stored.partition.restore(max(progress.start, stored.partition.start), progress.runs)
 
-    def _snapshot(self, key: ShareKey, stored: StoredPartition) -> Record:
+    def _snapshot(self, key: ShareKey, stored: StoredPartition) -> CoordinatorRecord:
         partition = stored.partition
         return records.snapshot_record(
             key, stored.snapshot_epoch, partition.start, partition.stored_runs(), self._clock.now_ms()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.cluster.store.znodes import uuid_text
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.coordinator.share_partition.share_partition import RecordRange, RecordState
 from ottla.protocol.messages import share_group_records as s
 from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
@@ -37,7 +37,7 @@ class ShareState(NamedTuple):
     is_snapshot: bool
 
 
-def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRange], now_ms: int) -> Record:
+def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRange], now_ms: int) -> CoordinatorRecord:
     value = s.ShareSnapshotValue(
         snapshot_epoch=epoch,
         start_offset=start,
@@ -45,11 +45,11 @@ def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[RecordRang
         write_timestamp=now_ms,
         state_batches=_batches(runs),
     )
-    return Record(_key(key, s.SNAPSHOT_KEY), encode_versioned(value, 0))
+    return CoordinatorRecord(_key(key, s.SNAPSHOT_KEY), encode_versioned(value, 0))
 
 
-def tombstones(key: ShareKey) -> list[Record]:
-    return [Record(_key(key, number), None) for number in (s.SNAPSHOT_KEY, s.UPDATE_KEY)]
+def tombstones(key: ShareKey) -> list[CoordinatorRecord]:
+    return [CoordinatorRecord(_key(key, number), None) for number in (s.SNAPSHOT_KEY, s.UPDATE_KEY)]
 
 
 def read(key: bytes, value: bytes | None) -> tuple[ShareKey, ShareState | None] | None:

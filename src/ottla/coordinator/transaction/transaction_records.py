@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.coordinator.transaction.transaction import STATE_NUMBERS, Transaction, TransactionState
 from ottla.errors import MalformedMessageError
 from ottla.model import TopicPartition
@@ -16,7 +16,7 @@ VALUE_VERSION = 1
 _NUMBER_OF = {state: number for number, state in STATE_NUMBERS.items()}
 
 
-def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -> Record:
+def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -> CoordinatorRecord:
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -32,11 +32,11 @@ def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -
     if version == OLD_VALUE_VERSION:
         value.previous_producer_id = value.next_producer_id = -1
         value.client_transaction_version = 0
-    return Record(_key(transaction.id), encode_versioned(value, version))
+    return CoordinatorRecord(_key(transaction.id), encode_versioned(value, version))
 
 
-def tombstone(transactional_id: str) -> Record:
-    return Record(_key(transactional_id), None)
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(_key(transactional_id), None)
 
 
 def read_key(key: bytes) -> str | None:

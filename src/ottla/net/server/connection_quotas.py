@@ -60,8 +60,7 @@ class ConnectionQuotas:
     def limits(self) -> ConnectionLimits:
         return self._limits
 
-    @limits.setter
-    def limits(self, limits: ConnectionLimits) -> None:
+    def update_limits(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._wake()
 

@@ -49,8 +49,7 @@ class Listener:
         self.name = name
         self.connections: set[Connection] = set()
         self._service = service
-        self.connects = connection
-        """Builds the next connection; replaced when certificates are reloaded."""
+        self._connection = connection
         self._admission = admission
         self._memory = memory
         self._max_frame_bytes = max_frame_bytes
@@ -59,6 +58,10 @@ class Listener:
         self._sock: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
+
+    def use(self, connection: Connects) -> None:
+        """Build new connections with `connection`: certificates were reloaded."""
+        self._connection = connection
 
     def bind(self, host: str, port: int) -> int:
         """Bind the address; return the port (a free one for 0). Raises StartupError if it is in use.
@@ -159,7 +162,7 @@ class Listener:
             if size > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         peer = f"{ip}:{address[1]}"
-        connection = self.connects(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
+        connection = self._connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
         self.connections.add(connection)
         connection.start()
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.model import TopicPartition
 from ottla.protocol.messages.group_records import (
     GroupMetadataKey,
@@ -33,11 +33,11 @@ class CommittedOffset(NamedTuple):
     expire_ms: int = -1
 
 
-def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | None) -> Record:
+def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | None) -> CoordinatorRecord:
     """Return the record of a commit; None deletes it."""
     key = encode_versioned(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), OFFSET_KEY_VERSION)
     if committed is None:
-        return Record(key, None)
+        return CoordinatorRecord(key, None)
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -47,10 +47,10 @@ def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | N
     )
     # only version 1 has an expiry time, which clients up to 2.0 can set
     version = OFFSET_VALUE_VERSION if committed.expire_ms < 0 else 1
-    return Record(key, encode_versioned(value, version))
+    return CoordinatorRecord(key, encode_versioned(value, version))
 
 
-def group_record(group: ClassicGroup, now_ms: int) -> Record:
+def group_record(group: ClassicGroup, now_ms: int) -> CoordinatorRecord:
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -59,11 +59,11 @@ def group_record(group: ClassicGroup, now_ms: int) -> Record:
         current_state_timestamp=now_ms,
         members=[_member_value(m, group.protocol) for m in group.members.values()],
     )
-    return Record(_group_key(group.id), encode_versioned(value, GROUP_VALUE_VERSION))
+    return CoordinatorRecord(_group_key(group.id), encode_versioned(value, GROUP_VALUE_VERSION))
 
 
-def group_tombstone(group_id: str) -> Record:
-    return Record(_group_key(group_id), None)
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(_group_key(group_id), None)
 
 
 def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:

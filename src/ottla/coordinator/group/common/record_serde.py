@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.protocol.message import Data
 from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 
-def record(number: int, key: Data, value: Data | None) -> Record:
+def record(number: int, key: Data, value: Data | None) -> CoordinatorRecord:
     """Return a record of a type; without a value, a tombstone."""
     written = None if value is None else encode_versioned(value, 0)
-    return Record(encode_versioned(key, 0, prefix=number), written)
+    return CoordinatorRecord(encode_versioned(key, 0, prefix=number), written)
 
 
 class RecordType(NamedTuple):

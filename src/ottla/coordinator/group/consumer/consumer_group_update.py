@@ -26,7 +26,7 @@ from ottla.coordinator.group.consumer import consumer_records as records
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.errors import FencedMemberEpochError
 
 
@@ -40,7 +40,9 @@ class RegexVisibility(NamedTuple):
 class ConsumerGroupUpdate:
     """The group as it will be. The copy is made with the first change, as most heartbeats change nothing."""
 
-    def __init__(self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[Record] = ()) -> None:
+    def __init__(
+        self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[CoordinatorRecord] = ()
+    ) -> None:
         self.original = group
         self.group = group
         self.records = list(before)
@@ -167,7 +169,7 @@ class ConsumerGroupUpdate:
     def _hash(self) -> int:
         return metadata_hash(self.group.topics(), self._image)
 
-    def _write(self, *new: Record) -> None:
+    def _write(self, *new: CoordinatorRecord) -> None:
         if self.group is self.original:
             self.group = self.original.copy()
         self.records += new

@@ -22,29 +22,29 @@ from ottla.coordinator.group.common.consumer_member import (
 from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
 from ottla.coordinator.group.common.record_serde import RecordSerde, RecordType, record
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.protocol.message import Data
 from ottla.protocol.messages import consumer_group_records as c
 
 
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Return the record of the group's epoch and the hash of its topics."""
     value = c.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return _of_group(c.METADATA_KEY, group_id, value)
 
 
-def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
     """Return the record of the epoch that all target assignments are for."""
     value = c.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(c.TARGET_METADATA_KEY, group_id, value)
 
 
-def topics_tombstone(group_id: str) -> Record:
+def topics_tombstone(group_id: str) -> CoordinatorRecord:
     """Return the tombstone of the topics record of Kafka before 4.1."""
     return _of_group(c.PARTITION_METADATA_KEY, group_id, None)
 
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> Record:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
     """Return the record of a resolved regular expression; None: it has no subscribers any more."""
     value = None
     if resolved is not None:
@@ -54,7 +54,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> R
     return record(c.REGEX_KEY, c.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 
 
-def member_record(group_id: str, member: ConsumerMember) -> Record:
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     classic = None
     if member.classic is not None:
         protocols = [c.ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols]
@@ -75,14 +75,14 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
     return _of_member(c.MEMBER_KEY, group_id, member.id, value)
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     """Return the record of a member's target assignment."""
     topics = [c.TargetTopicPartition(topic_id=t, partitions=p) for t, p in by_topic(target)]
     value = c.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
     return _of_member(c.TARGET_MEMBER_KEY, group_id, member_id, value)
 
 
-def current_record(group_id: str, member: ConsumerMember) -> Record:
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """Return the record of a member's current assignment."""
     value = c.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -94,12 +94,12 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
     return _of_member(c.CURRENT_MEMBER_KEY, group_id, member.id, value)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     keys = (c.CURRENT_MEMBER_KEY, c.TARGET_MEMBER_KEY, c.MEMBER_KEY)
     return [_of_member(key, group_id, member_id, None) for key in keys]
 
 
-def group_tombstones(group: ConsumerGroup) -> list[Record]:
+def group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
     records = [_of_member(c.CURRENT_MEMBER_KEY, group.id, m, None) for m in group.members]
     records += [_of_member(c.TARGET_MEMBER_KEY, group.id, m, None) for m in group.targets]
     records.append(_of_group(c.TARGET_METADATA_KEY, group.id, None))
@@ -115,11 +115,11 @@ def _current(partitions: Assignment) -> list[c.CurrentTopicPartitions]:
     return [c.CurrentTopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(partitions)]
 
 
-def _of_group(number: int, group_id: str, value: Data | None) -> Record:
+def _of_group(number: int, group_id: str, value: Data | None) -> CoordinatorRecord:
     return record(number, c.ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
-def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> Record:
+def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> CoordinatorRecord:
     return record(number, c.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 

@@ -20,7 +20,7 @@ from ottla.coordinator.group.common.consumer_member import Assignment, Classic, 
 from ottla.coordinator.group.common.consumer_topics import partitions_by_name
 from ottla.coordinator.group.consumer import consumer_records
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
-from ottla.coordinator.runtime.result import CoordinatorResult, Record
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from ottla.errors import GroupIdNotFoundError, MalformedMessageError, RebalanceInProgressError
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.versioned import decode_versioned
@@ -44,7 +44,7 @@ class GroupMigration:
         """Fail joins and syncs of an upgraded group that wait for a rebalance, so that the members join again."""
         fail_waiting_members(group, RebalanceInProgressError(), result)
 
-    def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
+    def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
         """Return the consumer group that replaces a classic one, and its records."""
         written = [records.group_tombstone(group.id)]
         new = ConsumerGroup(group.id)
@@ -132,7 +132,7 @@ class GroupMigration:
         assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)
         return partitions_by_name(assignment.assigned_partitions, self._image())
 
-    def _records(self, group: ConsumerGroup) -> list[Record]:
+    def _records(self, group: ConsumerGroup) -> list[CoordinatorRecord]:
         members = group.members.values()
         return [
             *(consumer_records.member_record(group.id, member) for member in members),

@@ -9,23 +9,23 @@ from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, 
 from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
 from ottla.coordinator.group.common.record_serde import RecordSerde, RecordType, record
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
-from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.protocol.message import Data
 from ottla.protocol.messages import share_group_records as s
 
 
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Return the record of the group's epoch and the hash of its topics."""
     return _of_group(s.METADATA_KEY, group_id, s.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
 
-def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
     """Return the record of the epoch that all target assignments are for."""
     value = s.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(s.TARGET_METADATA_KEY, group_id, value)
 
 
-def member_record(group_id: str, member: ShareMember) -> Record:
+def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
     value = s.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -35,13 +35,13 @@ def member_record(group_id: str, member: ShareMember) -> Record:
     return _of_member(s.MEMBER_KEY, group_id, member.id, value)
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     """Return the record of a member's target assignment."""
     value = s.ShareGroupTargetAssignmentMemberValue(topic_partitions=_topics(target))
     return _of_member(s.TARGET_MEMBER_KEY, group_id, member_id, value)
 
 
-def current_record(group_id: str, member: ShareMember) -> Record:
+def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
     """Return the record of a member's current assignment."""
     value = s.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -51,12 +51,12 @@ def current_record(group_id: str, member: ShareMember) -> Record:
     return _of_member(s.CURRENT_MEMBER_KEY, group_id, member.id, value)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     keys = (s.CURRENT_MEMBER_KEY, s.TARGET_MEMBER_KEY, s.MEMBER_KEY)
     return [_of_member(key, group_id, member_id, None) for key in keys]
 
 
-def group_tombstones(group: ShareGroup) -> list[Record]:
+def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
     members = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
     return [*members, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
 
@@ -113,9 +113,9 @@ def _topics(partitions: Assignment) -> list[s.TopicPartitions]:
     return [s.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(partitions)]
 
 
-def _of_group(number: int, group_id: str, value: Data | None) -> Record:
+def _of_group(number: int, group_id: str, value: Data | None) -> CoordinatorRecord:
     return record(number, s.ShareGroupMetadataKey(group_id=group_id), value)
 
 
-def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> Record:
+def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> CoordinatorRecord:
     return record(number, s.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)

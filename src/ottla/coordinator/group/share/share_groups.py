@@ -19,7 +19,7 @@ from ottla.coordinator.group.common.modern_group import ModernGroups, check_not_
 from ottla.coordinator.group.share import share_group_records as records
 from ottla.coordinator.group.share.share_assignor import assign
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
-from ottla.coordinator.runtime.result import CoordinatorResult, Record, ResponseFuture
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ResponseFuture
 from ottla.protocol.messages import share_group_heartbeat as m
 
 
@@ -48,7 +48,7 @@ class ShareGroups(ModernGroups):
 
         return self._respond(future, m.ShareGroupHeartbeatResponse, handle)
 
-    def reset_epoch(self, group_id: str) -> list[Record]:
+    def reset_epoch(self, group_id: str) -> list[CoordinatorRecord]:
         """Bump the epoch before offsets of a share group are reset, also before its first member. Raises
         NonEmptyGroupError.
         """
@@ -101,11 +101,11 @@ class ShareGroups(ModernGroups):
             response.assignment = m.Assignment(topic_partitions=topics)
         return response
 
-    def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[Record], ShareMember]:
+    def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[CoordinatorRecord], ShareMember]:
         """Return the records of a heartbeat, and the member after it: a new epoch if members or topics have changed."""
         image = self._image()
         before = group.members.get(after.id)
-        written: list[Record] = []
+        written: list[CoordinatorRecord] = []
         if before is None or before.description != after.description:
             written.append(records.member_record(group.id, after))
         members = {**group.members, after.id: after}
@@ -156,7 +156,7 @@ class ShareGroups(ModernGroups):
         result.records += self._removed(group, {group.member(request.member_id).id})
         return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
 
-    def _removed(self, group: ShareGroup, removed: set[str]) -> list[Record]:
+    def _removed(self, group: ShareGroup, removed: set[str]) -> list[CoordinatorRecord]:
         others = [member.topics for member in group.members.values() if member.id not in removed]
         new_hash = metadata_hash(frozenset().union(*others), self._image())
         tombstones = [
