@@ -1,8 +1,9 @@
-"""The metadata store of a standalone broker: print it, export it to ZooKeeper, or import it from there.
+"""The embedded metadata store: print it, export it to ZooKeeper, or import it from there.
 
-The broker must not be running. After `export`, an Apache Kafka 3.x with the same log.dirs, broker.id and
-zookeeper.connect continues with all topics, configs and offsets. `import` is the way back, into an empty log directory
-or one that Apache Kafka wrote.
+A standalone broker must not be running; several brokers that share a store may, while it is printed.
+
+After `export`, an Apache Kafka 3.x with the same log.dirs, broker.id and zookeeper.connect continues with all topics,
+configs and offsets. `import` is the way back, into an empty log directory or one that Apache Kafka wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.cli.framework.command import Command
 from ottla.cli.framework.options import Option
 from ottla.cluster.store import store_export, znodes
 from ottla.cluster.store.metadata_store import Create
-from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+from ottla.cluster.store.sqlite_store import SESSION_DIRECTORY, SqliteMetadataStore
 from ottla.errors import ConfigurationError
 from ottla.storage.log_dir import LogDir, owner_of
 
@@ -30,15 +31,20 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError(f"{args.action} needs --zookeeper")
     data = Path(args.data)
     if args.action != "import" and not (data / "registry.sqlite").exists():
-        raise ConfigurationError(f"--data: {data} has no registry.sqlite")
+        node = data / "metadata"
+        hint = f"; that of several brokers is in {node}" if (node / "registry.sqlite").exists() else ""
+        raise ConfigurationError(f"--data: {data} has no registry.sqlite{hint}")
+    if (data / SESSION_DIRECTORY).is_dir():
+        return asyncio.run(_run(args, SqliteMetadataStore(data, shared=True)))
     with LogDir.open(data, broker_id=owner_of(data) or 0):
-        return asyncio.run(_run(args, data))
+        return asyncio.run(_run(args, SqliteMetadataStore(data)))
 
 
-async def _run(args: argparse.Namespace, data: Path) -> int:
-    store = SqliteMetadataStore(data)
+async def _run(args: argparse.Namespace, store: SqliteMetadataStore) -> int:
     await store.open()
     try:
+        if args.action != "dump" and store.has_peers:
+            raise ConfigurationError("--data: brokers use this metadata store; stop them first")
         if args.action == "import":
             return await _import(store, args.zookeeper)
         nodes = await _read(store, "")
@@ -80,7 +86,9 @@ COMMAND = Command(
             "dump: print as JSON; export: copy to ZooKeeper; import: copy from ZooKeeper",
             choices=("dump", "export", "import"),
         ),
-        Option("--data DIR", "log directory with registry.sqlite", default="./ottla-data"),
+        Option(
+            "--data DIR", "directory with registry.sqlite: log directory, or ottla.metadata.dir", default="./ottla-data"
+        ),
         Option("--zookeeper HOST:PORT[/CHROOT]", "ZooKeeper for export and import"),
     ),
 )

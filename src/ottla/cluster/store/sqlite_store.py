@@ -68,6 +68,11 @@ class SqliteMetadataStore:
         """
         self._listeners.append(listener)
 
+    @property
+    def has_peers(self) -> bool:
+        """Whether other processes use the store."""
+        return bool(self._peers)
+
     async def open(self) -> None:
         """Open or create the file, and delete ephemeral znodes of processes that have ended. Raises StartupError if
         it cannot be opened.
