@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Final
+from typing import Final, Protocol
 
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
@@ -15,7 +15,6 @@ from ottla.cluster.store.znodes import uuid_text
 from ottla.config.topic import LogConfig
 from ottla.model import TopicPartition
 from ottla.replication.isr_updates import IsrSubmitter
-from ottla.replication.listeners import FetcherManager, LeadershipListener
 from ottla.replication.log_dir_move import LogDirMove
 from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.replication.rejected_batches import RejectedBatches
@@ -34,6 +33,28 @@ MAX_PREFERRED_DIRS: Final = 10_000
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """Makes a log's config from the configs of its topic."""
 MinIsrOf = Callable[[Mapping[str, str]], int]
+
+
+class LeadershipListener(Protocol):
+    """Acts on partitions that this broker leads. Called on the event loop."""
+
+    def on_leader(self, partition: Partition) -> None:
+        """Act on a partition that this broker leads, now or in a new epoch."""
+
+    def on_resigned(self, tp: TopicPartition) -> None:
+        """Act on a partition that this broker no longer leads: it follows, the partition is closed, or has no
+        leader.
+        """
+
+
+class FetcherManager(Protocol):
+    """Fetches the partitions that this broker follows."""
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from the leader that its image names; also called when that changes."""
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Stop fetching a partition."""
 
 
 class Partitions:
