@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.protocol.message import decode, encode
@@ -76,7 +77,7 @@ class Raw:
         """
         at_once = at_once or partitions
         bodies = [
-            _produce_body(topic, range(first, min(first + at_once, partitions)), batch)
+            produce_body(topic, range(first, min(first + at_once, partitions)), batch)
             for first in range(0, partitions, at_once)
         ]
         began = time.perf_counter()
@@ -84,12 +85,12 @@ class Raw:
         for _ in range(rounds):
             for body in bodies:
                 if waiting == IN_FLIGHT:
-                    self._check(self.receive())
+                    self.check(self.receive())
                     waiting -= 1
                 self.send(0, PRODUCE_VERSION, body)
                 waiting += 1
         for _ in range(waiting):
-            self._check(self.receive())
+            self.check(self.receive())
         return Done(rounds * partitions * per_batch, rounds * partitions * len(batch), time.perf_counter() - began)
 
     def consume(self, topic: str, partitions: int, seconds: float) -> Done:
@@ -122,7 +123,7 @@ class Raw:
 
     def latencies(self, topic: str, batch: bytes, per_second: int, seconds: float) -> list[float]:
         """Milliseconds from send to acknowledgement of single batches at a fixed rate."""
-        body = _produce_body(topic, range(1), batch)
+        body = produce_body(topic, range(1), batch)
         taken = []
         began = time.perf_counter()
         for i in range(int(per_second * seconds)):
@@ -130,7 +131,7 @@ class Raw:
             while (now := time.perf_counter()) < due:
                 time.sleep(min(0.0005, due - now))
             self.send(0, PRODUCE_VERSION, body)
-            self._check(self.receive())
+            self.check(self.receive())
             taken.append((time.perf_counter() - now) * 1000)
         return taken
 
@@ -155,14 +156,14 @@ class Raw:
             assert n, "the broker closed the connection"
             got += n
 
-    def _check(self, frame: memoryview) -> None:
+    def check(self, frame: memoryview) -> None:
         answer = decode(ProduceResponse, frame, PRODUCE_VERSION, 4)
         for topic in answer.responses:
             for partition in topic.partition_responses:
                 assert partition.error_code == 0, partition
 
 
-def _produce_body(topic: str, partitions: range, batch: bytes) -> bytes:
+def produce_body(topic: str, partitions: Iterable[int], batch: bytes) -> bytes:
     data = [PartitionProduceData(index=p, records=batch) for p in partitions]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
     return bytes(encode(request, PRODUCE_VERSION))

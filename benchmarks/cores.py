@@ -1,0 +1,184 @@
+"""How the throughput of a node grows with its brokers, under loads that keep the broker busy, not the client.
+
+    python -m benchmarks.cores [--brokers 1,2,4] [--kafka] [--seconds 10] [--repeats 3] [--json FILE]
+
+One client process per broker produces with acks=all to the partitions that its broker leads:
+
+- recompress: batches that are not compressed, into a topic with `compression.type=zstd`
+- validate: zstd batches, whose records the broker checks
+
+For each number of brokers: MB/s as sent by the clients (uncompressed batches), the ratio to one broker, and the CPU
+seconds of the brokers per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores:
+a number of brokers above half of the cores measures the machine, not the brokers. `--kafka` measures Apache Kafka, one
+process for all cores, beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from scripts import apache_kafka
+
+from benchmarks.compare import BATCH_BYTES, START_SECONDS, TICKS, wait_for_answer
+from benchmarks.raw import IN_FLIGHT, PRODUCE_VERSION, Raw, produce_body
+from ottla import KafkaAdminClient, NewTopic
+from ottla.net.ports import free_port
+from ottla.records import compression
+from ottla.records.builder import BatchBuilder
+
+RECORD_BYTES = 100
+PARTITIONS_PER_BROKER = 4
+LOADS = ("recompress", "validate")
+
+
+class Figure(NamedTuple):
+    """One measurement: bytes of records per second, and what the brokers spent on it."""
+
+    mb_per_second: float
+    cpu_seconds_per_gb: float
+
+
+class Node:
+    """A node of Ottla, or Apache Kafka (`brokers` is 0)."""
+
+    def __init__(self, brokers: int) -> None:
+        self.brokers = max(brokers, 1)
+        self.directory = Path(tempfile.mkdtemp(prefix="bench-cores-"))
+        self.port = free_port(in_a_row=self.brokers + 1)
+        if not brokers:
+            command = apache_kafka.prepare_node(self.directory, self.port)
+        else:
+            options = [f"listeners=PLAINTEXT://127.0.0.1:{self.port}", f"log.dirs={self.directory}"]
+            overrides = [f"--override={option}" for option in options]
+            command = [sys.executable, "-m", "ottla", "broker", "--brokers", str(brokers), *overrides]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
+        for number in range(self.brokers):
+            wait_for_answer(self.port + number)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_seconds(self) -> float:
+        """CPU of the process and its children."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return sum(map(_cpu_seconds, (str(pid), *children)))
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _cpu_seconds(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def batch_of(codec: int) -> bytes:
+    """Return a batch of records with hexadecimal digits, which compress to somewhat over a half."""
+    random = Random(1)
+    builder = BatchBuilder(bytearray(BATCH_BYTES), codec)
+    now = time.time_ns() // 1_000_000
+    while builder.append(now, None, random.randbytes(RECORD_BYTES // 2).hex().encode()):
+        pass
+    return bytes(builder.close())
+
+
+def measure(node: Node, load: str, seconds: float) -> Figure:
+    """Produce from one process per broker for some seconds."""
+    topic = f"{load}-{time.monotonic_ns()}"
+    configs = {"compression.type": "zstd"} if load == "recompress" else {}
+    with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, node.brokers * PARTITIONS_PER_BROKER, 1, topic_configs=configs)])
+        partitions = admin.describe_topics([topic])[topic].partitions
+        ports = {broker.id: broker.port for broker in admin.describe_cluster().nodes}
+    led: dict[int, list[int]] = {}
+    for partition in partitions:
+        led.setdefault(ports[partition.leader], []).append(partition.partition)
+    context = multiprocessing.get_context("spawn")
+    cpu = node.cpu_seconds()
+    with context.Pool(len(led)) as pool:
+        jobs = [pool.apply_async(produce, (port, topic, own, load, seconds)) for port, own in led.items()]
+        results = [job.get(seconds + START_SECONDS) for job in jobs]
+    sent = sum(size for size, _ in results)
+    rate = sum(size / taken for size, taken in results)
+    return Figure(rate / 1e6, (node.cpu_seconds() - cpu) / (sent / 1e9))
+
+
+def produce(port: int, topic: str, partitions: Sequence[int], load: str, seconds: float) -> tuple[int, float]:
+    """Produce to partitions of one broker; return the uncompressed bytes and the seconds."""
+    plain = batch_of(compression.NONE)
+    batch = batch_of(compression.ZSTD) if load == "validate" else plain
+    bodies = [produce_body(topic, [partition], batch) for partition in partitions]
+    client = Raw(port)
+    began, waiting, sent = time.perf_counter(), 0, 0
+    while time.perf_counter() - began < seconds:
+        for body in bodies:
+            if waiting == IN_FLIGHT:
+                client.check(client.receive())
+                waiting -= 1
+            client.send(0, PRODUCE_VERSION, body)
+            waiting += 1
+            sent += len(plain)
+    for _ in range(waiting):
+        client.check(client.receive())
+    client.close()
+    return sent, time.perf_counter() - began
+
+
+def main() -> int:
+    """Measure all numbers of brokers in turns, and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", default="1,2", help="numbers of brokers, separated by commas")
+    parser.add_argument("--kafka", action="store_true", help="Apache Kafka, too (needs Java and Maven)")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    args = parser.parse_args()
+    counts = [int(count) for count in args.brokers.split(",")] + ([0] if args.kafka else [])
+    figures: dict[tuple[str, int], list[Figure]] = {}
+    for _ in range(args.repeats):
+        for count in counts:
+            node = Node(count)
+            try:
+                for load in LOADS:
+                    figures.setdefault((load, count), []).append(measure(node, load, args.seconds))
+            finally:
+                node.close()
+    print(f"{os.cpu_count()} cores, medians of {args.repeats}")
+    for load in LOADS:
+        first = statistics.median(f.mb_per_second for f in figures[load, counts[0]])
+        for count in counts:
+            name = f"brokers: {count}" if count else "Apache Kafka"
+            rate = statistics.median(f.mb_per_second for f in figures[load, count])
+            cpu = statistics.median(f.cpu_seconds_per_gb for f in figures[load, count])
+            print(f"{load:12}{name:14}{rate:10.1f} MB/s  x {rate / first:.2f}{cpu:10.2f} CPU s/GB")
+    if args.json:
+        args.json.write_text(json.dumps({f"{load}-{count}": runs for (load, count), runs in figures.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
