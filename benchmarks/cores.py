@@ -2,7 +2,8 @@
 
     python -m benchmarks.cores [--brokers 1,2,4] [--kafka] [--seconds 10] [--repeats 3] [--json FILE]
 
-One client process per broker produces with acks=all to the partitions that its broker leads:
+As many client processes for each number of brokers (two per broker of the largest) produce with acks=all, each to
+partitions of one leader:
 
 - recompress: batches that are not compressed, into a topic with `compression.type=zstd`
 - validate: zstd batches, whose records the broker checks
@@ -41,7 +42,8 @@ from ottla.records import compression
 from ottla.records.builder import BatchBuilder
 
 RECORD_BYTES = 100
-PARTITIONS_PER_BROKER = 4
+CLIENTS_PER_BROKER = 2
+PARTITIONS_PER_CLIENT = 2
 LOADS = ("recompress", "validate")
 
 
@@ -106,21 +108,22 @@ def batch_of(codec: int) -> bytes:
     return bytes(builder.close())
 
 
-def measure(node: Node, load: str, seconds: float) -> Figure:
-    """Produce from one process per broker for some seconds."""
+def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
+    """Produce from some processes, which share the brokers evenly, for some seconds."""
     topic = f"{load}-{time.monotonic_ns()}"
     configs = {"compression.type": "zstd"} if load == "recompress" else {}
     with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
-        admin.create_topics([NewTopic(topic, node.brokers * PARTITIONS_PER_BROKER, 1, topic_configs=configs)])
+        admin.create_topics([NewTopic(topic, clients * PARTITIONS_PER_CLIENT, 1, topic_configs=configs)])
         partitions = admin.describe_topics([topic])[topic].partitions
         ports = {broker.id: broker.port for broker in admin.describe_cluster().nodes}
     led: dict[int, list[int]] = {}
     for partition in partitions:
         led.setdefault(ports[partition.leader], []).append(partition.partition)
+    shares = [(port, led[port][index :: clients // len(led)]) for port in led for index in range(clients // len(led))]
     context = multiprocessing.get_context("spawn")
     cpu = node.cpu_seconds()
-    with context.Pool(len(led)) as pool:
-        jobs = [pool.apply_async(produce, (port, topic, own, load, seconds)) for port, own in led.items()]
+    with context.Pool(len(shares)) as pool:
+        jobs = [pool.apply_async(produce, (port, topic, own, load, seconds)) for port, own in shares]
         results = [job.get(seconds + START_SECONDS) for job in jobs]
     sent = sum(size for size, _ in results)
     rate = sum(size / taken for size, taken in results)
@@ -164,7 +167,9 @@ def main() -> int:
             node = Node(count)
             try:
                 for load in LOADS:
-                    figures.setdefault((load, count), []).append(measure(node, load, args.seconds))
+                    figures.setdefault((load, count), []).append(
+                        measure(node, load, max(counts) * CLIENTS_PER_BROKER, args.seconds)
+                    )
             finally:
                 node.close()
     print(f"{os.cpu_count()} cores, medians of {args.repeats}")
