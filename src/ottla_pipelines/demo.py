@@ -188,7 +188,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
 
 
 class _View:
-    """Two bars, or a line now and then where there is no terminal."""
+    """Two progress bars on a terminal; elsewhere a line every few seconds."""
 
     def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
         self._progress = progress

@@ -15,14 +15,14 @@ def report(**facts: Any) -> None:
 
 
 class Ticker:
-    """Says whether it is time again; asking costs little, so that a hot loop may ask often."""
+    """Limits how often a loop does something. Checking is cheap, so that a hot loop may check often."""
 
     def __init__(self, interval_s: float = 0.2) -> None:
         self.interval_s = interval_s
         self._next = 0.0
 
     def is_due(self) -> bool:
-        """True at most once per interval."""
+        """Return True at most once per interval."""
         now = time.monotonic()
         if now < self._next:
             return False

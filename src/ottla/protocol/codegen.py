@@ -82,7 +82,7 @@ HELPERS: dict[str, Any] = {
 
 
 class Source:
-    """Lines of a function in the making, with the objects that it refers to and fresh variable names."""
+    """The source of a function that is being generated: its lines, the objects it refers to, unused variable names."""
 
     def __init__(self, cls: type[Declared], version: int, *, sliced: bool = False) -> None:
         """`sliced`: make a generator that yields every `SLICE_ITEMS` items, so that others get their turn."""

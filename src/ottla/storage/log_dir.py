@@ -495,7 +495,7 @@ class LogDir:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
         except (errors.KafkaStorageError, OSError) as error:
             # the next start recovers the logs, as after a crash
-            log.error("%s was not shut down cleanly, the next start recovers its logs: %s", self.path, error)
+            log.error("%s is not marked as clean, so the next start recovers its logs: %s", self.path, error)
         finally:
             self._release()
 

@@ -289,7 +289,7 @@ class Fetcher:
         if not error.retriable or error is errors.CorruptMessageError:
             self.poll_trigger.fail(error(f"{state.tp}, offset {generation}: {error.__doc__}"))
         else:
-            log.debug("fetch of %s from node %d: %s", state.tp, node, error.name)
+            log.debug("Cannot fetch %s from node %d: %s", state.tp, node, error.name)
         return False
 
     def _out_of_range(self, state: PartitionState, generation: int) -> bool:
