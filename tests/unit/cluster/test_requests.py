@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -54,7 +55,7 @@ def moved(p: PartitionImage, rng: random.Random) -> PartitionImage:
     return replace(p, leader=replicas[-1], leader_epoch=p.leader_epoch + 1, replicas=replicas, state_version=0)
 
 
-def sent(request: Request[object]) -> Request[object]:
+def sent(request: Request[Any]) -> Any:
     """Return the request as the broker decodes it."""
     version = VERSIONS[request.NAME]
     data = bytearray()
@@ -66,9 +67,9 @@ def applied(image: ClusterImage, before: ClusterImage | None, after: ClusterImag
     duties = requests.leader_and_isr(before, after, BROKERS[RECEIVER])
     metadata = requests.update_metadata(before, after, BROKERS[RECEIVER])
     if duties is not None:
-        image = with_leader_and_isr(image, sent(duties))  # type: ignore[arg-type]
+        image = with_leader_and_isr(image, sent(duties))
     if metadata is not None:
-        image = with_metadata(image, sent(metadata), {}, {}, RECEIVER)  # type: ignore[arg-type]
+        image = with_metadata(image, sent(metadata), {}, {}, RECEIVER)
     return image
 
 
@@ -117,3 +118,39 @@ def test_outdated_state_does_not_replace_a_newer_one() -> None:
     assert late is not None
     late.type = image_delta.INCREMENTAL
     assert with_metadata(followed, late, {}, {}, RECEIVER).topics == second.topics
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shared_requests_equal_those_of_each_broker(seed: int) -> None:
+    rng = random.Random(seed)
+    first = changed(ClusterImage("cluster", controller_id=1, controller_epoch=7), rng)
+    second = changed(first, rng)
+    shared = requests.BrokerRequests()
+    version = VERSIONS["UpdateMetadata"]
+    for before, after in ((None, first), (first, second), (None, second), (second, second)):
+        for n, epoch in enumerate((0, 1, 1 << 40, -1)):
+            broker = replace(BROKERS[n], epoch=epoch)
+            assert shared.leader_and_isr(before, after, broker) == requests.leader_and_isr(before, after, broker)
+            request = shared.update_metadata(before, after, broker)
+            plain = requests.update_metadata(before, after, broker)
+            assert (request is None) is (plain is None)
+            if request is not None and plain is not None:
+                assert encode(request, version) == encode(plain, version)
+                assert (request.API_KEY, request.NAME) == (plain.API_KEY, plain.NAME)
+                assert type(request).RESPONSE is type(plain).RESPONSE
+
+
+def test_update_metadata_of_a_difference_is_built_once_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    build = requests.update_metadata
+
+    def count(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> Any:
+        built.append(to)
+        return build(before, after, to)
+
+    monkeypatch.setattr(requests, "update_metadata", count)
+    image = changed(ClusterImage("cluster"), random.Random(1))
+    shared = requests.BrokerRequests()
+    for broker in BROKERS.values():
+        assert shared.update_metadata(None, image, broker) is not None
+    assert len(built) == 1

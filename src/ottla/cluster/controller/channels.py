@@ -23,6 +23,7 @@ from ottla.model import TopicPartition
 from ottla.protocol.message import Request, Response
 
 if TYPE_CHECKING:
+    from ottla.cluster.controller.requests import BrokerRequests
     from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 log = logging.getLogger("ottla.cluster")
@@ -32,7 +33,7 @@ PURPOSE: Final = "controller"
 VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
 """Request versions of Apache Kafka 3.9."""
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
-"""Between requests that a broker does not answer."""
+"""The backoff between requests that a broker does not answer."""
 
 
 SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
@@ -74,6 +75,7 @@ class ControllerChannels:
         self._timeout = timeout_ms / 1000
         self._epoch = epoch
         self._channels: dict[tuple[int, int], _Channel] = {}
+        self._requests: BrokerRequests | None = None
 
     def update_brokers(self, brokers: Iterable[BrokerImage]) -> None:
         """Open a channel to each of these brokers, a new one to brokers that have registered again, and close all
@@ -133,8 +135,10 @@ class ControllerChannels:
             requests,  # a standalone broker starts without it, and without the classes of its requests
         )
 
-        leader_and_isr = requests.leader_and_isr(before, after, broker)
-        metadata = requests.update_metadata(before, after, broker)
+        if self._requests is None:
+            self._requests = requests.BrokerRequests()
+        leader_and_isr = self._requests.leader_and_isr(before, after, broker)
+        metadata = self._requests.update_metadata(before, after, broker)
         if before is None and metadata is not None:
             # a broker that has received nothing yet needs the brokers' addresses before it can follow leaders; others
             # act at once

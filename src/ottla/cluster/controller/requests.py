@@ -7,12 +7,16 @@ are sent with UpdateMetadata only, as the leader has them from the controller's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
 
 from ottla.cluster.image import image_delta
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage
-from ottla.cluster.image.image_delta import StoppedReplica
+from ottla.cluster.image.image_delta import ChangedPartition, StoppedReplica
 from ottla.model import TopicPartition
+from ottla.protocol.message import Struct, encode
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -29,15 +33,21 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
+    UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
 
 
-def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> LeaderAndIsrRequest | None:
-    """Return the new states of a broker's replicas, or None if none has changed."""
+def leader_and_isr(
+    before: ClusterImage | None, after: ClusterImage, to: BrokerImage, changes: Iterable[ChangedPartition] | None = None
+) -> LeaderAndIsrRequest | None:
+    """Return the new states of a broker's replicas, or None if none has changed.
+
+    `changes`: those of partitions with a replica on the broker, if they are known.
+    """
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     leaders: set[int] = set()
-    for topic, index, now, was in image_delta.changed_partitions(before, after):
+    for topic, index, now, was in image_delta.changed_partitions(before, after) if changes is None else changes:
         if to.id in now.replicas and (was is None or _assignment(was) != _assignment(now)):
             by_topic.setdefault(topic.name, []).append(_leader_and_isr_state(index, now, after, is_new=was is None))
             leaders.add(now.leader)
@@ -54,6 +64,87 @@ def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerI
         ],
         live_leaders=[_live_leader(after.brokers[leader]) for leader in sorted(leaders & after.brokers.keys())],
     )
+
+
+UPDATE_METADATA_VERSION: Final = 8
+EPOCH_POSITION: Final = 9
+"""Position of the broker's epoch in UpdateMetadata version 8: behind the controller's id, kind and epoch."""
+LATEST_DIFFERENCES: Final = 4
+"""Differences that are remembered; brokers that are slow to answer need others than the rest."""
+NO_BROKER: Final = BrokerImage(-1, ())
+
+
+class EncodedUpdateMetadata(UpdateMetadataRequest):
+    """An UpdateMetadata request that is encoded already."""
+
+    __slots__ = ("body",)
+    RESPONSE = UpdateMetadataResponse
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+
+def _write_body(message: Struct, out: bytearray, cuts: object) -> None:
+    assert isinstance(message, EncodedUpdateMetadata)
+    out += message.body
+
+
+EncodedUpdateMetadata.encoders[UPDATE_METADATA_VERSION] = _write_body
+
+
+class _Difference:
+    """Two images, and what the requests of all brokers share: the bytes of UpdateMetadata, the changes by replica."""
+
+    def __init__(self, before: ClusterImage | None, after: ClusterImage) -> None:
+        self.before = before
+        self.after = after
+
+    @cached_property
+    def update_metadata(self) -> bytes | None:
+        request = update_metadata(self.before, self.after, NO_BROKER)
+        return None if request is None else bytes(encode(request, UPDATE_METADATA_VERSION))
+
+    @cached_property
+    def changes(self) -> dict[int, list[ChangedPartition]]:
+        changes: dict[int, list[ChangedPartition]] = {}
+        for change in image_delta.changed_partitions(self.before, self.after):
+            for replica in change[2].replicas:
+                changes.setdefault(replica, []).append(change)
+        return changes
+
+
+class BrokerRequests:
+    """The requests to all brokers, from the latest differences of images.
+
+    What brokers have in common is built once. In a large cluster, building it for each of them would take most of the
+    time that a new controller needs.
+    """
+
+    def __init__(self) -> None:
+        self._latest: deque[_Difference] = deque(maxlen=LATEST_DIFFERENCES)
+
+    def update_metadata(
+        self, before: ClusterImage | None, after: ClusterImage, to: BrokerImage
+    ) -> EncodedUpdateMetadata | None:
+        """Return `update_metadata`, encoded in version 8."""
+        body = self._difference(before, after).update_metadata
+        if body is None:
+            return None
+        epoch = to.epoch.to_bytes(8, "big", signed=True)
+        return EncodedUpdateMetadata(body[:EPOCH_POSITION] + epoch + body[EPOCH_POSITION + len(epoch) :])
+
+    def leader_and_isr(
+        self, before: ClusterImage | None, after: ClusterImage, to: BrokerImage
+    ) -> LeaderAndIsrRequest | None:
+        """Return `leader_and_isr`."""
+        return leader_and_isr(before, after, to, self._difference(before, after).changes.get(to.id, ()))
+
+    def _difference(self, before: ClusterImage | None, after: ClusterImage) -> _Difference:
+        for difference in self._latest:
+            if difference.before is before and difference.after is after:
+                return difference
+        self._latest.append(_Difference(before, after))
+        return self._latest[-1]
 
 
 def update_metadata(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> UpdateMetadataRequest | None:

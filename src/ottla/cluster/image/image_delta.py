@@ -18,17 +18,18 @@ PROTOCOL_NUMBERS: Final = MappingProxyType({"PLAINTEXT": 0, "SSL": 1, "SASL_PLAI
 
 
 class StoppedReplica(NamedTuple):
-    """How a replica is stopped: in which leader epoch, and whether its log is deleted."""
+    """The leader epoch in which a replica is stopped, and whether its log is deleted."""
 
     leader_epoch: int
     delete: bool
 
 
-ChangedPartitions = Iterator[tuple[TopicImage, int, PartitionImage, PartitionImage | None]]
+ChangedPartition = tuple[TopicImage, int, PartitionImage, PartitionImage | None]
+"""The topic of a partition, its index, its new state and its old one."""
 
 
-def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> ChangedPartitions:
-    """Return (topic, index, new state, old state) of every partition whose state has changed."""
+def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> Iterator[ChangedPartition]:
+    """Return every partition whose state has changed."""
     old_topics = {} if before is None else before.topics
     for name, topic in after.topics.items():
         was = old_topics.get(name)
@@ -57,6 +58,8 @@ def stopped_replicas(
         for index, p in enumerate(topic.partitions):
             if name not in deleting_before and broker_id in p.replicas:
                 replicas[TopicPartition(name, index)] = StoppedReplica(DELETED, True)
+    if before is None:
+        return replicas  # a broker that has received nothing yet follows and leads nothing
     for topic, index, now, was in changed_partitions(before, after):
         if was is None or broker_id not in was.replicas:
             continue

@@ -34,8 +34,8 @@ class MetadataCache:
         self._listeners.append(listener)
 
     async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Replace the image by what `decide` makes of it. Return when all listeners have handled it; cancelling changes
-        nothing.
+        """Replace the image by the one that `decide` returns. Return when all listeners have handled it; cancelling
+        changes nothing.
         """
         await asyncio.shield(self._update(decide))
 

@@ -27,7 +27,7 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.cluster")
 
 MAX_CONCURRENT = 500
-"""Concurrent reads of the metadata store."""
+"""The maximum number of concurrent reads of the metadata store."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class StoredTopic:
     name: str
     id: UUID | None
     version: int
-    """Of the topic's znode."""
+    """The version of the topic's znode."""
     partitions: tuple[PartitionImage | None, ...]
     replicas: tuple[tuple[int, ...], ...]
     adding: Mapping[int, tuple[int, ...]]
