@@ -1,7 +1,8 @@
-"""The table of the APIs that this broker supports: one row per API. ApiVersions and the docs are derived from it.
+"""The APIs that this broker supports: those of `protocol/apis.py`. ApiVersions and the docs are derived from them.
 
 The versions of an API are those of its message (`protocol/messages`). The handler of API `Xy` is `handle` in
-`broker/handlers/xy.py`. Both are imported when the first request needs them.
+`broker/handlers/xy.py`. Both are imported when the first request needs them. An API that differs in more than that,
+such as in limits or in the rights that it needs, has a row here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_ITEMS = 100_000
 MAX_ITEMS_TOGETHER = 10_000
 """The same for APIs that process all items of a request together."""
 NO_TOKENS: dict[str, Any] = {"error_code": DelegationTokenRequestNotAllowedError.code}
-"""Left out on purpose: delegation tokens. Kafka answers so on listeners without authentication."""
+"""The reason why delegation tokens are left out on purpose. Kafka answers so on listeners without authentication."""
 
 
 class ApiEntry(NamedTuple):
@@ -41,7 +42,7 @@ class ApiEntry(NamedTuple):
     parts: tuple[str, ...] = ()
     """Arrays of requests whose items are independent: a long one is processed in parts (`request_parts`)."""
     merged_levels: int | None = None
-    """How many levels of the response are merged by name then; by default those of the request without the last."""
+    """The number of levels of the response that are merged by name; by default one less than the request has."""
     max_items: int = MAX_ITEMS
     """Items of all arrays of a request together; a client that sends more is disconnected."""
     response: Mapping[str, Any] | None = None
@@ -70,7 +71,7 @@ class ApiEntry(NamedTuple):
         return handler
 
 
-SUPPORTED_APIS = (
+SPECIAL_APIS = (
     ApiEntry("Produce", parts=("topic_data.partition_data",)),
     ApiEntry("Fetch", max_items=40_000),
     ApiEntry("ListOffsets", parts=("topics.partitions",)),
@@ -83,20 +84,15 @@ SUPPORTED_APIS = (
     ApiEntry("OffsetFetch", parts=("topics.partition_indexes", "groups.topics.partition_indexes")),
     ApiEntry("FindCoordinator", parts=("coordinator_keys",)),
     ApiEntry("JoinGroup", max_items=MAX_ITEMS_TOGETHER),
-    ApiEntry("Heartbeat"),
     ApiEntry("LeaveGroup", parts=("members",)),
     ApiEntry("SyncGroup", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("DescribeGroups", parts=("groups",)),
     ApiEntry("ListGroups", max_items=MAX_ITEMS_TOGETHER),
-    ApiEntry("ApiVersions"),
     ApiEntry("CreateTopics", parts=("topics",), by_controller=True),
     ApiEntry("DeleteTopics", parts=("topics", "topic_names"), by_controller=True),
     ApiEntry("DeleteRecords", parts=("topics.partitions",)),
-    ApiEntry("InitProducerId"),
     ApiEntry("OffsetForLeaderEpoch", parts=("topics.partitions",)),
     ApiEntry("AddPartitionsToTxn", inter_broker_since=4, max_items=MAX_ITEMS_TOGETHER),
-    ApiEntry("AddOffsetsToTxn"),
-    ApiEntry("EndTxn"),
     ApiEntry("WriteTxnMarkers", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("TxnOffsetCommit", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("DescribeConfigs", parts=("resources",)),
@@ -126,12 +122,10 @@ SUPPORTED_APIS = (
     ApiEntry("DescribeShareGroupOffsets", parts=("groups.topics.partitions",)),
     ApiEntry("AlterShareGroupOffsets", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("DeleteShareGroupOffsets", max_items=MAX_ITEMS_TOGETHER),
-    ApiEntry("DescribeCluster"),
     ApiEntry("DescribeProducers", parts=("topics.partition_indexes",)),
     ApiEntry("DescribeTransactions", parts=("transactional_ids",)),
     ApiEntry("ListTransactions", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("SaslHandshake", max_items=MAX_ITEMS_TOGETHER),
-    ApiEntry("SaslAuthenticate"),
     ApiEntry("DescribeAcls", required_cluster_operation=ACLOperation.DESCRIBE),
     ApiEntry("CreateAcls", parts=("creations",)),
     ApiEntry("DeleteAcls", parts=("filters",)),
@@ -160,13 +154,24 @@ SUPPORTED_APIS = (
     ),
     ApiEntry("DescribeUserScramCredentials", required_cluster_operation=ACLOperation.DESCRIBE, parts=("users",)),
     ApiEntry("AlterUserScramCredentials", max_items=MAX_ITEMS_TOGETHER),
-    ApiEntry("GetTelemetrySubscriptions"),
-    ApiEntry("PushTelemetry"),
     ApiEntry(
         "ListConfigResources", required_cluster_operation=ACLOperation.DESCRIBE_CONFIGS, max_items=MAX_ITEMS_TOGETHER
     ),
     ApiEntry("DescribeTopicPartitions", parts=("topics",)),
 )
+"""The APIs with other properties than the defaults of `ApiEntry`."""
+
+CONTROLLER_APIS = frozenset({"DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"})
+"""Declared for the admin client, which sends them to Kafka's KRaft controllers; this broker does not support them."""
+
+
+def _supported() -> tuple[ApiEntry, ...]:
+    special = {entry.name: entry for entry in SPECIAL_APIS}
+    return tuple(special.get(api.name) or ApiEntry(api.name) for api in apis.APIS if api.name not in CONTROLLER_APIS)
+
+
+SUPPORTED_APIS = _supported()
+"""Every declared API, by its number: a new one needs no row here unless it is special."""
 
 BY_KEY = {entry.api.key: entry for entry in SUPPORTED_APIS}
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
@@ -186,7 +191,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Streams", "the group protocol of Kafka Streams (KIP-1071); Streams runs with the classic one, its default"),
     ("", "for Kafka's KRaft controllers; Ottla keeps the cluster's metadata in the metadata store"),
 )
-"""Why an API is not supported, by a part of its name."""
+"""Reasons why APIs are not supported, by a part of the API's name."""
 
 
 def unsupported_apis() -> Mapping[str, str]:

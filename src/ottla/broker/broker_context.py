@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.broker.sessions.share_sessions import ShareSessions
@@ -21,21 +22,22 @@ from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.group_runtime import GroupRuntime
-from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
-from ottla.coordinator.transaction.transaction_markers import LocalMarkers
-from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.replication.partitions import Partitions
 from ottla.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
+    from ottla.coordinator.group.group_runtime import GroupRuntime
+    from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
+    from ottla.coordinator.transaction.transaction_markers import LocalMarkers
+    from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """The broker's parts, by the names of their classes, and shortcuts to its config, id and cluster image."""
+    """The broker's parts, by the names of their classes, and shortcuts to its config, id, cluster image
+    and coordinators."""
 
     dynamic_config: DynamicBrokerConfig
     clock: Clock
@@ -46,13 +48,10 @@ class BrokerContext:
     inter_broker: InterBrokerClient
     partitions: Partitions
     producer_ids: ProducerIds
-    groups: GroupRuntime
-    markers: LocalMarkers
-    transactions: TransactionRuntime
+    coordinators: Coordinators
     add_partitions: AddPartitionsClient | None
     """Sends AddPartitionsToTxn to coordinators on other brokers; None for a standalone broker."""
     zookeeper_offsets: ZooKeeperOffsets
-    share_states: ShareCoordinator
     share_sessions: ShareSessions
     quotas: Quotas
     telemetry: Telemetry
@@ -83,3 +82,19 @@ class BrokerContext:
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
         return self.metadata_cache.image
+
+    @property
+    def groups(self) -> GroupRuntime:
+        return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionRuntime:
+        return self.coordinators.transactions
+
+    @property
+    def share_states(self) -> ShareCoordinator:
+        return self.coordinators.share_states
+
+    @property
+    def markers(self) -> LocalMarkers:
+        return self.coordinators.markers

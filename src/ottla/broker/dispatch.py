@@ -225,7 +225,7 @@ class Dispatch:
     def _unexpected(self, entry: ApiEntry, header: RequestHeader, error: Exception) -> Response:
         if isinstance(error, CloseConnectionError):
             raise error
-        log.error("%s failed", entry.name, exc_info=error)
+        log.error("Request %s failed unexpectedly", entry.name, exc_info=error)
         return failure(entry, header.api_version, errors.KafkaError(f"{type(error).__name__}: {error}"))
 
 
@@ -282,7 +282,9 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
 
 
 def failure(entry: ApiEntry, version: int, error: errors.KafkaError) -> Response:
-    """Return the response to a request that failed. CloseConnectionError if this version has no field for the error."""
+    """Return the response to a request that failed. Raises CloseConnectionError if this version has no field for the
+    error.
+    """
     response_class = entry.api.response
     places = {field.name for field in response_class.FIELDS if field.in_version(version)}
     if "error_code" not in places:

@@ -54,7 +54,7 @@ class Broker:
         config: Kafka's broker configs by name, such as `{"num.partitions": 3}`.
         data_dir: the log directory, of several brokers the parent of theirs; by default a temporary directory, deleted
             when the broker stops.
-        port: the port on 127.0.0.1, of several brokers that of the first one; 0, the default, takes free ones.
+        port: the port on 127.0.0.1, or, of several brokers, the port of the first one; 0, the default, takes free ones.
         brokers: the number of brokers; several ones replicate, elect leaders and fail over as any cluster does.
 
     Raises ConfigurationError for an invalid config, and StartupError if a broker cannot start.
@@ -83,7 +83,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients; of several brokers all that run, separated by commas."""
+        """The addresses for clients: `host:port` of each running broker, separated by commas."""
         endpoints = [node.endpoints[0] for _, node in sorted(self._nodes.items()) if node.endpoints]
         if not endpoints:
             raise IllegalStateError("the broker is not running; use it as `with Broker() as broker:`")
@@ -103,7 +103,7 @@ class Broker:
         return directory if self._count == 1 else directory.parent
 
     def start(self) -> Self:
-        """Start; return when all brokers serve clients."""
+        """Start, and return when all brokers serve clients."""
         if self._thread is not None:
             raise IllegalStateError("the broker is already running")
         ready = threading.Event()

@@ -28,7 +28,7 @@ def add_current_leaders(
     answers: Iterable[tuple[TopicPartition, PartitionErrorFields[L]]],
     leader_and_epoch: Callable[[int, int], L],
 ) -> list[Node]:
-    """Add the current leader to failed partitions; return the leaders' nodes for the response."""
+    """Add the current leader to failed partitions, and return the leaders' nodes for the response."""
     image, leaders = context.broker.image, set()
     for tp, answer in answers:
         partition = image.partition(tp) if answer.error_code in CODES else None

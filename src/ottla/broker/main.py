@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Self
 from ottla import logs
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_limits
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatch
+from ottla.broker.event_loop_monitor import EventLoopMonitor
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
 from ottla.broker.scheduler import BackgroundTasks
@@ -37,10 +39,6 @@ from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
-from ottla.coordinator.group.group_runtime import GroupRuntime
-from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
-from ottla.coordinator.transaction.transaction_markers import LocalMarkers
-from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.net.server.connection import Service
 from ottla.net.server.connection_quotas import ConnectionQuotas
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
-    from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
     from ottla.model import TopicPartition
     from ottla.replication.alter_partition_manager import AlterPartitionManager
     from ottla.replication.fetcher import ReplicaFetcherManager
@@ -77,7 +74,7 @@ class BrokerNode:
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
-        """Set when this broker cannot go on: the log directory with the metadata store has failed, or another broker
+        """Set when this broker cannot continue: the log directory with the metadata store has failed, or another broker
         has registered with its id."""
         self.failure = ""
         logs.protect()
@@ -107,7 +104,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Open the log directories, join the cluster, load the logs, and serve clients.
 
-        Raises StartupError with what is wrong; whatever was opened by then is closed again.
+        Raises StartupError with what is wrong; everything opened by then is closed again.
         """
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
@@ -133,12 +130,12 @@ class BrokerNode:
         await self._exit.aclose()
 
     def _fail(self, reason: str) -> None:
-        """This broker cannot continue: the program that runs it has to stop it."""
+        """Report that this broker cannot continue, so that the program that runs it stops it."""
         self.failure = reason
         self.failed.set()
 
     async def _open_storage(self, stack: AsyncExitStack) -> tuple[MetadataStore, bytes | None]:
-        """Open the log directories and the metadata store; return it, and the cluster's secret."""
+        """Open the log directories and the metadata store, and return it, and the cluster's secret."""
         if not self.config.in_cluster:
             stack.callback(self._close_log_dirs)
             self._all_dirs = self._open_log_dirs(None)
@@ -188,14 +185,11 @@ class BrokerNode:
         stack.callback(self._workers.shutdown, wait=True)
         cache = lifecycle.metadata_cache
         partitions = self._build_partitions(lifecycle)
-        groups = GroupRuntime(config, clock, lambda: cache.image)
         producer_ids = ProducerIds(store, self.broker_id)
-        markers = LocalMarkers(clock, partitions, lambda: cache.image, groups.on_transaction_end)
-        channel, add_partitions = self._transaction_peers(markers, lifecycle) if config.in_cluster else (markers, None)
-        transactions = TransactionRuntime(config, clock, lambda: cache.image, producer_ids.next_id, channel)
-        share_states = ShareCoordinator(config, clock, lambda: cache.image)
-        for coordinator in (groups, transactions, share_states):
-            partitions.add_listener(coordinator.shards)
+        coordinators = Coordinators(
+            config, clock, lambda: cache.image, partitions, lifecycle.interbroker, producer_ids.next_id
+        )
+        partitions.add_listener(coordinators)
         self._context = BrokerContext(
             dynamic_config=self._dynamic_config,
             quotas=self._quotas,
@@ -208,12 +202,9 @@ class BrokerNode:
             inter_broker=lifecycle.interbroker,
             partitions=partitions,
             producer_ids=producer_ids,
-            groups=groups,
-            markers=markers,
-            transactions=transactions,
-            add_partitions=add_partitions,
+            coordinators=coordinators,
+            add_partitions=self._add_partitions_client(lifecycle) if config.in_cluster else None,
             zookeeper_offsets=ZooKeeperOffsets(store),
-            share_states=share_states,
             share_sessions=ShareSessions(
                 config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
             ),
@@ -271,28 +262,26 @@ class BrokerNode:
         stack.push_async_callback(partitions.close)
         if self._fetchers is not None:
             stack.callback(self._fetchers.close)
-        for coordinator in (context.share_states, context.transactions, context.groups):
-            stack.callback(coordinator.close)
+        stack.callback(context.coordinators.close)
         if lifecycle.controller.is_active or cache.image.topics:
             await partitions.start(cache.image)
         cache.on_change(self._apply_dynamic_configs)
         cache.on_change(lifecycle.interbroker.on_image_changed)
         cache.on_change(partitions.on_image_changed)
-        cache.on_change(context.transactions.completer.on_image_changed)
-        cache.on_change(self._on_topics_changed)
-        await context.groups.start()
-        await context.transactions.start()
-        await context.share_states.start()
+        cache.on_change(context.coordinators.on_image_changed)
+        await context.coordinators.start()
         if len(partitions):
-            await context.producer_ids.skip_past(_highest_producer_id(partitions, context.transactions))
+            await context.producer_ids.skip_past(_highest_producer_id(partitions, context.coordinators))
         tasks = self._background_tasks = BackgroundTasks(
-            self._dynamic_config, self._clock, self._log_dirs, partitions, context.transactions, self._workers
+            self._dynamic_config, self._clock, self._log_dirs, partitions, context.coordinators, self._workers
         )
         stack.push_async_callback(tasks.close)
         tasks.start()
 
     async def _serve(self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle) -> None:
-        """Accept requests. The first thing that `stop` does is to move leaders away, while requests still come in."""
+        """Accept requests. `stop` first moves leaders away, while the broker still serves requests."""
+        if self.config.ottla_event_loop_stall_ms:
+            stack.enter_context(EventLoopMonitor(self.config.ottla_event_loop_stall_ms / 1000))
         stack.callback(self._stop_accepting)
         stack.push_async_callback(self._move_leaders_away, context.partitions, lifecycle)
         for listener in self._listeners:
@@ -387,8 +376,12 @@ class BrokerNode:
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
         """Return a log's config: the topic's configs over the broker's."""
-        bound = self._dynamic_config.current.message_max_decompressed_bytes
-        return LogConfig.from_topic(TopicConfig.usable(self._topic_defaults, options), max_decompressed_bytes=bound)
+        broker = self._dynamic_config.current
+        return LogConfig.from_topic(
+            TopicConfig.usable(self._topic_defaults, options),
+            max_decompressed_bytes=broker.message_max_decompressed_bytes,
+            validate_records=broker.ottla_validate_records,
+        )
 
     def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
         return TopicConfig.usable(self._topic_defaults, options).min_insync_replicas
@@ -397,7 +390,7 @@ class BrokerNode:
         return TopicConfig.usable(self._topic_defaults, options).unclean_leader_election_enable
 
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
-        """Open the log directories; return whether all of them could be opened (KIP-112).
+        """Open the log directories, and return whether all of them could be opened (KIP-112).
 
         The first one must: it contains the metadata store, like Kafka's metadata.log.dir.
         """
@@ -474,18 +467,12 @@ class BrokerNode:
                 "choose a smaller id, or set broker.id.generation.enable to false"
             )
 
-    def _transaction_peers(
-        self, local: LocalMarkers, member: BrokerLifecycle
-    ) -> tuple[TransactionMarkerChannel, AddPartitionsClient]:
-        """Build the channels from transactions to other brokers."""
+    def _add_partitions_client(self, lifecycle: BrokerLifecycle) -> AddPartitionsClient:
         from ottla.coordinator.transaction.add_partitions import (
-            AddPartitionsClient,  # a standalone broker starts without them
+            AddPartitionsClient,  # a standalone broker starts without it
         )
-        from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 
-        timeout, view = self.config.request_timeout_ms / 1000, member.metadata_cache
-        markers = TransactionMarkerChannel(self.broker_id, local, member.interbroker, lambda: view.image, timeout)
-        return markers, AddPartitionsClient(member.interbroker, timeout)
+        return AddPartitionsClient(lifecycle.interbroker, self.config.request_timeout_ms / 1000)
 
     def _build_authorizer(self, store: MetadataStore) -> tuple[Authorizer | None, AclStore | None]:
         """Build the authorizer, if one is configured, and the store of its ACLs."""
@@ -594,12 +581,6 @@ class BrokerNode:
             None if self._lifecycle is None else self._lifecycle.interbroker,
         )
 
-    async def _on_topics_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        deleted = frozenset(before.topics.keys() - after.topics.keys())
-        if deleted and self._context is not None:
-            self._context.groups.on_topics_deleted(deleted)
-            self._context.share_states.on_topics_deleted(before.names.keys() - after.names.keys())
-
     async def _drain(self) -> None:
         """Send the responses that are due; closing groups and partitions has answered all waiting requests."""
         deadline = time.monotonic() + DRAIN_SECONDS
@@ -624,10 +605,10 @@ def _stored_id(data_dirs: Sequence[str]) -> int | None:
     return next((owner for owner in owners if owner is not None), None)
 
 
-def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
+def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> int:
     """Return the highest producer id in the logs that can have been allocated; -1 without one."""
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
-    producer_ids += [transactions.highest_producer_id]
+    producer_ids += [coordinators.highest_producer_id]
     return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)
 
 

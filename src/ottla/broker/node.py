@@ -46,7 +46,7 @@ class MultiBrokerNode:
         """The addresses of the brokers, when all are ready."""
 
     async def start(self) -> None:
-        """Start all brokers; return when they serve clients. Raises StartupError if one cannot start."""
+        """Start all brokers, and return when they serve clients. Raises StartupError if one cannot start."""
         starting = asyncio.gather(*(broker.start() for broker in self._brokers))
         try:
             await self._until_stopping(starting)
@@ -92,7 +92,7 @@ class _Process:
         self._socket: socket.socket | None = None
 
     async def start(self) -> str:
-        """Start the process; return the broker's addresses when it is ready. Raises StartupError if it fails."""
+        """Start the process, and return the broker's addresses when it is ready. Raises StartupError if it fails."""
         own, theirs = socket.socketpair()
         with theirs:
             self._close_socket()
@@ -122,20 +122,20 @@ class _Process:
         return endpoints.decode()
 
     async def keep_running(self) -> None:
-        """Start the broker again whenever it fails; return when it has stopped in order."""
+        """Start the broker again whenever it fails, and return when it has stopped in order."""
         backoff, failures, loop = ExponentialBackoff(*RESTART_SECONDS), 0, asyncio.get_running_loop()
         while True:
             assert self._process is not None
             began = loop.time()
             code = await self._process.wait()
             if code == 0:
-                log.warning("broker %s was stopped; the others go on", self._id)
+                log.warning("Broker %s was stopped; the other brokers of the node continue", self._id)
                 return
             failures = 0 if loop.time() - began > STABLE_SECONDS else failures
             while True:
                 delay = backoff.backoff(failures)
                 failures += 1
-                log.error("broker %s has ended with exit code %d; starting it again in %.1f s", self._id, code, delay)
+                log.error("Broker %s has ended with exit code %d; restarting it in %.1f s", self._id, code, delay)
                 await asyncio.sleep(delay)
                 try:
                     await self.start()
@@ -144,7 +144,7 @@ class _Process:
                     code = 1
 
     async def stop(self) -> int:
-        """Stop in order; return the exit code."""
+        """Stop in order, and return the exit code."""
         process = self._process
         if process is None:
             return 0
@@ -186,7 +186,7 @@ class Parent:
             pass
 
     def has_ended(self) -> bool:
-        """Whether the parent process stops the whole node, or has ended."""
+        """Return whether the parent process stops the whole node, or has ended."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:

@@ -133,7 +133,9 @@ class RequestContext:
         return AUTHORIZATION_ERRORS[kind]()
 
     def throttle(self, seconds: float) -> int:
-        """Read nothing more from the connection for a while after this response; return the time in milliseconds."""
+        """Read nothing more from the connection for a while after this response, and return the time in
+        milliseconds.
+        """
         if seconds > 0:
             self.connection.throttle(seconds)
         return min(round(seconds * 1000), MAX_THROTTLE_MS)

@@ -28,11 +28,11 @@ class RequestTime:
         self._since: float | None = since
 
     def resume(self) -> None:
-        """The request runs on the event loop again."""
+        """Continue the measurement: the request runs on the event loop again."""
         self._since = time.perf_counter()
 
     def pause(self) -> None:
-        """The request waits."""
+        """Pause the measurement while the request waits."""
         if self._since is not None:
             self._seconds += time.perf_counter() - self._since
             self._since = None

@@ -9,8 +9,8 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.broker.coordinators import Coordinators
 from ottla.clock import Clock
-from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
@@ -42,14 +42,14 @@ class BackgroundTasks:
         clock: Clock,
         log_dirs: Sequence[LogDir],
         partitions: Partitions,
-        transactions: TransactionRuntime,
+        coordinators: Coordinators,
         workers: Executor,
     ) -> None:
         self._live = live
         self._clock = clock
         self._log_dirs = log_dirs
         self._partitions = partitions
-        self._transactions = transactions
+        self._coordinators = coordinators
         self._workers = workers
         self._throttle = Throttle()
         """Shared by all compactions; stopping it ends them."""
@@ -66,8 +66,14 @@ class BackgroundTasks:
             (DELETE_FILES_MS, self.delete_files),
             (REST_MS, self.close_idle_files),
             (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
-            (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._transactions.abort_timed_out),
-            (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.remove_expired),
+            (
+                config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                self._coordinators.abort_timed_out_transactions,
+            ),
+            (
+                config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                self._coordinators.remove_expired_transactional_ids,
+            ),
         )
         self._tasks = [asyncio.create_task(self._periodically(ms, job)) for ms, job in jobs]
         self.resize_cleaner_pool()
@@ -166,7 +172,7 @@ class BackgroundTasks:
                 return  # no progress: try again after the pause
 
     async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
-        """Run one pass; return whether it was completed, so that another one may follow."""
+        """Run one pass, and return whether it was completed, so that another one may follow."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
             return log_dir.finish_cleaning(cleaning)
@@ -183,7 +189,7 @@ class BackgroundTasks:
             return True
 
     async def _run_cleaner(self, number: int) -> None:
-        """One of log.cleaner.threads cleaners, as long as there are so many."""
+        """Run one of the log.cleaner.threads cleaners until the config has fewer of them."""
         while number < self._live.current.log_cleaner_threads:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
             for log_dir in self._usable():
@@ -194,7 +200,7 @@ class BackgroundTasks:
                 except KafkaStorageError as error:
                     self._storage_failed(log_dir, error)
                 except Exception:
-                    # whatever the error: the task must go on
+                    # whatever the error: the task must continue
                     log.exception("Compaction in %s failed", log_dir.path)
 
     async def _periodically(self, interval_ms: int, job: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Client metrics (KIP-714): which metrics each client has to push, and who receives them.
+"""Client metrics (KIP-714): the metrics that each client has to push, and the reporters that receive them.
 
 Subscriptions are set as client metrics resources. Receivers are the classes in `metric.reporters`
 (`package.module.Class`) with a method `client_telemetry(client, payload)`; payloads are OpenTelemetry's MetricsData,
@@ -111,7 +111,7 @@ class Telemetry:
                 receiver(client, payload)
             except Exception:
                 # a failing receiver must affect neither the broker nor the client
-                log.exception("A receiver of client metrics failed")
+                log.exception("A receiver in metric.reporters failed to take the metrics of a client")
 
     def _check_interval(self, state: _ClientState, terminating: bool) -> None:
         now = self._monotonic() * 1000

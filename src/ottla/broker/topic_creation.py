@@ -74,7 +74,7 @@ async def create(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
 
 
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
-    """Create a topic that a client asked for, with the broker's defaults, or as an internal topic.
+    """Create a topic that a client has requested, with the broker's defaults, or as an internal topic.
 
     Raises LeaderNotAvailableError if the controller is unreachable: the client retries.
     """

@@ -1,13 +1,13 @@
 """Transaction verification: a partition must be in the producer's transaction before its first batch is appended
 (KIP-890).
 
-A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed records
-would wait for it forever. For producers of the newer protocol the broker adds the partition with their first write; for
-older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the append, so that
-no marker can come in between.
+A batch of a transaction that the coordinator does not know would never get a marker, and readers of committed
+records would wait for it forever. For producers of the newer protocol the broker adds the partition with their first
+write; for older ones it only verifies. Either way `ensure_verified` runs in the same step of the event loop as the
+append, so that no marker can come in between.
 
-If another broker coordinates the transaction, it is asked first. Its answer is valid as long as no marker was written
-to the partition since the request: a guard in the log's producer state detects that, as in Kafka.
+If another broker coordinates the transaction, it verifies the partition first. Its response is valid as long as no
+marker was written to the partition since the request: a guard in the log's producer state detects that, as in Kafka.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PASSING = (
     errors.CoordinatorLoadInProgressError,
     errors.CoordinatorNotAvailableError,
     errors.NotCoordinatorError,
-    # the coordinator on another broker was unreachable, or was asked for several partitions and rejected one
+    # the coordinator on another broker was unreachable, or received several partitions and rejected one
     errors.BrokerConnectionError,
     errors.BrokerNotAvailableError,
     errors.NetworkError,
@@ -55,7 +55,7 @@ def known_errors_only(version: int, fenced_since: int = FENCED_SINCE) -> Iterato
 
 
 class ClientCapabilities(NamedTuple):
-    """What the version of a request says about its client."""
+    """Abilities of a client that follow from the version of its request."""
 
     joins: bool
     """The broker adds partitions to the transaction with the first write."""
@@ -200,7 +200,7 @@ def _look_up(
     try:
         missing = broker.transactions.missing(*writer, [partition.topic_partition])
     except errors.ConcurrentTransactionsError as error:
-        # the client will retry it, and its next batch must not be taken for the first one
+        # the client will retry it, and its next batch must not be mistaken for the first one
         partition.log.producers.expect(*writer.producer, sequence)
         raise _error_for(error, rules) from None
     except errors.KafkaError as error:

@@ -14,7 +14,7 @@ NO_EFFECT = {
     "max.in.flight.requests.per.connection": "as many requests as calls are on their way",
     "receive.message.max.bytes": "a response may have 512 MiB",
 }
-"""Taken without effect, beside what all clients take so."""
+"""Options without effect, besides those of all clients."""
 
 
 class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
@@ -35,7 +35,7 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     retries = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
 
     def check(self) -> None:
-        """One kind of address; and a call has time for at least one request."""
+        """Require exactly one kind of address, and time for at least one request per call."""
         super().check()
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
             raise ConfigurationError("either bootstrap.servers or bootstrap.controllers is required")
@@ -51,5 +51,5 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
 
     @property
     def endpoint_type(self) -> int:
-        """What DescribeCluster is asked for."""
+        """The endpoint type that DescribeCluster requests."""
         return CONTROLLERS if self.bootstrap_controllers else BROKERS

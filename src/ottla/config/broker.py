@@ -23,7 +23,7 @@ NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
-    """One listener: its name, where it binds or is reached, and the security protocol spoken there."""
+    """One listener: its name, the address that it binds or advertises, and its security protocol."""
 
     name: str
     host: str
@@ -36,7 +36,7 @@ class Endpoint(NamedTuple):
 
 
 def zookeeper_address(value: Any) -> str:
-    """`host:port,…/chroot`: ZooKeeper's servers, and the path below which the cluster has its nodes."""
+    """Check `host:port,…/chroot`: ZooKeeper's servers, and the path below which the cluster has its znodes."""
     servers, slash, chroot = text(value).partition("/")
     addresses = [server.strip() for server in servers.split(",") if server.strip()]
     if not addresses or not all(ZOOKEEPER_SERVER.fullmatch(server) for server in addresses):
@@ -45,7 +45,9 @@ def zookeeper_address(value: Any) -> str:
 
 
 def endpoints(value: Any) -> tuple[Endpoint, ...]:
-    """`NAME://host:port`, several with commas; an empty host is every address, an IPv6 host stands in brackets."""
+    """Parse listeners: `NAME://host:port`, several with commas; an empty host means all addresses, IPv6 is in
+    brackets.
+    """
     parsed = []
     for item in words()(value):
         name, separator, address = item.partition("://")
@@ -59,12 +61,12 @@ def endpoints(value: Any) -> tuple[Endpoint, ...]:
 
 
 def listener_name(value: Any) -> str:
-    """A listener's name, which is in capitals."""
+    """Parse a listener's name, and return it in upper case."""
     return text(value).upper()
 
 
 def protocol_map(value: Any) -> dict[str, str]:
-    """`A:SSL,B:PLAINTEXT` as a mapping of listeners to security protocols."""
+    """Parse `A:SSL,B:PLAINTEXT` into a mapping of listeners to security protocols."""
     if isinstance(value, Mapping):
         return {str(name): str(protocol) for name, protocol in value.items()}
     pairs = [item.partition(":") for item in words()(value)]
@@ -91,7 +93,7 @@ SERVER_ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
-"""Kafka's classes for the assignors of the broker's."""
+"""Kafka's classes of the broker's assignors."""
 
 RACK_AWARE = "RackAwareReplicaSelector"
 SELECTORS = {
@@ -106,11 +108,11 @@ AUTHORIZERS = {
     "kafka.security.authorizer.AclAuthorizer": ACL_AUTHORIZER,
     "kafka.security.auth.SimpleAclAuthorizer": ACL_AUTHORIZER,
 }
-"""Kafka's classes of authorizers, which go by the same rules."""
+"""Kafka's classes of authorizers, which apply the same rules."""
 
 
 def principals(value: Any) -> tuple[str, ...]:
-    """`Type:name`, several with semicolons, as names by a certificate have commas."""
+    """Parse principals: `Type:name`, separated by semicolons, because names in certificates have commas."""
     parts = value.split(";") if isinstance(value, str) else list(value)
     names = tuple(part.strip() for part in parts if part.strip())
     for principal in names:
@@ -125,7 +127,7 @@ def principals(value: Any) -> tuple[str, ...]:
 class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
 
-    # Who and where
+    # Identity and addresses
     broker_id = Option(
         -1,
         integer(-1),
@@ -233,6 +235,12 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         nullable(text),
         "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster "
         "without ZooKeeper. Must be on a local disk.",
+    )
+    ottla_event_loop_stall_ms = Option(
+        250,
+        integer(0),
+        "Time in milliseconds after which an event loop that does not go on is logged as stalled, with where it is. 0: "
+        "never.",
     )
     broker_session_timeout_ms = Option(
         9000,
@@ -349,6 +357,12 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         16777216,
         integer(1, MAX_INT),
         "Maximum size in bytes of a producer's batch after decompression; a larger one fails with MESSAGE_TOO_LARGE.",
+    )
+    ottla_validate_records = Option(
+        "all",
+        one_of("all", "crc"),
+        "What the leader validates of a producer's batch: all of its records, as Kafka does, or only its header and "
+        "CRC (crc), which is cheaper and trusts producers to encode records, timestamps and keys correctly.",
     )
     unclean_leader_election_enable = Option(
         False,
@@ -682,7 +696,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     )
 
     def check(self) -> None:
-        """Hold listeners and advertised listeners against each other and against what is served."""
+        """Check that listeners and advertised listeners fit each other and the supported protocols."""
         if not self.listeners:
             raise ConfigurationError("listeners: at least one is needed, such as PLAINTEXT://127.0.0.1:9092")
         for endpoint in (*self.listeners, *self.advertised_listeners):
@@ -747,66 +761,70 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
             raise ConfigurationError(f"group.consumer.{name}: it must be between {least} and {most}")
 
     def security_protocol(self, listener: str) -> str:
-        """The security protocol of a listener's name."""
+        """Return the security protocol of the listener with this name."""
         mapping = self.listener_security_protocol_map
         if listener not in mapping:
             raise ConfigurationError(f"listener.security.protocol.map: listener {listener} is not in it")
         return mapping[listener]
 
     def of_listener(self, listener: str, option: str) -> str | None:
-        """An option that is set for one listener: `listener.name.<name>.<option>`."""
+        """Return a config that is set for one listener, `listener.name.<name>.<option>`, or None."""
         value = self.originals.get(f"listener.name.{listener.lower()}.{option}")
         return None if value is None else str(value)
 
     def on_listener(self, listener: str, option: str) -> Any:
-        """An option's value on one listener: what is set for it alone, or for all. ConfigurationError names it."""
+        """Return a config's value for one listener: its own value, else the common one. ConfigurationErrors name the
+        config.
+        """
         own = self.of_listener(listener, option)
         return self.values[option] if own is None else self.options[option].read(own)
 
     def tls_of(self, listener: str) -> TlsConfig:
-        """The options of TLS on one listener: those set for it alone, over those set for all."""
+        """Return the TLS configs of one listener: its own ones, else the common ones."""
         own = {key: self.of_listener(listener, key) for key in SslConfig.options}
         common = {key: self.originals[key] for key in SslConfig.options if key in self.originals}
         return TlsConfig({**common, **{key: value for key, value in own.items() if value is not None}})
 
     def client_auth(self, listener: str) -> str:
-        """Return ssl.client.auth of a listener; SASL listeners need it set for the listener itself."""
+        """Return ssl.client.auth of a listener; for SASL listeners only the listener's own config counts."""
         option = "ssl.client.auth"
         if self.security_protocol(listener) == "SASL_SSL" and self.of_listener(listener, option) is None:
             return "none"  # KIP-684
         return str(self.on_listener(listener, option))
 
     def mechanisms(self, listener: str) -> tuple[str, ...]:
-        """The mechanisms of SASL that a listener offers."""
+        """Return the SASL mechanisms that a listener offers."""
         names: tuple[str, ...] = self.on_listener(listener, "sasl.enabled.mechanisms")
         return names
 
     def first_request_bytes(self, listener: str) -> int:
-        """The most bytes of a request on a listener before it is known whose it is."""
+        """Return the maximum size in bytes of a request before the client is authenticated."""
         without_sasl = not self.security_protocol(listener).startswith("SASL")
         return self.socket_request_max_bytes if without_sasl else self.sasl_server_max_receive_size
 
     def max_reauth_ms(self, listener: str, mechanism: str) -> int:
-        """How long clients are known on a listener by a mechanism; 0: as long as they stay."""
+        """Return the time in milliseconds after which a client must authenticate again; 0: never."""
         option = "connections.max.reauth.ms"
         own = self.of_listener(listener, f"{mechanism.lower()}.{option}")
         return int(self.on_listener(listener, option) if own is None else self.options[option].read(own))
 
     def passwords(self, listener: str) -> dict[str, str]:
-        """Who is known by PLAIN on a listener, from its line of JAAS: `user_<name>="<password>"`."""
+        """Return the users and passwords of PLAIN on a listener, from its JAAS config: `user_<name>="<password>"`."""
         login = self._jaas(listener, "PLAIN")
         if login.module != PLAIN_MODULE:
             raise ConfigurationError(f"{_jaas_option(listener, 'PLAIN')}: expected …{PLAIN_MODULE}, not {login.module}")
         return {name[5:]: password for name, password in login.options.items() if name.startswith("user_")}
 
     def oauth_of(self, listener: str) -> OAuthCheckConfig:
-        """Which tokens a listener takes: by the options set for it alone, over those set for all."""
+        """Return the configs by which a listener validates tokens: its own ones, else those of all listeners."""
         own = {key: self.of_listener(listener, key) for key in OAuthCheckConfig.options}
         common = {key: self.originals[key] for key in OAuthCheckConfig.options if key in self.originals}
         return OAuthCheckConfig({**common, **{key: value for key, value in own.items() if value is not None}})
 
     def oauth_jaas(self, listener: str) -> Jaas:
-        """A listener's line of JAAS for OAUTHBEARER: which unsecured tokens it takes, and what this broker shows."""
+        """Return a listener's JAAS config for OAUTHBEARER, which also has the settings of this broker's own unsecured
+        tokens.
+        """
         login = self._jaas(listener, "OAUTHBEARER")
         if login.module != OAUTH_MODULE:
             raise ConfigurationError(
@@ -815,7 +833,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         return login
 
     def broker_login(self) -> tuple[str, Mapping[str, str]]:
-        """The mechanism by which this broker is known to the others, and what its line of JAAS says for that."""
+        """Return the SASL mechanism for connections to other brokers, and the credentials from its JAAS config."""
         listener, mechanism = self.inter_broker_listener, self.sasl_mechanism_inter_broker_protocol
         assert listener is not None
         if mechanism not in self.mechanisms(listener.name):
@@ -842,13 +860,13 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     @property
     def inter_broker_protocol(self) -> str:
-        """The security protocol that brokers speak among themselves."""
+        """The security protocol of connections between brokers."""
         listener = self.inter_broker_listener
         return self.security_inter_broker_protocol if listener is None else self.security_protocol(listener.name)
 
     @property
     def inter_broker_listener(self) -> Endpoint | None:
-        """The listener that brokers use among themselves; None where there is no such one."""
+        """The listener for connections between brokers, or None."""
         name, protocol = self.inter_broker_listener_name, self.security_inter_broker_protocol
         if name is not None:
             return next((e for e in self.listeners if e.name == name), None)
@@ -862,14 +880,14 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the registration of a broker lasts that does not go on; 0 for a standalone broker."""
+        """The session timeout of the broker's registration; 0 for a standalone broker."""
         if self.zookeeper_connect is not None:
             return self.zookeeper_session_timeout_ms
         return self.broker_session_timeout_ms if self.in_cluster else 0
 
     @property
     def id(self) -> int:
-        """The broker's id by either of its two names; -1: to be taken from the data directory."""
+        """The broker's id by either of its two names; -1: read from the data directory."""
         return self.node_id if self.node_id >= 0 else self.broker_id
 
     @property
@@ -908,11 +926,15 @@ RENEWED = frozenset(
         *(f"ssl.truststore.{part}" for part in ("certificates", "location", "password", "type")),
     }
 )
-"""Options of one listener that can be set on a running broker, so that certificates do not outlive their dates."""
+"""Options of one listener that can be set on a running broker, so that certificates can be replaced before they
+expire.
+"""
 
 
 def renewed_listener(option: str) -> str | None:
-    """The listener, in small letters, that one of `RENEWED` is set for: `listener.name.<listener>.<option>`."""
+    """Return the lower-case name of the listener for which one of `RENEWED` is set:
+    `listener.name.<listener>.<option>`.
+    """
     prefix, _, rest = option.partition("listener.name.")
     listener, _, key = rest.partition(".")
     return listener if not prefix and key in RENEWED else None

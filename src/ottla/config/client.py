@@ -1,4 +1,6 @@
-"""The options that producer, consumer and admin client share: where the cluster is and how connections behave."""
+"""The options that producer, consumer and admin client share: addresses of the cluster, and behaviour of
+connections.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ USUAL_PORT = 9092
 
 
 def addresses(value: Any) -> tuple[tuple[str, int], ...]:
-    """`host:port`, several with commas or as a list; an IPv6 host stands in brackets. Without a port: 9092."""
+    """Parse addresses: `host:port`, several with commas or as a list; IPv6 is in brackets. The default port is 9092."""
     parsed = []
     for item in words()(value):
         host, colon, port = item.rpartition(":")
@@ -50,12 +52,12 @@ def addresses(value: Any) -> tuple[tuple[str, int], ...]:
 
 
 def absent(meaning: T, parse: Callable[[Any], T]) -> Callable[[Any], T]:
-    """The same, and None as kafka-python has it for `meaning`."""
+    """Return a parser like `parse` that also accepts kafka-python's None, which stands for `meaning`."""
     return lambda value: meaning if value is None else parse(value)
 
 
 def each(parse: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """A list (text with commas, or a sequence), every item read by `parse`."""
+    """Return a parser of lists (text with commas, or a sequence) that parses every item with `parse`."""
 
     def read(value: Any) -> tuple[Any, ...]:
         items = [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else list(value)
@@ -68,12 +70,14 @@ REPORTERS = {
     "prometheus": "ottla.metrics.prometheus.PrometheusReporter",
     "logging": "ottla.metrics.log_reporter.LoggingReporter",
 }
-"""Our own reporters of metrics, by their short names."""
+"""Built-in metrics reporters by their short names."""
 JMX = "org.apache.kafka.common.metrics.JmxReporter"
 
 
 def reporters(value: Any) -> tuple[Any, ...]:
-    """Reporters of metrics: `prometheus`, `logging`, classes, objects or dotted names; Java's JMX one is left out."""
+    """Parse metrics reporters: `prometheus`, `logging`, classes, objects or dotted names; Java's JmxReporter is
+    ignored.
+    """
     items = value.split(",") if isinstance(value, str) else list(value)
     names = [item.strip() if isinstance(item, str) else item for item in items]
     if JMX in names:
@@ -106,9 +110,8 @@ NO_EFFECT = {
     "kafka.client": "there is one client",
     "socks5.proxy": "proxies are not spoken to",
 }
-"""Options that are taken, from programs written for Java's client or kafka-python, and why they change nothing here.
-
-A name that ends with a dot stands for all that begin so.
+"""Options that are accepted for programs written for Java's client or kafka-python, and why they have no effect here.
+A name that ends with a dot is a prefix.
 """
 
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
@@ -197,7 +200,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
-        """From Python's names. As in kafka-python, who names no address means this machine's."""
+        """Build the config from Python's names. Without an address it is the local machine, as in kafka-python."""
         if "bootstrap_servers" not in keywords and "bootstrap_controllers" not in keywords:
             keywords["bootstrap_servers"] = HERE
         return super().from_keywords(**keywords)

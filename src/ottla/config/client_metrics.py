@@ -12,7 +12,7 @@ SELECTORS = (
     "client_source_address",
     "client_source_port",
 )
-"""What a subscription can match clients by."""
+"""The selectors by which a subscription matches clients."""
 
 
 class ClientMetricsConfig(Config, subject="client metrics"):

@@ -26,11 +26,11 @@ ASSIGNORS = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""Java's assignors and what stands for them."""
+"""Java's assignors and their equivalents."""
 
 
 def assignor(value: Any) -> Any:
-    """A name of ours, a Java class, an assignor or the dotted name of one."""
+    """Parse an assignor: its name, its Java class, the object, or the dotted name of a class."""
     if isinstance(value, str):
         name = ASSIGNORS.get(value.strip(), value.strip())
         return name if name in ASSIGNORS.values() else loaded(name)
@@ -47,7 +47,9 @@ UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "se
 
 
 def duration_ms(value: str) -> int:
-    """Milliseconds of a duration such as PT1H; ValueError for anything else, also for a negative one."""
+    """Return the milliseconds of a duration such as PT1H. Raises ValueError for anything else, also if it is
+    negative.
+    """
     match = DURATION.fullmatch(value.strip())
     if match is None or not any(match.groupdict().values()):
         raise ValueError("expected a duration that is not negative, such as PT1H or P2DT12H")
@@ -55,7 +57,7 @@ def duration_ms(value: str) -> int:
 
 
 def reset_policy(value: Any) -> str:
-    """earliest, latest, none or by_duration: and how far back (KIP-1106)."""
+    """Parse a reset policy: earliest, latest, none, or `by_duration:` with a duration (KIP-1106)."""
     word = str(value).strip()
     if not word.lower().startswith(BY_DURATION):
         return RESET_POLICIES(value)
@@ -65,7 +67,7 @@ def reset_policy(value: Any) -> str:
 
 CLASSIC_ONLY: Final = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
 CONSUMER_ONLY: Final = ("group.remote.assignor",)
-"""Options that are refused with the other group.protocol, as in Java."""
+"""Options that are rejected with the other group.protocol, as in Java."""
 
 
 NO_EFFECT: Final = {
@@ -170,7 +172,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
 
     def check(self) -> None:
-        """Timings must fit each other."""
+        """Check that options fit each other."""
         refused = CLASSIC_ONLY if self.group_protocol == "consumer" else CONSUMER_ONLY
         for key in refused:
             if self.originals.get(key) is not None:

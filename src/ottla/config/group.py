@@ -8,8 +8,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 class GroupConfig(Config, subject="group"):
-    """What can be set on one group. The broker's `group.consumer.*` and `group.share.*` options say within which
-    bounds."""
+    """The configs of one group. The broker's `group.consumer.*` and `group.share.*` configs set the bounds."""
 
     consumer_session_timeout_ms = Option(
         45000,

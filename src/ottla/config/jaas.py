@@ -1,4 +1,4 @@
-"""A line of JAAS, as Java's programs say who they are: `LoginModule required name="value" …;`."""
+"""JAAS configs, in which Java's programs keep their credentials: `LoginModule required name="value" …;`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""The mechanisms of SASL that are spoken."""
+"""The supported SASL mechanisms."""
 PLAIN_MODULE: Final = "PlainLoginModule"
 SCRAM_MODULE: Final = "ScramLoginModule"
 OAUTH_MODULE: Final = "OAuthBearerLoginModule"
@@ -17,8 +17,8 @@ MODULES: Final = {
     "SCRAM-SHA-512": f"{SCRAM_MODULE} required",
     "OAUTHBEARER": f"{OAUTH_MODULE} required",
 }
-"""What a broker's line begins with, by mechanism."""
-# Texts, as most programs read no such line, and patterns take time to be made.
+"""The begin of a broker's JAAS config, by mechanism."""
+# Texts, because most programs need no JAAS config, and compiling patterns takes time.
 _HEAD: Final = r"(?i)\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b"
 _OPTION: Final = r"""(?s)\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))"""
 _END: Final = r"\s*;?\s*"
@@ -32,7 +32,7 @@ class Jaas(NamedTuple):
 
 
 def jaas(value: Any) -> Jaas:
-    """Read such a line. ValueError for what is none; the line is not shown, as there are passwords in it."""
+    """Parse a JAAS config. Raises ValueError for a malformed one, without its text, which has passwords."""
     line = str(value)
     head = re.match(_HEAD, line)
     if head is None:
@@ -48,7 +48,7 @@ def jaas(value: Any) -> Jaas:
 
 
 def login(value: Any) -> Jaas:
-    """A client's line of JAAS: user and password for PLAIN or SCRAM, or what OAUTHBEARER asks for a token with."""
+    """Parse a client's JAAS config: user and password for PLAIN or SCRAM, or the token options of OAUTHBEARER."""
     modules = jaas(value)
     if modules.module == OAUTH_MODULE:
         return modules

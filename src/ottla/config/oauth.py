@@ -1,4 +1,4 @@
-"""Options of OAUTHBEARER: where a client, or a broker among brokers, has its tokens from, and which a broker takes."""
+"""Options of OAUTHBEARER: the source of a client's tokens, and the rules by which a broker validates them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def url(value: Any) -> str:
-    """The address of something on the web, or of a file."""
-    from urllib.parse import urlsplit  # few programs have tokens, and none that has not should wait for this
+    """Check a URL with the scheme http, https or file."""
+    from urllib.parse import urlsplit  # imported here, as few programs use tokens
 
     parts = urlsplit(text(value))
     if not (parts.scheme in ("http", "https") and parts.hostname) and not (parts.scheme == "file" and parts.path):
@@ -21,7 +21,7 @@ def url(value: Any) -> str:
 
 
 def file_of(address: str) -> Path | None:
-    """The file that a URL names; None for one on the web."""
+    """Return the path of a file URL, or None for any other URL."""
     from pathlib import Path  # as above
     from urllib.parse import unquote, urlsplit
 
@@ -30,7 +30,7 @@ def file_of(address: str) -> Path | None:
 
 
 class OAuthLoginConfig(Config):
-    """Where tokens come from."""
+    """The source of tokens, for clients and for connections between brokers."""
 
     sasl_oauthbearer_token_endpoint_url = Option[str | None](
         None,
@@ -65,7 +65,7 @@ class OAuthLoginConfig(Config):
 
 
 class OAuthCheckConfig(Config):
-    """Which tokens a broker takes."""
+    """The rules by which a broker validates tokens."""
 
     sasl_oauthbearer_jwks_endpoint_url = Option[str | None](
         None,

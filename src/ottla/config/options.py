@@ -1,10 +1,10 @@
-"""How options are declared, read and checked: Kafka's ConfigDef as typed Python.
+"""Declaration, parsing and validation of options: Kafka's ConfigDef as typed Python.
 
 A subject's options are one class, one line per option. The attribute is Kafka's name with `_` for `.`, so `linger_ms`
-is `linger.ms`; nothing else names an option. An instance is frozen and complete: every option has its value.
+is `linger.ms`. An instance is frozen and complete: every option has its value.
 
     class ProducerConfig(Config):
-        linger_ms = Option(5.0, number(at_least=0), "How long a batch waits for company, in milliseconds.")
+        linger_ms = Option(5.0, number(at_least=0), "Time in milliseconds that a batch waits for more records.")
 
     ProducerConfig.from_kafka({"linger.ms": "20"})
     ProducerConfig.from_keywords(linger_ms=20)
@@ -12,7 +12,6 @@ is `linger.ms`; nothing else names an option. An instance is frozen and complete
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
@@ -23,7 +22,7 @@ log = logging.getLogger("ottla.config")
 
 T = TypeVar("T")
 Parser = Callable[[Any], T]
-"""Turns what a user gave (text or a value) into the option's value; ValueError says what is allowed."""
+"""Parses a user's text or value into the option's value; raises ValueError with the allowed values."""
 
 
 class Required:
@@ -63,7 +62,9 @@ class Option(Generic[T]):
         raise AttributeError(f"{self.key}: options are frozen; make a new {type(instance).__name__} with replace()")
 
     def read(self, value: Any) -> T:
-        """The checked value; ConfigurationError names option, value (but for a secret) and what is allowed."""
+        """Return the parsed value. The ConfigurationError names the option, its value (unless secret) and the allowed
+        ones.
+        """
         try:
             return self.parse(value)
         except (ValueError, TypeError) as error:
@@ -72,11 +73,11 @@ class Option(Generic[T]):
 
 
 SECRETS = ("password", "jaas", "keystore.key", "secret")
-"""What is in the names of options whose values are not shown."""
+"""Parts of the names of options whose values are never shown."""
 
 
 def is_secret(key: str) -> bool:
-    """Whether an option's value is not to be shown."""
+    """Return whether an option's value must not be shown."""
     return any(part in key for part in SECRETS)
 
 
@@ -87,10 +88,10 @@ class Config:
     """Every option of the subject, by Kafka's name, in the order of their declaration."""
     subject: ClassVar[str] = ""
     prefixes: ClassVar[tuple[str, ...]] = ()
-    """Names that begin so are known without being options of their own (`listener.name.x.max.connections`)."""
+    """Prefixes of names that are accepted although they are no options (`listener.name.x.max.connections`)."""
 
     no_effect: ClassVar[Mapping[str, str]] = {}
-    """Names (or, ending with a dot, their beginnings) that are taken and change nothing, and why."""
+    """Names (or prefixes, ending with a dot) of accepted options without effect, and the reasons."""
 
     __slots__ = ("originals", "values")
 
@@ -110,7 +111,7 @@ class Config:
 
     def __init__(self, configs: Mapping[str, Any]) -> None:
         self.originals: dict[str, Any] = dict(configs)
-        """What the user set, by Kafka's name, as it was set; unknown names included (a plug-in may want them)."""
+        """The options as the user set them, by Kafka's names; unknown ones included, which plug-ins may read."""
         self.values: dict[str, Any] = {}
         for key, option in self.options.items():
             if key in configs:
@@ -122,7 +123,7 @@ class Config:
         self.check()
 
     def check(self) -> None:
-        """Look at options that depend on each other; subclasses raise ConfigurationError."""
+        """Check options that depend on each other; subclasses raise ConfigurationError."""
 
     def __repr__(self) -> str:
         shown = {k: ("[hidden]" if is_secret(k) else v) for k, v in self.originals.items()}
@@ -130,16 +131,18 @@ class Config:
 
     @classmethod
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
-        """From Kafka's names. An unknown name is a logged warning, as in Kafka."""
+        """Build the config from Kafka's names. Unknown names are logged as warnings, as in Kafka."""
         configs = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
         for key in configs:
             if key not in cls.options and not key.startswith(cls.prefixes) and not cls._is_without_effect(key):
-                log.warning("unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
+                log.warning("Unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
         return cls(configs)
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
-        """From Python's names. An unknown one is a TypeError that names the nearest known one."""
+        """Build the config from Python's names. An unknown name raises a TypeError that suggests the nearest known
+        one.
+        """
         keys = {o.attribute: key for key, o in cls.options.items()}
         for name in keywords:
             if name not in keys and not cls._is_without_effect(name.replace("_", ".")):
@@ -148,7 +151,7 @@ class Config:
 
     @classmethod
     def _is_without_effect(cls, key: str) -> bool:
-        """Whether an option is only taken; then the log says why."""
+        """Return whether an option is accepted without effect, and log the reason."""
         why = next(
             (w for name, w in cls.no_effect.items() if key == name or (name[-1] == "." and key.startswith(name))), ""
         )
@@ -162,7 +165,9 @@ class Config:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """`; did you mean X?` where a known name is close, else nothing."""
+    """Return `; did you mean X?` for the nearest candidate, or "" if none is close."""
+    import difflib  # importing it takes longer than parsing a broker's configs
+
     close = difflib.get_close_matches(name, list(candidates), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -171,7 +176,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 
 def integer(at_least: int | None = None, at_most: int | None = None) -> Parser[int]:
-    """A whole number within bounds."""
+    """Return a parser of whole numbers within bounds."""
 
     def parse(value: Any) -> int:
         if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
@@ -186,7 +191,7 @@ def integer(at_least: int | None = None, at_most: int | None = None) -> Parser[i
 
 
 def number(at_least: float | None = None, at_most: float | None = None) -> Parser[float]:
-    """A number within bounds."""
+    """Return a parser of numbers within bounds."""
 
     def parse(value: Any) -> float:
         try:
@@ -210,7 +215,7 @@ def _bounded(n: N, at_least: N | None, at_most: N | None) -> N:
 
 
 def boolean(value: Any) -> bool:
-    """true or false."""
+    """Parse true or false."""
     if isinstance(value, bool):
         return value
     text = str(value).strip().lower()
@@ -220,19 +225,19 @@ def boolean(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """Any text."""
+    """Parse any text."""
     if not isinstance(value, str):
         raise ValueError("expected a text")
     return value.strip()
 
 
 def anything(value: Any) -> Any:
-    """Any value; who uses the option checks it."""
+    """Accept any value; the user of the option checks it."""
     return value
 
 
 def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[str]:
-    """One of a few words; `aliases` maps other spellings (Python values, Java class names) to them."""
+    """Return a parser of one of a few words; `aliases` maps other spellings (Python values, Java classes) to them."""
 
     def parse(value: Any) -> str:
         if aliases and value in aliases:
@@ -247,7 +252,7 @@ def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[st
 
 
 def words(*allowed: str, aliases: Mapping[str, str] | None = None) -> Parser[tuple[str, ...]]:
-    """A list: text with commas, or a Python sequence; each of `allowed` (or their aliases) if any are named."""
+    """Return a parser of lists (text with commas, or a sequence); `allowed` and aliases limit the items, if given."""
 
     def parse(value: Any) -> tuple[str, ...]:
         parts = value.split(",") if isinstance(value, str) else list(value)
@@ -261,12 +266,12 @@ def words(*allowed: str, aliases: Mapping[str, str] | None = None) -> Parser[tup
 
 
 def nullable(parse: Parser[T]) -> Parser[T | None]:
-    """The same, or None."""
+    """Return a parser like `parse` that also accepts None."""
     return lambda value: None if value is None else parse(value)
 
 
 def loaded(value: Any) -> Any:
-    """A class or function, or the dotted name of one."""
+    """Return the class or function itself, or import it by its dotted name."""
     if not isinstance(value, str):
         return value
     import importlib

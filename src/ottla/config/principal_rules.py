@@ -1,7 +1,7 @@
-"""`ssl.principal.mapping.rules` (KIP-371): what a client is called by the name in its certificate.
+"""`ssl.principal.mapping.rules` (KIP-371): the principal's name, derived from the name in a client's certificate.
 
-Rules are tried in order: `DEFAULT` takes the name as it is, `RULE:pattern/replacement/[LU]` takes names that match as a
-whole and replaces what matches (`$1` is the first group), in lower or upper case where that is asked for.
+Rules are tried in order: `DEFAULT` leaves the name unchanged, `RULE:pattern/replacement/[LU]` replaces names that
+match as a whole (`$1` is the first group), with the result in lower (L) or upper case (U).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Rule(NamedTuple):
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """What the rule makes of a name; None where it is not for it."""
+        """Return the name that the rule derives, or None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 def principal_rules(text: str) -> tuple[Rule, ...]:
-    """The rules in their order; ValueError for what is none."""
+    """Parse the rules, in their order. Raises ValueError for malformed rules."""
     rules, at = [], 0
     while at < len(text):
         match = re.compile(_RULE).match(text, at)
@@ -49,13 +49,13 @@ def principal_rules(text: str) -> tuple[Rule, ...]:
 
 
 def checked(value: Any) -> str:
-    """The text of the rules, which can be read."""
+    """Return the text of the rules after checking that they can be parsed."""
     principal_rules(str(value))
     return str(value).strip()
 
 
 def mapped(rules: tuple[Rule, ...], name: str) -> str | None:
-    """What a client with this name is called; None where no rule is for it."""
+    """Return the principal's name by the first rule that matches, or None if none does."""
     return next((made for rule in rules if (made := rule.apply(name)) is not None), None)
 
 
@@ -67,7 +67,7 @@ def _filled(replacement: str, match: re.Match[str]) -> str:
             return group[1]
         digits = group[2]
         while int(digits) > groups and len(digits) > 1:
-            digits = digits[:-1]  # as in Java: $12 is the first group and a 2, where there are fewer than twelve
+            digits = digits[:-1]  # as in Java: $12 is the first group and a 2, if there are fewer than twelve
         if int(digits) > groups:
             return group[0]
         return (match[int(digits)] or "") + group[2][len(digits) :]

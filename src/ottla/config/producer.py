@@ -33,11 +33,11 @@ PARTITIONERS = {
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "roundrobin",
 }
-"""Java's partitioners and what stands for them."""
+"""Java's partitioners and their equivalents."""
 
 
 def acks(value: Any) -> int:
-    """0, 1 or all."""
+    """Parse 0, 1 or all."""
     number = ACKS.get(str(value).strip().lower())
     if number is None or isinstance(value, bool):
         raise ValueError("expected 0, 1 or all")
@@ -45,7 +45,7 @@ def acks(value: Any) -> int:
 
 
 def partitioner_of(value: Any) -> Any:
-    """A name of ours, a Java class, something callable or the dotted name of it; None: the default one."""
+    """Parse a partitioner: its name, its Java class, a callable or the dotted name of one; None is the default one."""
     if value is None:
         return "default"
     if isinstance(value, str):
@@ -55,7 +55,7 @@ def partitioner_of(value: Any) -> Any:
 
 
 def named(value: Any) -> str:
-    """A text that is not empty."""
+    """Parse a text that must not be empty."""
     name = text(value)
     if not name:
         raise ValueError("it must not be empty")
@@ -63,7 +63,7 @@ def named(value: Any) -> str:
 
 
 def gzip_level(value: Any) -> int:
-    """-1 or 1 to 9: level 0 is no compression, which another option is for."""
+    """Parse -1 or 1 to 9: level 0 would be no compression, which compression.type selects."""
     level = integer(-1, 9)(value)
     if level == 0:
         raise ValueError("expected -1 or 1 to 9")
@@ -176,7 +176,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
 
     @property
     def codec_level(self) -> int | None:
-        """The level of the codec that is used; None for its default."""
+        """The compression level of the configured codec; None for its default."""
         if self.compression_level is not None:
             return self.compression_level
         option = f"compression.{self.compression_type}.level"
@@ -185,12 +185,12 @@ class ProducerConfig(ClientConfig, subject="producer"):
 
     @property
     def chosen_partitioner(self) -> Any:
-        """The partitioner, whichever of its two options was used."""
+        """The partitioner, from either of its two options."""
         return self.partitioner if self.partitioner_class is None else self.partitioner_class
 
     @property
     def longest_block_ms(self) -> int:
-        """How long send() may wait, whichever of its three options was used."""
+        """The maximum time that send() may block, from whichever of its three options was set."""
         if self.block_on_buffer_full:
             return FOR_EVER_MS
         old = self.metadata_fetch_timeout_ms
@@ -198,11 +198,11 @@ class ProducerConfig(ClientConfig, subject="producer"):
 
     @property
     def replication_timeout_ms(self) -> int:
-        """How long the leader may wait for the in-sync replicas."""
+        """The time for which the leader may wait for the in-sync replicas."""
         return self.request_timeout_ms if self.timeout_ms is None else self.timeout_ms
 
     def idempotence_conflicts(self) -> list[tuple[str, Any, str]]:
-        """Return the options that idempotence cannot work with, nor transactions: (option, value, what is allowed)."""
+        """Return the options that conflict with idempotence and transactions: (option, value, allowed values)."""
         unfit = {
             "acks": (self.acks != -1, "all"),
             "retries": (self.retries <= 0, "more than 0"),
@@ -211,7 +211,9 @@ class ProducerConfig(ClientConfig, subject="producer"):
         return [(name, self.values[name], allowed) for name, (is_unfit, allowed) in unfit.items() if is_unfit]
 
     def check(self) -> None:
-        """Idempotence wants acks=all and at most 5 requests in flight; who set otherwise turns it off, as in Java."""
+        """Check the requirements of idempotence (acks=all, at most 5 requests in flight); without them it is off, as
+        in Java.
+        """
         conflicts = self.idempotence_conflicts()
         feature = "transactional.id" if self.transactional_id is not None else "enable.idempotence"
         if self.enable_idempotence and conflicts:

@@ -12,7 +12,7 @@ _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*[=:\s]")
 
 
 def load(path: str | Path) -> dict[str, str]:
-    """Read a properties file; ConfigurationError where it cannot be read."""
+    """Read a properties file. Raises ConfigurationError if it cannot be read."""
     try:
         return parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -21,7 +21,7 @@ def load(path: str | Path) -> dict[str, str]:
 
 
 def parse(source: str) -> dict[str, str]:
-    """Keys and values of a properties text: `=`, `:` or blank between them, `#` and `!` comments, `\\` continues."""
+    """Parse a properties file: `=`, `:` or blank between key and value, `#` and `!` comments, `\\` continues."""
     properties: dict[str, str] = {}
     pending = ""
     for raw in source.splitlines():
@@ -41,7 +41,7 @@ def parse(source: str) -> dict[str, str]:
 
 
 def override(text: str) -> tuple[str, str]:
-    """One `key=value` of a command line."""
+    """Parse one `key=value` of a command line."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise ConfigurationError(f"{text!r} is not allowed: expected key=value")

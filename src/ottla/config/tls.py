@@ -14,13 +14,13 @@ NO_EFFECT: Final = {
     "ssl.trustmanager.algorithm": "TLS is OpenSSL's, not Java's",
     "ssl.secure.random.implementation": "TLS is OpenSSL's, not Java's",
 }
-"""Options of Java's TLS that are taken and change nothing, and why."""
+"""Accepted options of Java's TLS without effect, and the reasons."""
 STORES: Final = ("JKS", "PKCS12", "PEM")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 
 
 def identification(value: Any) -> str:
-    """https or nothing."""
+    """Parse https or an empty text."""
     word = "" if value is None else str(value).strip().lower()
     if word not in ("", "https"):
         raise ValueError("expected https or an empty text")
@@ -28,7 +28,7 @@ def identification(value: Any) -> str:
 
 
 class SslConfig(Config, no_effect=NO_EFFECT):
-    """How connections are encrypted, who is trusted, and who we are: Kafka's options, of brokers and clients alike."""
+    """Encryption, trusted authorities and own certificate: Kafka's options, the same for brokers and clients."""
 
     ssl_truststore_location = Option(
         None, nullable(text), "Trust store file: certificates of the trusted certificate authorities."
@@ -76,5 +76,5 @@ class TlsConfig(SslConfig):
 
     @property
     def checks_hostname(self) -> bool:
-        """Whether a broker must show a certificate for its host name."""
+        """Whether a broker's certificate must match its host name."""
         return self.ssl_check_hostname and bool(self.ssl_endpoint_identification_algorithm)

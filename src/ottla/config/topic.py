@@ -1,4 +1,4 @@
-"""A topic's options: all of Kafka's, with its defaults, and the broker option that each takes its default from."""
+"""A topic's options: all of Kafka's, with its defaults, and the broker config from which each one gets its default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ long_or_none = integer(-1, LONG_MAX)
 
 
 def format_version(value: Any) -> str:
-    """A version of Kafka as message.format.version has it: 0.9.0, 0.10.2-IV0, 3.0."""
+    """Parse a version of Kafka as message.format.version has it: 0.9.0, 0.10.2-IV0, 3.0."""
     version = text(value)
     if not _VERSION.fullmatch(version):
         raise ValueError("expected a Kafka version such as 0.10.2 or 3.0-IV1")
@@ -31,13 +31,13 @@ def format_version(value: Any) -> str:
 
 
 def message_format(version: str) -> int:
-    """The message format that brokers of this version write: 0 before 0.10, 1 before 0.11, then 2."""
+    """Return the message format that brokers of this version write: 0 before 0.10, 1 before 0.11, then 2."""
     numbers = tuple(int(part) for part in version.partition("-")[0].split("."))
     return 0 if numbers < (0, 10) else 1 if numbers < (0, 11) else 2
 
 
 class TopicConfig(Config, subject="topic"):
-    """What `kafka-configs --entity-type topics` can set."""
+    """The configs that `kafka-configs --entity-type topics` can set."""
 
     cleanup_policy = Option[tuple[str, ...]](
         ("delete",),
@@ -152,7 +152,7 @@ class TopicConfig(Config, subject="topic"):
             if option is not None:
                 option.read(value)
         except ConfigurationError as error:
-            log.error("an option of a topic is left out: %s", error.message)
+            log.error("Ignoring an invalid config of a topic: %s", error.message)
             return False
         return True
 
@@ -188,15 +188,16 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic option → the broker options that give its default, the one that counts first at the front."""
+"""Topic config → the broker configs that set its default, in order of precedence."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
 
 def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
-    """The topic options that a broker's own options set: `broker` has those that were given, by Kafka's name.
+    """Return the topic configs that follow from a broker's own configs; `broker` has those that were set, by Kafka's
+    name.
 
-    Options in minutes and hours become milliseconds (-1 stays -1). What the broker does not set is not in the result.
+    Configs in minutes and hours become milliseconds (-1 stays -1). Configs that the broker does not set are left out.
     """
     defaults: dict[str, Any] = {}
     for key, synonyms in BROKER_SYNONYMS.items():
@@ -208,7 +209,7 @@ def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_ms(synonym: str, value: Any) -> Any:
-    """A broker option's value: hours and minutes, as its name ends, become milliseconds (-1 stays -1)."""
+    """Return a broker config's value in milliseconds if its name ends in hours or minutes (-1 stays -1)."""
     unit = _UNIT_MS.get(synonym.rpartition(".")[2])
     if unit is None or int(value) < 0:
         return value
@@ -219,7 +220,7 @@ _TOPIC_FIELDS: Final = frozenset(name.replace(".", "_") for name in TopicConfig.
 
 
 class LogConfig(NamedTuple):
-    """The options that a log works by: those of TopicConfig, as plain fields that are cheap to read."""
+    """The configs of a log: those of TopicConfig, as plain fields that are cheap to read."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -247,9 +248,11 @@ class LogConfig(NamedTuple):
     preallocate: bool = False
     message_downconversion_enable: bool = True
     message_format: int = 2
-    """The format that batches are stored in."""
+    """The format in which batches are stored."""
     max_decompressed_bytes: int = 16 * 1024 * 1024
-    """What a producer's batch may decompress to: the broker's message.max.decompressed.bytes."""
+    """Maximum decompressed size of a producer's batch: the broker's message.max.decompressed.bytes."""
+    validate_records: str = "all"
+    """Level of validation of a producer's batch: the broker's ottla.validate.records."""
 
     @property
     def compacted(self) -> bool:
@@ -258,17 +261,17 @@ class LogConfig(NamedTuple):
 
     @property
     def max_segment_ms(self) -> int:
-        """Age at which a segment is closed; what must be compacted in time must be closed before."""
+        """Age at which a segment is closed, so that it can be compacted in time."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are dropped."""
+        """Whether old segments are deleted."""
         return "delete" in self.cleanup_policy
 
     @classmethod
-    def from_topic(cls, config: TopicConfig, **broker: int) -> LogConfig:
-        """The log's part of a topic's options; the older timestamp option counts where the newer was not given.
+    def from_topic(cls, config: TopicConfig, **broker: int | str) -> LogConfig:
+        """Return the log's part of a topic's configs; the older timestamp config counts if the newer one is not set.
 
         `broker` has the fields that only the broker can set.
         """

@@ -1,6 +1,6 @@
 """Records and batches: the hot path. Plain Python that Cython also compiles; see `batch`, `builder`, `decoder`.
 
-OTTLA_PURE=1 runs the plain form even where a compiled one lies beside it.
+OTTLA_PURE=1 runs the plain form even if a compiled one exists.
 """
 
 import os as _os

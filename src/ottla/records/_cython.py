@@ -1,4 +1,4 @@
-"""What the compiled modules ask of `cython` when they run as plain Python and Cython is not installed."""
+"""Stand-in for the parts of `cython` that the compiled modules use, for running them as plain Python without Cython."""
 
 from __future__ import annotations
 

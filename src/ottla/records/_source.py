@@ -1,4 +1,4 @@
-"""Which form of the hot path runs: the compiled one, or the plain source."""
+"""Choice between the two forms of the hot path: compiled, or plain source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import ModuleType
 log = logging.getLogger("ottla.records")
 
 MODULES = ("varint", "scanner", "murmur2", "builder", "appender", "decoder", "column_decoder", "validator")
-"""What setup.py compiles."""
+"""The modules that `setup.py` compiles."""
 
 
 class SourceFinder:
@@ -24,7 +24,7 @@ class SourceFinder:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a hot module's source; None for every other module."""
+        """Return the spec of a hot module's source, or None for every other module."""
         package, _, module = name.rpartition(".")
         if package != __package__ or module not in MODULES:
             return None
@@ -39,7 +39,7 @@ def prefer_source() -> None:
 
 
 def warn_plain() -> None:
-    """Say what is lost, unless the plain form was asked for. Called once, by the plain form of `varint`."""
+    """Warn that the plain form is slow, unless OTTLA_PURE requests it. Called once, by the plain form of `varint`."""
     if not os.environ.get("OTTLA_PURE"):
         log.warning(
             "Ottla's hot path is not compiled (no C compiler when it was installed): encoding and decoding of records "

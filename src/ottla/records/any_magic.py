@@ -1,7 +1,7 @@
-"""Batches of every message format under one interface: how storage reads logs.
+"""Batches of every message format under one interface, by which storage reads logs.
 
-A message of format 0 or 1 counts as a batch of its own, a compressed one with all inner messages. Such a batch has no
-leader epoch and no producer, and its header only has the offset of its last record: `base_offset` is the last offset.
+A message of format 0 or 1 counts as a batch, a compressed one including its inner messages. Such a batch has no
+leader epoch and no producer, and its header has only the offset of its last record, in `base_offset`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _HEAD = Struct(">qiIbb")
 _TIMESTAMP = Struct(">q")
 _TIMESTAMP_POSITION: Final = 18
 _MIN_SIZE: Final = (14, 22)
-"""The least `size` of a message, by format."""
+"""The minimum `size` of a message, by format."""
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header of the batch at `pos`. Raises CorruptMessageError where there can be none.
+    """Return the header of the batch at `pos`. Raises CorruptMessageError if there cannot be a batch.
 
-    61 bytes must be there of a batch of format 2, 26 of another one.
+    At least 61 bytes of a batch of format 2 must be present, 26 of an older one.
     """
     if memoryview(buf)[pos + MAGIC_POSITION] == MAGIC:
         return batch.read_header(buf, pos)
@@ -61,12 +61,12 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def begins_in(buf: Buffer, pos: int, room: int) -> bool:
-    """Whether `room` bytes at `pos` can be a whole batch: `read_header` may look."""
+    """Return whether the `room` bytes at `pos` are enough for `read_header`."""
     return room >= HEADER_BYTES or (room >= MIN_BATCH_BYTES and memoryview(buf)[pos + MAGIC_POSITION] != MAGIC)
 
 
 def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
-    """(header, start, end) of every whole batch in `buf`; one that is cut off ends it silently."""
+    """Yield (header, start, end) of every whole batch in `buf`. A partial last batch is ignored."""
     size = memoryview(buf).nbytes
     pos = 0
     while begins_in(buf, pos, size - pos):
@@ -79,7 +79,7 @@ def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is all there and unchanged. Raises CorruptMessageError."""
+    """Check that the batch at `start` is complete and unchanged. Raises CorruptMessageError."""
     if header.magic == MAGIC:
         batch.verify(buf, start, header)
         return
@@ -90,7 +90,7 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
 
 
 def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0) -> list[Record]:
-    """The records of one whole batch, those before `from_offset` left out. Raises CorruptMessageError."""
+    """Return the records of one whole batch from `from_offset` on. Raises CorruptMessageError."""
     if header.magic == MAGIC:
         return decoder.decode_records(buf, start, header, from_offset)
     from ottla.records import legacy_message_set

@@ -1,7 +1,7 @@
-"""The batch that is being filled, and the way into it from any thread: the inner part of the producer's send().
+"""The open batch, and appending to it from any thread: the inner part of the producer's send().
 
-Compiled, `append` is atomic because it never gives up the interpreter's lock once it has looked at `closed`; the plain
-form takes a lock. With appender.pxd.
+The compiled `append` is atomic, because it keeps the interpreter's lock after checking `closed`; the plain form uses
+a lock. With appender.pxd.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ottla.records.builder import Headers
 
 NOW = -1
-"""The timestamp that means the time of the call."""
+"""Stands for the time of the call as a timestamp."""
 
 _make = tuple.__new__
 
 
 class OpenBatch:
-    """A batch in the making. `future` is a subclass of tuple, made for every record that is taken.
+    """A batch under construction. `future` is a subclass of tuple; every appended record gets an instance.
 
     Its items are (outcome, index in the batch, timestamp, key size, value size), sizes -1 for None.
     """
@@ -45,11 +45,11 @@ class OpenBatch:
         self.lock = None if cython.compiled else threading.Lock()
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> Any:
-        """Take a record and return its future; None when the batch is closed, or closes for want of room.
+        """Append a record and return its future; None if the batch is closed, or now closed because it has no room.
 
         Timestamp in milliseconds since 1970, or NOW.
         """
-        # What may run Python code comes first.
+        # Calls that may run Python code come first.
         tail = encode_headers(headers) if headers else NO_HEADERS
         if cython.compiled:
             if timestamp == NOW:
@@ -71,7 +71,7 @@ class OpenBatch:
         return _make(self.future, (self.outcome, index, timestamp, key_size, value_size))
 
     def close(self) -> None:
-        """Take no more records."""
+        """Close the batch: later appends fail."""
         if self.lock is None:
             self.closed = True
         else:
@@ -80,5 +80,5 @@ class OpenBatch:
 
 
 def _now_ms() -> int:
-    """Milliseconds since 1970, where this is compiled."""
+    """Return the milliseconds since 1970. Only used in the compiled form."""
     return int(_clock() * 1000)

@@ -1,6 +1,6 @@
-"""Columns as Arrow arrays and back. Buffers are wrapped where they lie; only what has another layout is converted.
+"""Columns as Arrow arrays and back. Buffers are not copied, unless their layout differs.
 
-Imported only where `columns` is asked for Arrow: pyarrow is no dependency of the clients.
+`columns` imports it at the first use of Arrow: the clients do not depend on pyarrow.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 def record_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Arrays of equal length as one batch."""
+    """Return arrays of equal length as one batch."""
     return pa.RecordBatch.from_pydict(arrays)
 
 
 def fixed_array(arrow_type: Any, view: memoryview, rows: int) -> pa.Array:
-    """Numbers as an Arrow array, wrapped where they lie."""
+    """Wrap numbers as an Arrow array, without a copy."""
     return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(view)])
 
 
 def binary_array(
     offsets: memoryview, data: Any, validity: Any, null_count: int, first: int, rows: int
 ) -> pa.BinaryArray:
-    """A `BinaryColumn` as an Arrow array, wrapped where it lies."""
+    """Wrap a `BinaryColumn` as an Arrow array, without a copy."""
     buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count, first)
 
 
 def headers_array(offsets: memoryview, keys: pa.Array, values: pa.Array, rows: int) -> pa.Array:
-    """Headers as list<struct<key, value>>, with null for a record that has none."""
+    """Return headers as list<struct<key, value>>, with null for a record that has none."""
     pairs = pa.StructArray.from_arrays([_text(keys), values], fields=list(HEADER))
     listed = pa.ListArray.from_arrays(fixed_array(pa.int32(), offsets, rows + 1), pairs)
-    import pyarrow.compute as pc  # takes 70 ms to import; what has no headers does without
+    import pyarrow.compute as pc  # takes 70 ms to import, which records without headers do not need
 
-    # Neither a number nor `pa.scalar`: Arrow would look whether they are of pandas, and import that.
+    # Neither a number nor `pa.scalar`: Arrow would import pandas to check their type.
     filled = pc.list_value_length(listed).cast(pa.bool_())
     return pc.if_else(filled, listed, pa.nulls(1, listed.type)[0])
 
 
 def _text(keys: Any) -> pa.Array:
-    """The same as strings, without a copy; what is no UTF-8 is replaced, as Java does it."""
+    """Return the keys as strings, without a copy; malformed UTF-8 is replaced as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -53,7 +53,9 @@ def _text(keys: Any) -> pa.Array:
 
 
 def binary_buffers(items: Any) -> tuple[memoryview, Any, Any, int, int]:
-    """The fields of a `BinaryColumn` over a pyarrow array, or over what can be made one. TypeError for other types."""
+    """Return the fields of a `BinaryColumn` over a pyarrow array, or over an object that converts to one. Raises
+    TypeError for other types.
+    """
     array = _one_array(items)
     kind = array.type
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
@@ -76,7 +78,7 @@ def _one_array(items: Any) -> Any:
 
 
 def _holds_bytes(kind: Any) -> bool:
-    """Types of byte strings in another layout, which Arrow converts; and of nothing but nulls."""
+    """Return whether a type has byte strings in a layout that Arrow can convert, or only nulls."""
     return bool(
         pa.types.is_large_binary(kind)
         or pa.types.is_large_string(kind)

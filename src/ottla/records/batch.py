@@ -1,12 +1,12 @@
-"""The v2 record batch seen from outside: its 61-byte header, its checksum, and what a broker changes in place.
+"""The v2 record batch as a whole: its 61-byte header, its checksum, and the fields that a broker changes in place.
 
     base offset 8 · length 4 · leader epoch 4 · magic 1 · CRC 4 · attributes 2 · last offset delta 4 · base timestamp
     8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 · records
 
-The CRC covers everything after itself. Base offset and leader epoch lie before it, so the broker sets them without
-looking at the records. `length` counts what follows it: a batch takes `length + 12` bytes.
+The CRC covers everything after it. Base offset and leader epoch precede it, so the broker sets them without reading
+the records. `length` counts the bytes after itself: a batch takes `length + 12` bytes.
 
-Nothing here decodes a record: `decoder` does.
+Records are decoded by `decoder`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG_OVERHEAD: Final = 12
 MAGIC: Final = 2
 """The message format of this module; 0 and 1 are in `legacy_message_set`."""
 MAGIC_POSITION: Final = 16
-"""Where the magic byte lies, in every message format."""
+"""Position of the magic byte, the same in every message format."""
 
 CRC_POSITION: Final = 17
 CRC_START: Final = 21
@@ -72,7 +72,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # Kafka's noun; tuple.count is not missed
+    count: int  # type: ignore[assignment]  # Kafka's name; nothing uses tuple.count
 
     @property
     def last_offset(self) -> int:
@@ -96,39 +96,41 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> int:
-        """0 (CreateTime) or 1 (LogAppendTime)."""
+        """The timestamp type: 0 (CreateTime) or 1 (LogAppendTime)."""
         return (self.attributes & TIMESTAMP_TYPE_MASK) >> 3
 
     @property
     def is_transactional(self) -> bool:
-        """Written inside a transaction."""
+        """Whether the batch was written inside a transaction."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """Holds a transaction marker, not records of a user."""
+        """Whether the batch holds a transaction marker instead of a user's records."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp is when tombstones and markers of this batch may go (KIP-534)."""
+        """Whether the base timestamp is the time at which tombstones and markers may be deleted (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_MASK)
 
     @property
     def has_producer_id(self) -> bool:
-        """Written by an idempotent or transactional producer."""
+        """Whether an idempotent or transactional producer has written the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences wrap from 2^31-1 to 0. -1 without a sequence."""
+        """Sequence of the last record, or -1; sequences wrap from 2^31-1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, of which 61 bytes must be there. Raises CorruptMessageError if it cannot be a v2 batch."""
+    """Return the header at `pos`, of which 61 bytes must be there. Raises CorruptMessageError if it cannot be a v2
+    batch.
+    """
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
         raise CorruptMessageError(f"expected a batch of message format 2, not {header.magic}")
@@ -138,9 +140,9 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
-    """(header, start, end) of every whole batch in `buf`. A last batch that is cut off ends it silently, as in a fetch.
+    """Yield (header, start, end) of every whole batch in `buf`. A partial last batch is ignored, as in a fetch.
 
-    Raises CorruptMessageError where the bytes are no v2 batch.
+    Raises CorruptMessageError if the bytes are not a v2 batch.
     """
     size = memoryview(buf).nbytes
     pos = 0
@@ -156,14 +158,14 @@ def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
 
 
 def _check_partial(buf: Buffer, pos: int) -> None:
-    """What is left at the end may be the start of a batch, and nothing shorter than a batch can be whole."""
+    """Reject a partial batch whose length field is too small for any batch."""
     _, length = _SIZE.unpack_from(buf, pos)
     if length < HEADER_BYTES - LOG_OVERHEAD:
         raise CorruptMessageError(f"a batch length of {length} is less than its header")
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is all there and unchanged. Raises CorruptMessageError that says what differs."""
+    """Check that the batch at `start` is complete and unchanged. Raises CorruptMessageError with the difference."""
     view = memoryview(buf)
     end = start + header.length + LOG_OVERHEAD
     if end > view.nbytes:
@@ -191,7 +193,7 @@ def assign(buf: Buffer, start: int, base_offset: int, leader_epoch: int) -> None
 
 
 def stamp_append_time(buf: Buffer, start: int, header: BatchHeader, now_ms: int) -> None:
-    """Make the batch at `start` one of LogAppendTime `now_ms`, in place, with a new CRC."""
+    """Set the batch at `start` to LogAppendTime `now_ms`, in place, with a new CRC."""
     _INT16.pack_into(buf, start + ATTRIBUTES_POSITION, header.attributes | TIMESTAMP_TYPE_MASK)
     _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, now_ms)
     reseal(buf, start, header.size_in_bytes)
@@ -209,6 +211,6 @@ def reseal(buf: Buffer, start: int, size_in_bytes: int) -> None:
 
 
 def write_header(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Write every field of `header` at `start` but the CRC, which is computed from the `header.length` bytes there."""
+    """Write the fields of `header` at `start`, with a CRC computed from the `header.length` bytes there."""
     _HEADER.pack_into(buf, start, *header)
     reseal(buf, start, header.size_in_bytes)

@@ -1,7 +1,7 @@
-"""Builds v2 batches: each record goes straight into the batch's buffer, as varints and bytes, at once.
+"""Builds v2 batches: each record is encoded directly into the batch's buffer.
 
-The producer's hot path. `append` makes no temporary object unless the record has headers. Compiled by Cython with
-builder.pxd; without a compiler the same code runs plainly, about 15 times slower.
+The producer's hot path. `append` creates no temporary objects unless the record has headers. Compiled by Cython with
+builder.pxd; without a compiler the same code runs as plain Python, about 15 times slower.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 NO_HEADERS = b"\x00"
 MAX_RECORD_OVERHEAD = 5 + 10 + 5 + 5 + 5 + 5 + 1
-"""The most that lengths, deltas and attributes of one record can take, in bytes."""
+"""The maximum size of the lengths, deltas and attributes of one record, in bytes."""
 MAX_TIMESTAMP = (1 << 63) - 1
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Headers as they end a record: their count, then each key and value."""
+    """Encode headers as they end a record: their count, then each key and value."""
     out = bytearray()
     count = 0
     for name, value in headers:
@@ -66,7 +66,8 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def record_size_upper_bound(key_len: int, value_len: int, headers: Headers = ()) -> int:
-    """The most bytes that a batch of this one record takes, header included: enough room for it anywhere in a batch.
+    """Return the maximum size of a batch of this one record, header included: room of this size is enough for the
+    record anywhere in a batch.
 
     A missing key or value counts as length 0. Kafka's `estimateSizeInBytesUpperBound`.
     """
@@ -76,7 +77,7 @@ def record_size_upper_bound(key_len: int, value_len: int, headers: Headers = ())
 
 
 class BatchBuilder:
-    """One open batch in a buffer that the caller owns (a pool's).
+    """One open batch in a buffer that the caller owns.
 
     The buffer is written from its start and never resized: a record that does not fit is rejected. Not thread-safe.
     """
@@ -137,21 +138,21 @@ class BatchBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes so far, header included, before compression."""
+        """The size of the batch so far in bytes, header included, before compression."""
         return self.position
 
     @property
     def record_count(self) -> int:
-        """Records so far."""
+        """The number of records so far."""
         return self.count
 
     def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
-        """Whether a record of this size surely fits."""
+        """Return whether a record of this size certainly fits."""
         size = record_size_upper_bound(_size(key), _size(value), headers) - HEADER_BYTES
         return self.position + size <= self.limit
 
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers | None = None) -> bool:
-        """Add a record (timestamp in milliseconds since 1970); False, with nothing changed, where it does not fit."""
+        """Add a record (timestamp in ms since 1970). Return False, without a change, if it does not fit."""
         tail = NO_HEADERS if not headers else encode_headers(headers)
         if key is not None and type(key) is not bytes:
             key = bytes(key)
@@ -169,7 +170,7 @@ class BatchBuilder:
         value: Buffer | None,
         headers: Headers | None = None,
     ) -> bool:
-        """Like `append`, with an offset that leaves a gap behind the last record (compaction)."""
+        """Append a record with an offset that leaves a gap behind the last record (compaction)."""
         if offset < self.base_offset:
             raise ValueError(f"offset {offset} lies before the batch's first, {self.base_offset}")
         last_delta = self.last_delta
@@ -197,7 +198,9 @@ class BatchBuilder:
         return True
 
     def _begin(self, offset: int, timestamp: int, key_size: int, value_size: int, tail_size: int) -> int:
-        """Write a record's length, attributes and deltas if all of it fits: the position after them, or -1."""
+        """Write a record's length, attributes and deltas if the whole record fits. Return the position after them,
+        or -1.
+        """
         base = timestamp if self.count == 0 and self.delete_horizon_ms is None else self.base_timestamp
         time_delta = timestamp - base
         delta = offset - self.base_offset
@@ -229,7 +232,7 @@ class BatchBuilder:
         start: int = 0,
         stop: int | None = None,
     ) -> int:
-        """Add rows `start` to `stop` of lists; returns the first row that did not fit, or `stop`."""
+        """Add rows `start` to `stop` of lists, and return the first row that did not fit, or `stop`."""
         end = len(values) if stop is None else stop
         for row in range(start, end):
             timestamp = timestamps if isinstance(timestamps, int) else timestamps[row]
@@ -245,7 +248,7 @@ class BatchBuilder:
         rows: memoryview,
         start: int = 0,
     ) -> int:
-        """Add the rows that `rows[start:]` names, without an object per record.
+        """Add the rows with the numbers in `rows[start:]`, without an object per record.
 
         `rows` is a memoryview of format "q" (int64) with row numbers, such as the rows of one partition; `timestamps`
         one of format "q" with a time per row, or one time for all. Returns the first index of `rows` that did not fit,
@@ -293,7 +296,8 @@ class BatchBuilder:
         append_time_ms: int | None = None,
         last_offset_delta: int | None = None,
     ) -> memoryview:
-        """Compress, write header and CRC; returns the batch, which lies in the buffer unless compression made it grow.
+        """Compress, write header and CRC, and return the batch, which lies in the buffer unless compression made it
+        grow.
 
         With `append_time_ms` the batch has LogAppendTime. `last_offset_delta` keeps the range of a compacted batch.
         Raises IllegalStateError for an empty batch.
@@ -325,7 +329,7 @@ class BatchBuilder:
         return memoryview(out)[:size]
 
     def _compressed(self) -> tuple[bytearray, int]:
-        """The buffer that holds header room and records, compressed if asked for, and the batch's size in it."""
+        """Return the buffer with header room and (compressed) records, and the batch's size in it."""
         if self.codec == compression.NONE:
             return self.buffer, self.position
         packed = memoryview(
@@ -338,7 +342,7 @@ class BatchBuilder:
 
 
 class _ColumnReader:
-    """Finds row after row in a BinaryColumn."""
+    """Iterates over the rows of a BinaryColumn."""
 
     __slots__ = ("bounds", "data", "data_size", "first", "nullable", "offsets", "p", "start", "validity")
 
@@ -357,7 +361,7 @@ class _ColumnReader:
             self.p = self.data
 
     def find(self, row: int) -> int:
-        """Set `start` to where the row begins; its size, or -1 for null."""
+        """Set `start` to the row's position, and return its size, or -1 for null."""
         i = self.first + row
         if i < 0 or i + 1 >= self.bounds:
             raise IndexError(f"row {row} of a column with {self.bounds - 1 - self.first} rows")
@@ -378,6 +382,6 @@ def _size(data: Buffer | None) -> int:
 
 
 def _check_int64(value: int) -> None:
-    """What C's conversion checks where this is compiled."""
+    """Raise OverflowError like C's conversion, which checks this in the compiled form."""
     if not -(1 << 63) <= value <= MAX_TIMESTAMP:
         raise OverflowError(f"{value} does not fit into 64 bits")

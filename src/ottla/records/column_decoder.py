@@ -1,4 +1,4 @@
-"""Batches to columns without an object per record: what poll_batch and the Spark reader are made of.
+"""Decoding of batches into columns without an object per record, for poll_batch and the Spark reader.
 
 `decode_columns` reads a whole fetched buffer; a reader that decides batch by batch (aborted transactions) uses
 `ColumnDecoder`. Compiled with column_decoder.pxd.
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MAX_COLUMN_BYTES = (1 << 31) - 1
-"""Data that one column of 32-bit offsets can hold."""
+"""The maximum size of the data in one column, whose offsets have 32 bits."""
 MAX_OFFSET = (1 << 63) - 1
 
 
 def _lengthen(values: array[int], length: int) -> None:
-    """Make an array longer, with whatever lies there."""
+    """Extend an array with uninitialized items."""
     if cython.compiled:
         resize(values, length)
     else:
@@ -45,7 +45,7 @@ def _lengthen(values: array[int], length: int) -> None:
 
 
 def _lengthen_bytes(data: bytearray, length: int) -> None:
-    """Make a bytearray longer, with whatever lies there: zeros would touch the memory once more."""
+    """Extend a bytearray with uninitialized bytes: zeros would write the memory once more."""
     if cython.compiled:
         PyByteArray_Resize(data, length)
     else:
@@ -61,7 +61,7 @@ class BinarySink:
         """`expected` bytes are reserved with the first ones."""
         self.expected = expected
         self.peak = 0
-        """The most bytes that room was asked for."""
+        """The largest size that was reserved."""
         self.offsets = array("i", [0])
         self.data = bytearray(1)
         self.validity = bytearray(1)
@@ -70,7 +70,7 @@ class BinarySink:
         self.nulls = 0
 
     def reserve(self, rows: int, nbytes: int) -> None:
-        """Room for `rows` more rows with `nbytes` of data together. Buffers at least double."""
+        """Reserve room for `rows` more rows with `nbytes` of data together. Buffers at least double."""
         missing = self.rows + rows + 1 - len(self.offsets)
         if missing > 0:
             _lengthen(self.offsets, len(self.offsets) + max(missing, len(self.offsets)))
@@ -88,7 +88,7 @@ class BinarySink:
         self.v = self.validity
 
     def put(self, source: bytes, start: int, size: int) -> None:
-        """A row with `source[start:start+size]`."""
+        """Append a row with `source[start:start+size]`."""
         if cython.compiled:
             memcpy(self.d + self.used, source + start, size)  # type: ignore[operator]  # pointers
         else:
@@ -99,13 +99,13 @@ class BinarySink:
         self.o[self.rows] = self.used
 
     def put_null(self) -> None:
-        """A row of null."""
+        """Append a row of null."""
         self.rows += 1
         self.nulls += 1
         self.o[self.rows] = self.used
 
     def column(self) -> BinaryColumn:
-        """What was put. The sink must not be used any more."""
+        """Return the column of the values put so far. The sink must not be used afterwards."""
         return BinaryColumn(
             memoryview(self.offsets)[: self.rows + 1],
             memoryview(self.data)[: self.used],
@@ -161,7 +161,7 @@ class ColumnDecoder:
 
     @property
     def row_count(self) -> int:
-        """Rows collected since the last `drain`."""
+        """The number of rows collected since the last `drain`."""
         return self.rows
 
     @property
@@ -174,8 +174,8 @@ class ColumnDecoder:
     ) -> bool:
         """Add the batch's records with from_offset <= offset < until_offset.
 
-        False, with nothing added, if the columns could grow beyond `max_bytes`: drain() first, and add it again. The
-        CRC is not looked at. Raises CorruptMessageError for damaged records; then no batch before it is lost.
+        Return False, without adding any, if the columns could grow beyond `max_bytes`: drain() first, and add the
+        batch again. The CRC is not checked. Raises CorruptMessageError for damaged records; the earlier batches stay.
         """
         data = open_records(buf, start, header, self.max_decompressed_bytes)
         nbytes = memoryview(data).nbytes
@@ -198,7 +198,7 @@ class ColumnDecoder:
         self.values.reserve(count, nbytes)
 
     def _decode(self, cursor: Cursor, header: BatchHeader, from_offset: int, until_offset: int) -> None:
-        # A damaged batch leaves its first records behind in the sinks, so remember where it began.
+        # The first records of a damaged batch are removed from the sinks again, so remember where it began.
         rows, keys, values = self.rows, self.keys.used, self.values.used
         try:
             self._decode_rows(cursor, header, from_offset, until_offset)
@@ -270,7 +270,7 @@ class ColumnDecoder:
             _put(cursor, self.header_values, record_end)
 
     def drain(self) -> Columns:
-        """The columns collected so far; the decoder is empty after it."""
+        """Return the columns collected so far, and empty the decoder."""
         headers = None
         if self.with_headers:
             counts = memoryview(self.header_counts)[: self.rows + 1]
@@ -284,7 +284,7 @@ class ColumnDecoder:
             self.values.column(),
             headers,
         )
-        # The next columns will be about as large, and then they need not grow by steps.
+        # The next columns will be about as large, so reserve as much at once.
         self._clear(_with_slack(self.keys.peak), _with_slack(self.values.peak))
         return columns
 
@@ -294,9 +294,9 @@ def _with_slack(size: int) -> int:
 
 
 def _put(cursor: Cursor, sink: BinarySink, record_end: int) -> int:
-    """The next value of the record, as a row of `sink`. Returns 0, so that C asks for an exception only at -1.
+    """Append the next value of the record to `sink`. Return 0, so that C looks for an exception only at -1.
 
-    Room is reserved for what the records have: a value that ran beyond its own would be written beyond the sink.
+    Room is reserved for the size of the records; without the check a value that is longer would be written beyond it.
     """
     size = cursor.size()
     if size > record_end - cursor.pos:
@@ -310,7 +310,7 @@ def _put(cursor: Cursor, sink: BinarySink, record_end: int) -> int:
 
 
 def _cut(sink: BinarySink, rows: int, used: int) -> None:
-    """Forget the rows from `rows` on."""
+    """Remove the rows from `rows` on."""
     for row in range(rows, sink.rows):
         if sink.validity[row >> 3] >> (row & 7) & 1:
             sink.validity[row >> 3] &= ~(1 << (row & 7)) & 0xFF
@@ -329,7 +329,7 @@ def decode_columns(
     check_crc: bool = True,
     skip: Callable[[BatchHeader], bool] | None = None,
 ) -> Columns:
-    """The records of all whole batches in `buf` with from_offset <= offset < until_offset, as columns.
+    """Return the records of all whole batches in `buf` with from_offset <= offset < until_offset, as columns.
 
     Control batches are left out, and those for which `skip` is true. Raises CorruptMessageError for damaged batches and
     for more than 2 GiB of keys or values (a fetch stays far below).

@@ -1,6 +1,6 @@
-"""Records as columns: what `column_decoder` makes of batches and `BatchBuilder.append_columns` takes.
+"""Records as columns, which `column_decoder` decodes from batches and `BatchBuilder.append_columns` encodes.
 
-The layout is Arrow's, so that `arrow` wraps it without a copy; pyarrow itself is needed only there.
+The layout is Arrow's, so that `arrow` wraps it without a copy; only that module needs pyarrow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class BinaryColumn(NamedTuple):
     """Byte strings end to end, as in Arrow's binary layout.
 
-    Row i is `data[offsets[first + i] : offsets[first + i + 1]]`, and null where bit `first + i` (lowest bit of each
+    Row i is `data[offsets[first + i] : offsets[first + i + 1]]`, and null if bit `first + i` (lowest bit of each
     byte first) of `validity` is 0. Offsets are a memoryview of format "i" (int32); without `validity` no row is null.
     """
 
@@ -25,7 +25,7 @@ class BinaryColumn(NamedTuple):
     first: int = 0
 
     def get(self, row: int) -> bytes | None:
-        """Row `row` as an object: for tests and small columns."""
+        """Return row `row` as an object: for tests and small columns."""
         i = self.first + row
         if self.validity is not None and not memoryview(self.validity)[i >> 3] >> (i & 7) & 1:
             return None
@@ -33,16 +33,16 @@ class BinaryColumn(NamedTuple):
 
     @classmethod
     def from_arrow(cls, items: Any) -> BinaryColumn:
-        """The column of a pyarrow array, or of what can be made one: a series of pandas or Polars, by its C interface.
+        """Return the column of a pyarrow array, or of an object that converts to one (a series of pandas or Polars).
 
-        Binary and string arrays with 32-bit offsets are not copied (slices are fine). TypeError for other types.
+        Binary and string arrays with 32-bit offsets are not copied (slices are fine). Raises TypeError for other types.
         """
         from ottla.records import arrow
 
         return cls(*arrow.binary_buffers(items))
 
     def to_arrow(self, rows: int) -> Any:
-        """The first `rows` byte strings as a `pyarrow.BinaryArray`, wrapped where they lie."""
+        """Return the first `rows` byte strings as a `pyarrow.BinaryArray`, without a copy."""
         from ottla.records import arrow
 
         return arrow.binary_array(*self, rows)
@@ -56,7 +56,7 @@ class HeadersColumn(NamedTuple):
     values: BinaryColumn
 
     def to_arrow(self, rows: int) -> Any:
-        """As list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
+        """Return a list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
         from ottla.records import arrow
 
         count = self.offsets[rows]
@@ -67,7 +67,7 @@ class Columns(NamedTuple):
     """Records of one partition as columns of equal length.
 
     `offsets` and `timestamps` (milliseconds since 1970) are memoryviews of format "q" (int64), `timestamp_types` one of
-    format "i" (int32). `headers` is None unless they were asked for.
+    format "i" (int32). `headers` is None unless requested.
     """
 
     rows: int
@@ -88,7 +88,9 @@ class Columns(NamedTuple):
         return size + int(self.headers.keys.offsets[count]) + int(self.headers.values.offsets[count])
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.RecordBatch` over the same memory: offset, timestamp, timestamp_type, key, value (and headers)."""
+        """Return a `pyarrow.RecordBatch` over the same memory: offset, timestamp, timestamp_type, key, value, maybe
+        headers.
+        """
         from ottla.records import arrow
 
         arrays = {

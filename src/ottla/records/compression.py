@@ -1,13 +1,13 @@
 """The five codecs of Kafka: one row each in `CODECS`, with the framings that the Java client reads and writes.
 
 - gzip: a gzip member (zlib with a gzip header).
-- snappy: xerial's framing, which Java's SnappyInputStream wants; raw snappy is read as well.
-- lz4: frames of independent 64 KiB blocks. Java refuses linked blocks ("Dependent block stream is unsupported"), and
-  linked is all that the usual frame writers produce, so the frame is put together here from raw blocks.
+- snappy: xerial's framing, which Java's SnappyInputStream requires; raw snappy is read as well.
+- lz4: frames of independent 64 KiB blocks. Java rejects linked blocks ("Dependent block stream is unsupported"),
+which the usual frame writers produce, so the frame is built here from raw blocks.
 - zstd: plain frames, with or without their content size.
 
-cramjam is imported at first use: a broker without compressed topics does not pay its 7 ms.
-Decompression is bounded: an output above `max_bytes` is a DecompressedTooLargeError, whatever the input promises.
+cramjam is imported at first use: a broker without compressed topics does not pay its 7 ms. Decompression is bounded:
+an output above `max_bytes` raises DecompressedTooLargeError, whatever size the input declares.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""What one batch may decompress to unless the caller says otherwise."""
+"""Default limit of the decompressed size of one batch."""
 
 MAX_GZIP_MEMBERS: Final = 1024
 MAX_SNAPPY_BLOCKS: Final = 16 * 1024
-"""Bounds on what costs time although it takes no room; 16 KiB per block are 256 MiB."""
+"""Limits of blocks and members, which cost time even if they are empty; 16 KiB per block are 256 MiB."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BYTES = 4096
@@ -42,7 +42,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"  # magic; version 1, independent blocks; 64 KiB blocks; header checksum
 _LZ4_END = b"\x00\x00\x00\x00"
 _LZ4_STORED = 0x8000_0000
-_LZ4_LEAST_HIGH = 3  # below it, the writer of frames takes the fast compressor
+_LZ4_LEAST_HIGH = 3  # below this level, the frame writer uses the fast compressor
 
 
 class DecompressedTooLargeError(CorruptMessageError):
@@ -68,7 +68,7 @@ def _compress_gzip(data: Buffer, level: int | None) -> Buffer:
 def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
     first, pos = _gzip_member(data, 0, len(data), max_bytes)
     if data[pos : pos + 2] != _GZIP_MAGIC:
-        return first  # what follows is ignored, as Java does
+        return first  # the rest is ignored, as in Java
     out = bytearray(first)
     for _ in range(MAX_GZIP_MEMBERS - 1):
         more, pos = _gzip_member(data, pos, _GZIP_WINDOW_BYTES, max_bytes - len(out))
@@ -79,9 +79,9 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _gzip_member(data: memoryview, pos: int, window: int, max_bytes: int) -> tuple[bytes, int]:
-    """The content of the member at `pos` and where it ends.
+    """Return the content of the gzip member at `pos`, and the position of its end.
 
-    It is read `window` bytes at a time, because zlib copies what it has not used: all that follows, for each member.
+    The data is read `window` bytes at a time, because zlib copies the unused rest: for each member, all that follows.
     """
     inflater = zlib.decompressobj(wbits=31)
     parts = []
@@ -175,12 +175,14 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
 
 
 def _lz4_block(raw: memoryview, level: int | None) -> bytes:
-    """One raw block. Kafka's levels are those of high compression; without one it takes the fast compressor, too."""
+    """Compress one raw block. Kafka's levels are those of high compression; without a level, Kafka also uses the fast
+    mode.
+    """
     import cramjam
 
     if level is None:
         return bytes(cramjam.lz4.compress_block(raw, store_size=False))
-    # cramjam's writer of blocks knows no level, that of frames does: the frame of so little has one block.
+    # cramjam's block writer has no level, its frame writer has: the frame of one block's data has one block.
     frame = bytes(cramjam.lz4.compress(raw, level=max(level, _LZ4_LEAST_HIGH)))
     size = int.from_bytes(frame[7:11], "little") & ~_LZ4_STORED
     assert len(frame) == 7 + 4 + size + 4 + 4 + 4, "header, size, block, its checksum, end, checksum"
@@ -206,7 +208,7 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
-    """Decompress where the size is not known: into a buffer that quadruples until it is enough or `max_bytes`."""
+    """Decompress data of unknown size into a buffer that quadruples until it is enough or `max_bytes`."""
     import cramjam
 
     room = min(max(4 * len(data), 4096), max_bytes)
@@ -215,7 +217,7 @@ def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes:
         try:
             return memoryview(out)[: into(data, out)]
         except cramjam.DecompressionError as error:
-            # The only message that more room can help against; every other one is damage.
+            # The only error that a larger buffer can fix; all others are damage.
             if "failed to write whole buffer" not in str(error):
                 raise CorruptMessageError(f"{codec} data is damaged: {error}") from None
             if room == max_bytes:
@@ -224,7 +226,7 @@ def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes:
 
 
 class Codec(NamedTuple):
-    """One way to compress a batch. `id` is the number in the low three bits of a batch's attributes."""
+    """One compression codec. `id` is the number in the low three bits of a batch's attributes."""
 
     id: int
     name: str
@@ -247,12 +249,12 @@ CODEC_IDS: dict[str, int] = {codec.name: codec.id for codec in CODECS}
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """`data` compressed by the codec of that id, at `level` or the codec's default."""
+    """Compress `data` with the codec of that id, at `level` or the codec's default."""
     return _codec(codec).compress(data, level)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """The original of compressed `data`.
+    """Decompress `data`.
 
     Raises CorruptMessageError for damaged data, DecompressedTooLargeError for more than `max_bytes` bytes of output,
     UnsupportedCompressionTypeError for a codec id that Kafka does not have.
@@ -260,13 +262,13 @@ def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES
     try:
         return _codec(codec).decompress(memoryview(data).cast("B"), max_bytes)
     except DecompressedTooLargeError:
-        raise DecompressedTooLargeError(max_bytes) from None  # not what was left for its last block
+        raise DecompressedTooLargeError(max_bytes) from None  # not the remaining limit of its last block
 
 
 def decompress_produced(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """The same for what a producer sends, which must be such that every consumer reads all of it.
+    """Decompress a producer's data, and reject data that some consumers could not read to the end.
 
-    librdkafka reads the first member of gzip data only, and its consumers abort where that is empty.
+    librdkafka only reads the first member of gzip data, and its consumers abort if that member is empty.
     """
     if codec != GZIP:
         return decompress(codec, data, max_bytes)

@@ -1,7 +1,7 @@
 """CRC32C, the checksum of every v2 batch, from the crc32c library's native function.
 
 Only the library's inner extension is loaded. Its package reads its own version through importlib.metadata, which costs
-about 50 ms: a third of what a broker may take to start. Where the extension is not found the package itself is used.
+about 50 ms: a third of a broker's budget for its start. If the extension is not found, the package itself is used.
 """
 
 from __future__ import annotations

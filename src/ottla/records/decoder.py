@@ -1,6 +1,6 @@
 """Reads the records inside v2 batches: a cursor over the uncompressed bytes, and records as objects.
 
-Every length is checked against the bytes that are left before anything is taken. Compiled with decoder.pxd.
+Every length is checked against the remaining bytes before it is used. Compiled with decoder.pxd.
 `column_decoder` reads the same bytes into columns, with the same cursor.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MIN_RECORD_BYTES = 7
-"""A record without key, value and headers: seven numbers of one byte."""
+"""The minimum size of a record, without key, value and headers: seven numbers of one byte."""
 
 
 class Record(NamedTuple):
@@ -56,7 +56,7 @@ class Cursor:
             self.p = bytes(self.data)
 
     def varlong(self) -> int:
-        """The next varint."""
+        """Return the next varint."""
         p = self.p
         pos = self.pos
         raw = 0
@@ -74,7 +74,7 @@ class Cursor:
         raise CorruptMessageError(f"no varint at byte {self.pos} of {self.end} in a batch's records")
 
     def varint(self) -> int:
-        """The next varint of 32 bits. Java reads at most five bytes."""
+        """Return the next varint of 32 bits. Java reads at most five bytes."""
         start = self.pos
         if start < self.end and self.p[start] < 0x80:  # most of them
             byte: int = self.p[start]
@@ -86,21 +86,21 @@ class Cursor:
         return value
 
     def size32(self) -> int:
-        """The next length as Java reads it: like `size`, and a varint of 32 bits."""
+        """Return the next length as Java reads it: like `size`, but a varint of 32 bits."""
         size = self.varint()
         if size < -1 or size > self.end - self.pos:
             raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
         return size
 
     def size(self) -> int:
-        """The next length: -1 for null, else at most the bytes that are left."""
+        """Return the next length: -1 for null, else at most the number of remaining bytes."""
         size = self.varlong()
         if size < -1 or size > self.end - self.pos:
             raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
         return size
 
     def read_bytes(self, size: int) -> bytes | None:
-        """The next `size` bytes as an object; None for -1."""
+        """Return the next `size` bytes as an object; None for -1."""
         if size < 0:
             return None
         start = self.pos
@@ -109,12 +109,12 @@ class Cursor:
         return data
 
     def skip(self, size: int) -> None:
-        """Go past the next `size` bytes; size is one that `size()` returned."""
+        """Skip the next `size` bytes, after `size()` has returned this number."""
         if size > 0:
             self.pos += size
 
     def header_count(self) -> int:
-        """The number of headers that follow."""
+        """Return the number of headers that follow."""
         count = self.varlong()
         if count < 0 or count > self.end - self.pos:
             raise CorruptMessageError(f"a record with {count} headers where {self.end - self.pos} bytes are left")
@@ -122,14 +122,14 @@ class Cursor:
 
 
 def _wide(value: int) -> int:
-    """64 bits before the shift, where this is compiled."""
+    """Widen a value to 64 bits before a shift, in the compiled form."""
     return value
 
 
 def open_records(
     buf: Buffer, start: int, header: BatchHeader, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> Buffer:
-    """The uncompressed records of the batch at `start`; CorruptMessageError where their number cannot be true.
+    """Return the uncompressed records of the batch at `start`. Raises CorruptMessageError if their count is impossible.
 
     Raises DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
     """
@@ -141,9 +141,10 @@ def open_records(
 
 
 def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0) -> list[Record]:
-    """The records of one whole batch, those before `from_offset` left out.
+    """Return the records of one whole batch from `from_offset` on.
 
-    The CRC is not looked at (see `batch.verify`). Raises CorruptMessageError where the records do not fill their bytes.
+    The CRC is not checked (see `batch.verify`). Raises CorruptMessageError if the records do not fill the batch
+    exactly.
     """
     return decode_rows(buf, start, header, from_offset, Record, ())
 
@@ -157,7 +158,7 @@ def decode_rows(
     before: tuple[Any, ...],
     max_bytes: int = compression.MAX_DECOMPRESSED_BYTES,
 ) -> list[Any]:
-    """The same as tuples of another kind: `row` is a subclass of tuple; its items are `before`, then a Record's.
+    """Return the records as tuples of the class `row`, whose items are `before`, then those of a Record.
 
     Raises DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
     """
@@ -188,7 +189,7 @@ def decode_rows(
 
 
 def begin_record(cursor: Cursor) -> int:
-    """Go past a record's length and attributes; returns the position where the record ends."""
+    """Skip a record's length and attributes, and return the position where the record ends."""
     size = cursor.size()
     if size < 1:
         raise CorruptMessageError(f"a record of {size} bytes")
@@ -203,13 +204,13 @@ def _read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
         name = cursor.read_bytes(cursor.size())
         if name is None:
             raise CorruptMessageError("a header without a key")
-        # Java writes any string and reads with replacement; an odd key must not block a partition.
+        # Java writes any string and reads with replacement; a malformed key must not block a partition.
         headers.append((name.decode("utf-8", "replace"), cursor.read_bytes(cursor.size())))
     return headers
 
 
 def records(buf: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = True) -> Iterator[Record]:
-    """Every record of the whole batches in `buf[start:end]`, decompressed batch by batch; control batches too.
+    """Yield every record of the whole batches in `buf[start:end]`, decompressed batch by batch; control batches too.
 
     Raises CorruptMessageError at the first batch that is damaged.
     """

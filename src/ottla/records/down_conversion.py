@@ -1,4 +1,4 @@
-"""Batches as messages of format 0 or 1, for consumers of before Kafka 0.11; the counterpart of `up_conversion`."""
+"""Batches as messages of format 0 or 1, for consumers older than Kafka 0.11; the counterpart of `up_conversion`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
-    """Batches of any format as a message set of format 0 or 1, for a consumer that knows no newer one.
+    """Convert batches of any format to a message set of format 0 or 1, for a consumer that knows no newer one.
 
-    Those in its format or an older one stay as they are. Of others offsets, keys, values and codecs stay; headers,
-    producer ids and, in format 0, timestamps are lost. Control batches are left out. Records before `from_offset` are
-    left out, so that a first fetch into a batch is no larger than it must be. Raises UnsupportedCompressionTypeError
-    for zstd, which old consumers do not have.
+    Batches in its format or an older one stay as they are. Other batches keep offsets, keys, values and codecs, but
+    lose headers, producer ids and, in format 0, timestamps. Control batches are left out. Records before
+    `from_offset` are left out, so that a first fetch into a batch is no larger than necessary. Raises
+    UnsupportedCompressionTypeError for zstd, which old consumers do not have.
     """
     out = bytearray()
     for header, start, end in any_magic.split(buf):

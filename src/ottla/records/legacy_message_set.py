@@ -1,4 +1,4 @@
-"""Message formats 0 and 1, of Kafka before 0.11: read, converted to v2 batches, and back for old consumers.
+"""Message formats 0 and 1, of Kafka before 0.11: reading, and conversion to v2 batches and back for old consumers.
 
     offset 8 · size 4 · CRC32 4 · magic 1 · attributes 1 · (timestamp 8 in format 1) · key 4+n · value 4+n
 
@@ -37,7 +37,7 @@ _LZ4_FLAGS_END: Final = 6
 
 
 class LegacyMessage(NamedTuple):
-    """One message as it lies in the set; of a compressed one `value` is the inner set, still compressed."""
+    """One message of a set; if it is compressed, `value` is the inner set, still compressed."""
 
     position: int
     offset: int
@@ -57,7 +57,7 @@ class LegacyMessage(NamedTuple):
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime, -1 in format 0, which has no timestamps."""
+        """The timestamp type: 0 CreateTime, 1 LogAppendTime, -1 in format 0, which has no timestamps."""
         return -1 if self.magic == 0 else (self.attributes & TIMESTAMP_TYPE_MASK) >> 3
 
     @property
@@ -67,7 +67,7 @@ class LegacyMessage(NamedTuple):
 
 
 def magic_of(buf: Buffer, pos: int = 0) -> int:
-    """The message format at `pos`: 0, 1 or 2. CorruptMessageError where the bytes are too few."""
+    """Return the message format at `pos`: 0, 1 or 2. Raises CorruptMessageError if there are too few bytes."""
     view = memoryview(buf).cast("B")
     if len(view) - pos <= MAGIC_POSITION:
         raise errors.CorruptMessageError(f"{len(view) - pos} bytes are no batch")
@@ -75,7 +75,7 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
 
 
 def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
-    """Every whole message from `pos` on, compressed ones unopened; a last one that is cut off ends it silently.
+    """Yield every whole message from `pos` on, compressed ones unopened. A partial last message is ignored.
 
     Raises CorruptMessageError for impossible sizes; a wrong CRC only shows in `is_valid`.
     """
@@ -114,7 +114,7 @@ def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
 
 
 def open_message(message: LegacyMessage, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> list[LegacyMessage]:
-    """The message itself, or what is inside a compressed one, with absolute offsets. CRCs are checked.
+    """Return the message itself, or the messages inside a compressed one, with absolute offsets. CRCs are checked.
 
     Raises CorruptMessageError, and DecompressedTooLargeError for more than `max_bytes` of messages inside.
     """
@@ -145,7 +145,7 @@ def _decompressed(
 
 
 def _placed(message: LegacyMessage, inner: list[LegacyMessage]) -> list[LegacyMessage]:
-    """What is inside a compressed message, with absolute offsets and the timestamps that count."""
+    """Return the messages inside a compressed message, with absolute offsets and the timestamps that apply."""
     shift = message.offset - inner[-1].offset if message.magic == 1 else 0
     stamped = message.timestamp_type == 1
     return [
@@ -159,21 +159,21 @@ def _placed(message: LegacyMessage, inner: list[LegacyMessage]) -> list[LegacyMe
 
 
 def records(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """Every record of a message set, compressed ones opened. Raises as `open_message` does."""
+    """Yield every record of a message set, also those inside compressed messages. Raises like `open_message`."""
     for outer in messages(buf):
         for m in open_message(outer, max_bytes):
             yield Record(m.offset, m.timestamp, max(m.timestamp_type, 0), m.key, m.value, [])
 
 
-# To and from v2
+# Conversion to and from v2
 
 
 def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> bytearray:
-    """A producer's message set as v2 batches: one for a compressed message, one for a run of plain ones.
+    """Convert a producer's message set to v2 batches: one per compressed message, one per run of plain messages.
 
-    Offsets count from 0 in the batch, as in a produce request. A message that is cut off at the end is left out.
-    Raises what the producer is answered with: CorruptMessageError for wrong sizes and CRCs, InvalidRecordError for
-    anything else that is malformed, MessageTooLargeError for more than `max_bytes` of messages, decompressed or not.
+    Offsets count from 0 in the batch, as in a produce request. A partial last message is left out. Raises the error for
+    the producer: CorruptMessageError for wrong sizes and CRCs, MessageTooLargeError for more than `max_bytes` of
+    messages, decompressed or not, InvalidRecordError for anything else that is malformed.
     """
     view = memoryview(buf).cast("B")
     if len(view) > max_bytes:
@@ -192,7 +192,7 @@ def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES)
 
 
 def _whole_messages(view: memoryview) -> Iterator[LegacyMessage]:
-    """Every whole message, with its size, format and CRC checked."""
+    """Yield every whole message, after checking its size, format and CRC."""
     pos = 0
     while len(view) - pos > MAGIC_POSITION:
         size = _LENGTH.unpack_from(view, pos + 8)[0]
@@ -218,7 +218,7 @@ def _whole_messages(view: memoryview) -> Iterator[LegacyMessage]:
 
 
 def _opened(outer: LegacyMessage, max_bytes: int) -> list[LegacyMessage]:
-    """The messages inside a producer's compressed message, or the message itself."""
+    """Return the messages inside a producer's compressed message, or the message itself."""
     if outer.codec == NONE:
         return [outer]
     if outer.codec == ZSTD:
@@ -244,7 +244,7 @@ def _opened(outer: LegacyMessage, max_bytes: int) -> list[LegacyMessage]:
 
 
 def in_place(buf: Buffer) -> bytearray:
-    """One message of a log, with all that is inside, as an uncompressed v2 batch at the same offsets."""
+    """Convert one message of a log, with the messages inside it, to an uncompressed v2 batch at the same offsets."""
     opened = [m for outer in messages(buf) for m in open_message(outer)]
     builder = _builder(opened, NONE, opened[0].offset)
     for m in opened:
@@ -270,7 +270,9 @@ def _builder(opened: list[LegacyMessage], codec: int, base_offset: int = 0) -> B
 
 
 def encode_set(decoded: list[Record], attributes: int, magic: int) -> bytes:
-    """Records of one batch with the codec and kind of time of its `attributes`; compressed ones as a single message."""
+    """Encode the records of one batch with the codec and timestamp type of its `attributes`; a single message if
+    compressed.
+    """
     codec = attributes & CODEC_MASK
     attributes = attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0
     if codec == NONE:
@@ -287,7 +289,7 @@ def encode_set(decoded: list[Record], attributes: int, magic: int) -> bytes:
 def encode(
     offset: int, timestamp: int, key: bytes | None, value: bytes | None, magic: int, attributes: int = 0
 ) -> bytes:
-    """One message of format 0 or 1."""
+    """Encode one message of format 0 or 1."""
     body = bytearray((magic, attributes))
     if magic == 1:
         body += _TIMESTAMP.pack(timestamp)
@@ -298,7 +300,7 @@ def encode(
 
 
 def _with_lz4_checksum(frame: bytes, *, over_magic: bool) -> bytes:
-    """The LZ4 frame with its header checksum computed as format 0 does (over the magic too), or as it should be."""
+    """Return the LZ4 frame with its header checksum computed over the magic too, as format 0 does, or correctly."""
     if len(frame) <= _LZ4_FLAGS_END or not frame.startswith(_LZ4_MAGIC):
         raise errors.CorruptMessageError("lz4 data has no frame header")
     end = _LZ4_FLAGS_END + (8 if frame[4] & 0x08 else 0)  # a content size may follow the flags
@@ -307,7 +309,7 @@ def _with_lz4_checksum(frame: bytes, *, over_magic: bool) -> bytes:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """xxHash32 with seed 0 of less than 16 bytes: all that a frame header has."""
+    """Return the xxHash32 with seed 0 of less than 16 bytes, which is the length of a frame header."""
     assert len(data) < 16
     p1, p2, p3, p4, p5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
     mask = 0xFFFFFFFF

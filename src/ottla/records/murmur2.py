@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def murmur2(data: bytes) -> int:
-    """32-bit hash, unsigned."""
+    """Return the 32-bit hash, unsigned."""
     return _hash(data, 0, len(data))
 
 
 def _hash(p: bytes | memoryview, start: int, size: int) -> int:
-    """The hash of `size` bytes from `start`."""
-    # Numbers above 2^31 are objects where this is compiled, unless they are in a typed variable.
+    """Return the hash of `size` bytes from `start`."""
+    # Numbers above 2^31 are objects in the compiled form, unless they are in a typed variable.
     mask = 0xFFFFFFFF
     seed = 0x9747B28C
     m = 0x5BD1E995
@@ -48,7 +48,7 @@ def _hash(p: bytes | memoryview, start: int, size: int) -> int:
 
 
 def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[int]]:
-    """For each of `count` partitions the numbers of the rows whose keys belong there; last those without a key."""
+    """Return, for each of `count` partitions, the rows whose keys belong there, and last the rows without a key."""
     by_partition = [array("q") for _ in range(count + 1)]
     offsets = memoryview(keys.offsets)
     data = memoryview(keys.data).cast("B")

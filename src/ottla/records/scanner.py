@@ -1,7 +1,7 @@
-"""Walks over the batches of a log by their headers, a chunk at a time: what a start after a crash waits for.
+"""Scans the headers of a log's batches chunk by chunk, which dominates the start after a crash.
 
-It checks, and notes what is derived from batches: where index entries belong, where leader epochs begin, which batches
-producer state must be rebuilt from. Messages of formats 0 and 1 are batches of their own. Compiled with scanner.pxd.
+It validates the batches and collects the data to rebuild: index entries, leader epochs, and the batches that
+determine the producer state. Messages of formats 0 and 1 count as batches. Compiled with scanner.pxd.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-"""What an index entry can say about an offset."""
+"""The largest relative offset that an index entry can hold."""
 
 
 def be32(p: memoryview, at: int) -> int:
-    """The signed 32-bit number at `at`."""
+    """Return the signed 32-bit number at `at`."""
     if cython.compiled:
         return (p[at] << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
     return int.from_bytes(p[at : at + 4], "big", signed=True)
 
 
 def be64(p: memoryview, at: int) -> int:
-    """The signed 64-bit number at `at`."""
+    """Return the signed 64-bit number at `at`."""
     if cython.compiled:
         high = be32(p, at)
         return (high << 32) | (be32(p, at + 4) & 0xFFFFFFFF)
@@ -49,18 +49,18 @@ def be64(p: memoryview, at: int) -> int:
 
 
 def _is_sound(batch: memoryview, crc: int, old_crc: int) -> bool:
-    """Whether the CRC in the batch, at its place in format 2 or in the older ones, is that of its bytes."""
+    """Return whether the CRC in the batch matches its bytes. Its position depends on the message format."""
     if batch[MAGIC_POSITION] == MAGIC:
         return crc32c(batch[CRC_START:], 0) == crc & 0xFFFFFFFF
     return zlib.crc32(batch[MAGIC_POSITION:]) == old_crc & 0xFFFFFFFF
 
 
 class Scanner:
-    """A walk from a batch at `position` of a segment on.
+    """A scan of a segment from the batch at `position` on.
 
-    Feed it the file from `position` on, again and again; it goes past whole batches. It stops for good (`damaged`)
-    where bytes are no batch, offsets do not grow, or from `contiguous_from` on leave one out, a batch reaches beyond
-    `max_offset`, or, with `check_crc`, a CRC differs.
+    Call `feed` repeatedly with the file's bytes from `position` on; it skips whole batches. It stops for good
+    (`damaged`) at bytes that are no batch, at offsets that do not increase (from `contiguous_from` on: by one), at a
+    batch beyond `max_offset`, or, with `check_crc`, at a wrong CRC.
     """
 
     __slots__ = (
@@ -103,23 +103,23 @@ class Scanner:
         self._epoch = -1
         self._recent: dict[int, list[int]] = {}
         self.position = position
-        """Where the next batch begins, or the damage."""
+        """Position of the next batch, or of the damage."""
         self.next_offset = next_offset
-        """The offset after the last batch; before the first, the least that it may have."""
+        """The offset after the last batch; before the first batch, the minimum for its offset."""
         self.needed = MIN_BATCH_BYTES
-        """Bytes from `position` on without which the next feed gets nowhere."""
+        """The number of bytes from `position` on that the next feed needs for one batch."""
         self.damaged = False
         self.max_timestamp = -1
         self.offset_of_max_timestamp = next_offset
         self.entries: list[tuple[int, int, int, int]] = []
         """Index entries: (last offset, position) of a batch, and the highest timestamp so far with its offset."""
         self.epochs: list[tuple[int, int]] = []
-        """(leader epoch, first offset) wherever the epoch is higher than before."""
+        """(leader epoch, first offset) of each higher leader epoch."""
         self.replay: list[int] = []
         """Positions of transactional and control batches; `replay_positions` has the others that matter."""
 
     def feed(self, chunk: Buffer) -> int:
-        """Go past the whole batches in `chunk`, which begins at `position`; returns how many bytes they take."""
+        """Skip the whole batches in `chunk`, which begins at `position`, and return their size in bytes."""
         whole = memoryview(chunk)
         view = whole
         size = len(view)
@@ -188,8 +188,8 @@ class Scanner:
             del recent[0]
 
     def replay_positions(self) -> list[int]:
-        """Positions, in order, of the batches that decide what producer state is after the walk.
+        """Return the positions, in order, of the batches that determine the producer state after the walk.
 
-        Of what an idempotent producer wrote outside of transactions only its last batches count.
+        Of an idempotent producer's batches outside of transactions, only the last ones count.
         """
         return sorted([*self.replay, *(position for recent in self._recent.values() for position in recent)])

@@ -1,4 +1,4 @@
-"""What was fetched as v2 batches, whatever format it is in: the consumer knows but one."""
+"""Up-conversion of fetched batches of any message format to v2, the only one that the consumer reads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from ottla.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.records.decoder import Record
 
 ROWS_PER_BATCH: Final = 1000
-"""Old messages that become one batch."""
+"""The maximum number of old messages in one batch."""
 
 
 def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
-    """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
+    """Convert the messages of formats 0 and 1, from before 0.11, in fetched bytes to v2 batches.
 
-    They come first, if at all: a log's format changes once. What precedes a malformed message is returned without it
-    and what follows; it raises if nothing precedes it. `max_bytes` bounds what one message may decompress to.
+    They can only come first: a log's format changes once. The batches before a malformed message are returned
+    without the rest; if there are none, the error is raised. `max_bytes` limits the decompressed size of one
+    message.
     """
     if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
         return data
@@ -41,11 +42,11 @@ def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> m
 
 
 def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
-    """The records before the first malformed message, and whether there is none."""
+    """Return the records before the first malformed message, and whether there is no such message."""
     rows: list[Record] = []
     try:
         for row in legacy_message_set.records(data, max_bytes):
-            rows.append(row)  # those before an error stay
+            rows.append(row)  # keep the rows before an error
     except KafkaError:
         if not rows:
             raise
@@ -54,7 +55,7 @@ def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
 
 
 def _alike(rows: list[Record]) -> Iterator[tuple[int | None, list[Record]]]:
-    """What goes into one batch: so many rows, and of those that a broker has stamped, the ones with the same time."""
+    """Group rows into batches: at most `ROWS_PER_BATCH` each, and only one append time per batch."""
     for append_time, run in groupby(rows, lambda row: row.timestamp if row.timestamp_type else None):
         same = list(run)
         for first in range(0, len(same), ROWS_PER_BATCH):

@@ -1,7 +1,7 @@
-"""Walks over the records of a producer's batch before it is appended: the part of Kafka's LogValidator that reads them.
+"""Validates the records of a producer's batch before it is appended: the part of Kafka's LogValidator that reads them.
 
-Every record must fill its length, offset deltas must count from 0, and the header's record count must be the real one:
-a consumer cannot get past a batch that breaks these rules. Nothing is copied. Compiled with validator.pxd.
+Every record must fill its length, offset deltas must count from 0, and the header's record count must be correct: a
+consumer cannot read past a batch that breaks these rules. Nothing is copied. Compiled with validator.pxd.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_TIMESTAMP = (1 << 63) - 1
 MIN_TIMESTAMP = -(1 << 63)
 NO_TIMESTAMP = -1
 MAX_ERRORS = 1000
-"""Records that are named in an answer; a batch that decompresses well has millions."""
+"""The maximum number of records that a response names; a batch may have millions."""
 
 
 class Validated(NamedTuple):
-    """What a walk over the records of one batch found."""
+    """The result of a walk over the records of one batch."""
 
     max_timestamp: int
-    """-1 where no record has a timestamp."""
+    """The largest timestamp; -1 if no record has one."""
     without_key: list[int]
     """Positions of the first records without a key, if the walk looked for them."""
     out_of_bounds: list[tuple[int, int]]
@@ -49,11 +49,11 @@ def validate_records(
 ) -> Validated:
     """Walk over the uncompressed records of a batch that has `count` of them, as its header says.
 
-    Timestamps must lie between `earliest` and `latest`, both included. Raises CorruptMessageError where the bytes are
+    Timestamps must lie between `earliest` and `latest`, both included. Raises CorruptMessageError if the bytes are
     not exactly `count` records with consecutive offset deltas.
     """
     cursor = Cursor(data)
-    # C numbers where compiled: a global is a Python object.
+    # C numbers in the compiled form: a global is a Python object.
     highest = MAX_TIMESTAMP
     lowest = MIN_TIMESTAMP
     none = NO_TIMESTAMP

@@ -1,8 +1,8 @@
-"""Zigzag varints: 7 bits a byte, the lowest first, small numbers of either sign short. Lengths and deltas of records.
+"""Zigzag varints, for lengths and deltas of records: 7 bits per byte, lowest first; numbers near zero are short.
 
-One form runs plainly and compiled; the types that C needs are in varint.pxd beside this file, as for all compiled
-modules of this package. `write_varlong` and `put` trust their caller about the room in the buffer, so they are C
-functions only where compiled: Python code outside this package uses `append_varlong` and `read_varlong`.
+The same code runs plainly and compiled; the types for C are in varint.pxd beside this file, as for all compiled
+modules of this package. `write_varlong` and `put` do not check the room in the buffer, so they are C functions in the
+compiled form: Python code outside this package uses `append_varlong` and `read_varlong`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_VARLONG_BYTES = 10
 
 
 def size_of_varlong(value: int) -> int:
-    """Bytes that `value` (64 bits) takes as a varint."""
+    """Return the number of bytes that `value` (64 bits) takes as a varint."""
     rest = (value << 1) ^ (value >> 63)
     size = 1
     while rest & ~0x7F:
@@ -42,7 +42,7 @@ def size_of_varlong(value: int) -> int:
 
 
 def write_varlong(p: bytearray, pos: int, value: int) -> int:
-    """Write `value` (64 bits) at `pos` of a buffer with room for it; returns the position after it."""
+    """Write `value` (64 bits) at `pos` of a buffer with room for it, and return the position after it."""
     rest = (value << 1) ^ (value >> 63)
     while rest & ~0x7F:
         p[pos] = (rest & 0x7F) | 0x80
@@ -53,7 +53,7 @@ def write_varlong(p: bytearray, pos: int, value: int) -> int:
 
 
 def put(p: bytearray, pos: int, data: bytes, start: int, size: int) -> int:
-    """Copy `data[start:start+size]` to `pos` of a buffer with room for it; returns the position after it."""
+    """Copy `data[start:start+size]` to `pos` of a buffer with room for it, and return the position after it."""
     if cython.compiled:
         memcpy(p + pos, data + start, size)  # type: ignore[operator]  # pointers
     else:
@@ -73,7 +73,7 @@ def append_varlong(out: bytearray, value: int) -> None:
 
 
 def read_varlong(buf: Buffer, pos: int = 0) -> tuple[int, int]:
-    """The varint at `pos` and the position after it. CorruptMessageError where it is cut off or longer than 64 bits."""
+    """Return the varint at `pos` and the position after it. Raises CorruptMessageError if it is cut off or too long."""
     view = memoryview(buf).cast("B")
     raw = 0
     for i, byte in enumerate(view[pos : pos + MAX_VARLONG_BYTES]):

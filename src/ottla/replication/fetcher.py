@@ -29,9 +29,11 @@ log = logging.getLogger("ottla.replication")
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
 LEADER_BACKOFF_SECONDS = 0.05
-"""After the first request that a leader did not answer; it doubles up to `replica.fetch.backoff.ms`."""
+"""The backoff after the first request that a leader did not answer; it doubles up to `replica.fetch.backoff.ms`."""
 PARTITION_BACKOFF_SECONDS = 0.02
-"""After a partition's first error, likewise. A new leader often learns of its role a moment after its followers."""
+"""The backoff after a partition's first error, which doubles likewise. A new leader often learns of its role a
+moment after its followers.
+"""
 THROTTLE_CHECK_SECONDS = 1.0
 """Delay of throttled replicas before the quota is checked again, as its rate may have been raised."""
 

@@ -1,4 +1,4 @@
-"""One partition that this broker fetches: where to continue, and what the leader's response means.
+"""One partition that this broker fetches: the next fetch position, and the reaction to the leader's response.
 
 Responses are applied by `apply`, which returns the next step. Nothing here waits or sends.
 """
@@ -21,7 +21,7 @@ logger = logging.getLogger("ottla.replication")
 
 
 class NextStep(Enum):
-    """What a response requires next."""
+    """The next step after a response."""
 
     CONTINUE = "fetch from the end of the log"
     LIST_OFFSETS = "ask for the leader's log start and end offsets: it has nothing at the fetch offset"
@@ -37,10 +37,10 @@ class Follower:
         self.partition = partition
         self.epoch = partition.image.leader_epoch
         self.due = 0.0
-        """When it may be fetched again, in seconds of the loop's clock."""
+        """The earliest time of the next fetch, in seconds of the loop's clock."""
         self.awaits_image = False
         self.requested: FetchPosition | None = None
-        """What the request in flight asks for."""
+        """The position that the request in flight fetches."""
         self._place: FetchPosition | None = None
         self._failures = 0
 

@@ -1,4 +1,4 @@
-"""The leader's view of one leader epoch: which replicas are in sync, and how far each has fetched.
+"""The leader's view of one leader epoch: the ISR, and the progress of each follower.
 
 Without I/O: offsets and times are arguments. A change of the ISR is sent to the controller, one at a time. Until the
 controller has answered it may have been written or not, so the high watermark waits for the replicas of both ISRs: the
@@ -33,7 +33,7 @@ class Replica:
     def __init__(self, broker_id: int) -> None:
         self.id = broker_id
         self.broker_epoch = -1
-        """Of the follower's registration; a fetch of an older registration may still arrive."""
+        """The epoch of the follower's registration; a fetch of an older registration may still arrive."""
         self.reset(0, float("-inf"), in_sync=False)
 
     def reset(self, leader_end: int, now: float, *, in_sync: bool) -> None:
@@ -75,17 +75,17 @@ class Replica:
         self.caught_up_at = self._fetched_at = float("-inf")
 
     def is_caught_up(self, leader_end: int, now: float, lag_seconds: float) -> bool:
-        """Whether the follower has everything, or had within the last `lag_seconds`."""
+        """Return whether the follower has everything, or had within the last `lag_seconds`."""
         return self.log_end == leader_end or now - self.caught_up_at <= lag_seconds
 
 
 class LeaderState:
-    """What the leader knows about its followers. `image` is the state that the controller has written last."""
+    """The leader's state of its followers. `image` is the last state that the controller has written."""
 
     def __init__(self, image: PartitionImage, end: int, now: float, lag_seconds: float) -> None:
         self.image = image
         self.start = end
-        """Where the records of this epoch begin; a replica that has not reached this offset may have other records."""
+        """The first offset of this epoch; a replica that has not reached this offset may have other records."""
         self.lag_seconds = lag_seconds
         self.pending_isr: tuple[int, ...] | None = None
         """The ISR that was requested from the controller."""

@@ -15,7 +15,7 @@ from ottla.replication.isr_state import LeaderState
 log = logging.getLogger("ottla.replication")
 
 RETRY_SECONDS = 0.05
-"""Before an update is sent again that failed at the controller, e.g. since it cannot write to the metadata store."""
+"""The delay before an update is sent again that the controller could not apply, e.g. without its metadata store."""
 REJECTED = (errors.IneligibleReplicaError, errors.OperationNotAttemptedError)
 """The update was not written, and the leader's state is current."""
 SUPERSEDED = (

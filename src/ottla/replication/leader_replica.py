@@ -22,7 +22,7 @@ logger = logging.getLogger("ottla.replication")
 
 
 class FollowerFetch(NamedTuple):
-    """What a follower's fetch says about the follower."""
+    """The follower's state, as its fetch request reports it."""
 
     replica_id: int
     broker_epoch: int
@@ -30,11 +30,11 @@ class FollowerFetch(NamedTuple):
     offset: int
     log_start: int
     followed_at: float = float("-inf")
-    """When the response was created that this fetch replies to (see `Replica.followed_at`)."""
+    """The time of the response that this fetch follows (see `Replica.followed_at`)."""
 
 
 class LedPartition(Protocol):
-    """What the leader's part uses of its `Partition`."""
+    """The parts of a `Partition` that its `LeaderReplica` uses."""
 
     log: Log
     image: PartitionImage
@@ -65,11 +65,11 @@ class LeaderReplica:
         self._isr_updates = isr_updates
         self._lag_seconds = lag_seconds
         self.state: LeaderState | None = None
-        """What is known of the followers; None without other replicas, and while this broker follows."""
+        """The state of the followers; None without other replicas, and while this broker follows."""
         self._deletions = OffsetWaiters()
-        """By the log start that the followers which are alive have to reach."""
+        """Waiters for deletions, by the log start offset that all live followers have to reach."""
         self._confirmations = OffsetWaiters()
-        """By the time since when an in-sync follower must have followed, as proof that this broker leads."""
+        """Waiters for a proof that this broker leads, by the time since when an in-sync follower must have fetched."""
         self._alive: Callable[[], Iterable[int]] = tuple
         self._submission: asyncio.Task[None] | None = None
 
@@ -113,7 +113,7 @@ class LeaderReplica:
         return bool(self._confirmations)
 
     def confirm(self, seconds: float) -> asyncio.Future[None] | None:
-        """Prove that this broker leads at this moment, before a producer gets an error that only the leader may give.
+        """Prove that this broker leads at this moment, before a producer gets an error that only the leader may return.
 
         A broker that was paused, or was made the leader while it was, does not know that another one leads by now and
         has appended what is missing here. The future completes when an in-sync follower has proved that it still

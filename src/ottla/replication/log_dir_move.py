@@ -20,7 +20,7 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 CHUNK_BYTES = 1024 * 1024
-"""Copied at a time: about a millisecond."""
+"""Bytes that are copied at a time: about a millisecond."""
 
 
 class LogDirMove:
@@ -35,7 +35,7 @@ class LogDirMove:
         self._bytes_per_second = bytes_per_second
         self._future: Log | None = None
         self._truncations = 0
-        """How often the log had been truncated at the last copy."""
+        """The number of truncations of the log at the time of the last copy."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -69,7 +69,12 @@ class LogDirMove:
                     self._swap(future)
                     return
         except (KafkaError, OSError) as error:
-            log.error("%s stays in %s: %s", partition.topic_partition, self.source.path, error)
+            log.error(
+                "Cannot move %s from %s to another log directory: %s",
+                partition.topic_partition,
+                self.source.path,
+                error,
+            )
         finally:
             if self._future is not None:
                 self.target.drop_future(self._future)

@@ -1,7 +1,8 @@
-"""A partition of which this broker has a replica: the log, the role, the high watermark, and what waits for it.
+"""A partition of which this broker has a replica: the log, the role, the high watermark, and the requests that wait
+for it.
 
-This broker is the leader or a follower, as the partition's image says. What only a leader does is in `leader_replica`,
-what only a follower does in `follower`.
+This broker is the leader or a follower, as the partition's image says. The leader's part is in `leader_replica`, the
+follower's in `follower`.
 
 Invariant: the high watermark never decreases while this broker leads, and only replicas read at or beyond it. If the
 topic requires fsync (`flush.messages`), it moves only when the records are on disk, and one fsync serves all appends
@@ -11,6 +12,7 @@ that arrived meanwhile. Not thread-safe: event loop only; fsync runs on a worker
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -24,15 +26,17 @@ from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.leader_replica import LeaderReplica
 from ottla.replication.offset_waiters import OffsetWaiters
+from ottla.storage import validation
 from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
 from ottla.storage.log import Appended, Log
+from ottla.storage.validation import Prepared
 
 logger = logging.getLogger("ottla.replication")
 full_log = logger.getChild("full")
 full_log.addFilter(RateLimitFilter())  # each retry of a producer fails again
 
 ALL_REPLICAS = -1
-"""acks=all."""
+"""The value of acks=all."""
 
 LAG_SECONDS = 30.0
 """Kafka's default of `replica.lag.time.max.ms`."""
@@ -71,9 +75,9 @@ class Partition:
         self._waiters: set[Waiter] = set()
         self._append_waiters: set[Waiter] = set()
         self._replicated = OffsetWaiters()
-        """By the high watermark."""
+        """Waiters for the replication of records, completed by the high watermark."""
         self._flushed = OffsetWaiters()
-        """By what this broker has flushed, for acks=1 if the topic requires fsync."""
+        """Waiters for the flush of records on this broker, for acks=1 if the topic requires fsync."""
         self.leader_replica = LeaderReplica(self, isr_updates, lag_seconds)
         self.throttled_leader = False
         self.throttled_follower = False
@@ -93,7 +97,7 @@ class Partition:
         return self.log.high_watermark
 
     def is_older(self, image: PartitionImage) -> bool:
-        """Whether an image is older than the current one."""
+        """Return whether an image is older than the current one."""
         current = self.image
         return (image.leader_epoch, image.state_version) < (current.leader_epoch, current.state_version)
 
@@ -175,8 +179,23 @@ class Partition:
         if self._closed:
             raise errors.NotLeaderOrFollowerError
 
-    def append(self, data: memoryview, acks: int = ALL_REPLICAS, *, from_client: bool = True) -> Appended:
-        """Append batches as the leader; see `when_committed`."""
+    async def prepare(self, data: memoryview) -> Prepared:
+        """Validate a producer's batch in a worker, which would take too long on the event loop, for `append`."""
+        prepare = functools.partial(validation.prepare, data, self.log.config, self.log.clock.now_ms())
+        return await asyncio.get_running_loop().run_in_executor(self._workers, prepare)
+
+    def append(
+        self,
+        data: memoryview | Prepared,
+        acks: int = ALL_REPLICAS,
+        *,
+        from_client: bool = True,
+        inline: bool = False,
+    ) -> Appended:
+        """Append batches as the leader; see `when_committed`.
+
+        With `inline`, raises LongValidationError for a batch that has to go through `prepare` first.
+        """
         self.check_open()
         if not self.leads:
             raise errors.NotLeaderOrFollowerError
@@ -186,7 +205,9 @@ class Partition:
                 f"min.insync.replicas is {self.min_insync_replicas}"
             )
         try:
-            appended = self.log.append(data, leader_epoch=self.image.leader_epoch, origin_client=from_client)
+            appended = self.log.append(
+                data, leader_epoch=self.image.leader_epoch, origin_client=from_client, inline=inline
+            )
         except DiskFailedError as error:
             self.fail(error)
             raise
@@ -200,12 +221,12 @@ class Partition:
         except ResourcesExhaustedError as error:
             full_log.warning("Cannot append to %s: %s", self.topic_partition, error)
             raise
-        self._on_appended(len(data))
+        self._on_appended(len(data.data if isinstance(data, Prepared) else data))
         return appended
 
     @property
     def _required(self) -> int:
-        """How many replicas must be in sync for acks=all; not more than there are, as in Kafka."""
+        """The number of replicas that must be in sync for acks=all; not more than there are, as in Kafka."""
         return min(self.min_insync_replicas, len(self.image.replicas))
 
     def _on_appended(self, nbytes: int) -> None:

@@ -28,7 +28,7 @@ KINDS = ("leader", "follower")
 """The roles that have `*.replication.throttled.replicas`."""
 
 MAX_PREFERRED_DIRS: Final = 10_000
-"""Replicas without a log yet whose log directory was chosen; the oldest are dropped first."""
+"""The maximum number of replicas without a log whose log directory was chosen; the oldest are dropped first."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """Makes a log's config from the configs of its topic."""
@@ -318,7 +318,7 @@ class Partitions:
         try:
             partition_log = self._open(tp, image, config, topic)
         except (errors.KafkaStorageError, OSError) as error:
-            log.error("%s: no log: %s", tp, error)
+            log.error("Cannot open the log of %s: %s", tp, error)
             self._failed_creations.append(tp)
             return None
         self._reported_failures.discard(tp)

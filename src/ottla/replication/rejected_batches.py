@@ -20,10 +20,11 @@ from ottla.records.batch import NO_SEQUENCE, BatchHeader
 from ottla.storage.producer_state import BATCHES_KEPT, MAX_SEQUENCE, ProducerStates
 
 MAX_PRODUCERS: Final = 10_000
-"""Producers and partitions to remember; the oldest are forgotten first."""
+"""The maximum number of producers and partitions that are remembered; the oldest are forgotten first."""
 EXPIRY_SECONDS: Final = 300.0
-"""How long a rejected batch holds back those behind it: librdkafka's default of message.timeout.ms. A producer that
-gave the batch up without a new epoch then gets OUT_OF_ORDER_SEQUENCE_NUMBER."""
+"""Time for which a rejected batch holds back those behind it: librdkafka's default of message.timeout.ms. After that, a
+producer that gave the batch up without a new epoch gets OUT_OF_ORDER_SEQUENCE_NUMBER.
+"""
 
 
 class Rejection(NamedTuple):
@@ -40,7 +41,7 @@ class RejectedBatches:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rejections: dict[tuple[TopicPartition, int], tuple[int, list[Rejection]]] = {}
-        """By partition and producer id: the producer's epoch, and its rejected batches in the order of arrival."""
+        """The producer's epoch and its rejected batches in the order of arrival, by partition and producer id."""
 
     def __bool__(self) -> bool:
         return bool(self._rejections)
@@ -76,7 +77,7 @@ class RejectedBatches:
             return
         epoch, rejections = self._rejections[key]
         if header.producer_epoch < epoch:
-            return  # fenced, which the log says
+            return  # fenced: the log will raise the error
         now = self._clock.monotonic()
         pending = [
             r
@@ -98,5 +99,5 @@ class RejectedBatches:
 
 
 def is_behind(sequence: int, other: int) -> bool:
-    """Whether a sequence comes after another one; sequences start again at 0 after 2^31-1."""
+    """Return whether a sequence comes after another one; sequences start again at 0 after 2^31-1."""
     return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE // 2

@@ -16,9 +16,9 @@ class ReplicationQuota:
 
     def __init__(self) -> None:
         self.bytes_per_second = float("inf")
-        """May change at any time."""
+        """The quota, which may change at any time."""
         self.available_at = 0.0
-        """When more traffic is allowed, at the rate that was applied last."""
+        """The time from which more traffic is allowed, at the rate that was applied last."""
         self._applied_rate = self.bytes_per_second
 
     def record(self, nbytes: int, now: float) -> None:
@@ -26,7 +26,7 @@ class ReplicationQuota:
         self.available_at = max(self.available_at, now) + nbytes / self.bytes_per_second
 
     def is_exceeded(self, now: float) -> bool:
-        """Whether no more traffic is allowed at `now`."""
+        """Return whether no more traffic is allowed at `now`."""
         self._apply_rate(now)
         return self.available_at > now
 
@@ -39,6 +39,6 @@ class ReplicationQuota:
 
 
 def is_throttled(option: str, partition: int, broker_id: int) -> bool:
-    """Whether a topic's config, `partition:broker,…` or `*`, names this replica."""
+    """Return whether a topic's config, `partition:broker,…` or `*`, names this replica."""
     names = {name.strip() for name in option.split(",")}
     return ALL in names or f"{partition}:{broker_id}" in names

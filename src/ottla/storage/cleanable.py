@@ -1,4 +1,4 @@
-"""Which offsets of a log can be compacted, and which log needs it most. Not thread-safe: event loop only."""
+"""The cleanable range of a log, and the choice of the dirtiest log. Not thread-safe: event loop only."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class CleanerPass:
         self._last_batches = {p.batches[-1].last_offset for p in producers if p.batches}
         self._last_epochs = {p.id: p.epoch for p in producers if not p.batches}
         self._aborted: dict[int, list[AbortedTransaction]] = {}
-        """By producer, in the order of their offsets."""
+        """The aborted transactions by producer, in the order of their offsets."""
         for aborted in self.log.aborted_transactions(self.log.log_start_offset, cleanable.end):
             self._aborted.setdefault(aborted.producer_id, []).append(aborted)
         self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
@@ -74,7 +74,7 @@ class CleanerPass:
         clean = [s.created_ms for s in self._sources if s.base_offset < cleanable.first_dirty]
         self._old_horizon_ms = clean[-1] - self.log.config.delete_retention_ms if clean else 0
         self.cleaned_to = cleanable.first_dirty
-        """Where the next pass begins after this one is installed."""
+        """The offset at which the next pass begins after this one is installed."""
 
     # In a worker thread
 
@@ -100,7 +100,8 @@ class CleanerPass:
             raise
 
     def _read_keys(self) -> int:
-        """Fill the map from the first dirty offset on; return the offset up to which the keys of all batches are in it.
+        """Fill the map from the first dirty offset on, and return the offset up to which the keys of all batches are
+        in it.
 
         A full map ends the pass between two batches; the rest of the log stays as it is.
         """
@@ -116,8 +117,8 @@ class CleanerPass:
         return self._limit
 
     def _read_segment(self, segment: Segment) -> int | None:
-        """Add the segment's keys to the map; return the offset of the first batch whose keys do not fit, None if all
-        do.
+        """Add the segment's keys to the map, and return the offset of the first batch whose keys do not fit, None if
+        all do.
         """
         for header, _, records in self._records(segment, self.first_dirty):
             if header.base_offset >= self._limit:
@@ -323,7 +324,7 @@ class _Transactions:
 
 
 def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
-    """Run a whole pass at once; return where the next one begins."""
+    """Run a whole pass at once, and return the offset where the next one begins."""
     now_ms = opened.clock.now_ms()
     cleaning = CleanerPass(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
     cleaning.copy()

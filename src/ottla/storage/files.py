@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ottla import page_cache
 from ottla.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class DiskFailedError(KafkaStorageError):
 
 
 class DiskFullError(KafkaStorageError):
-    """There was no space for a write; no other data is lost, and there may be space again."""
+    """There was no space for a write. No other data is lost, and there may be space again later."""
 
 
 class ResourcesExhaustedError(KafkaStorageError):
@@ -67,18 +68,18 @@ class LogFile:
             self.fd = -1
 
     def size(self) -> int:
-        """The current size of the file in bytes."""
+        """Return the current size of the file in bytes."""
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, nbytes: int) -> bytes:
         """Return up to `nbytes` from `position`; fewer only at the end of the file."""
-        data = os.pread(self.fd, nbytes, position)
+        data = page_cache.pread(self.fd, nbytes, position)
         if len(data) == nbytes or not data:
             return data
         parts = [data]
         missing = nbytes - len(data)
         while missing:
-            more = os.pread(self.fd, missing, position + nbytes - missing)
+            more = page_cache.pread(self.fd, missing, position + nbytes - missing)
             if not more:
                 break
             parts.append(more)
@@ -171,7 +172,7 @@ def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file is on disk; return at once if it was deleted."""
+    """Wait until a file is on disk. Return at once if it was deleted."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -34,7 +34,7 @@ from ottla.storage.segment import (
     Segment,
 )
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
-from ottla.storage.validation import Batch
+from ottla.storage.validation import Batch, Prepared
 
 log = logging.getLogger("ottla.storage")
 
@@ -131,17 +131,22 @@ class Log:
 
     # Appending
 
-    def append(self, data: memoryview, *, leader_epoch: int, origin_client: bool = True) -> Appended:
+    def append(
+        self, data: memoryview | Prepared, *, leader_epoch: int, origin_client: bool = True, inline: bool = False
+    ) -> Appended:
         """Append a leader's batches: validate them, set their offsets and the epoch in place, write them.
 
-        `data` is writable and holds one or more whole v2 batches. With `origin_client` they must follow the rules for
-        producers; otherwise they come from this broker (group metadata, transaction markers). For a batch that repeats
-        one of its producer's last five, the offsets of that one are returned. Raises the errors of a Produce response,
-        and KafkaStorageError if the disk fails; the log is unchanged then.
+        `data` is writable and holds one or more whole v2 batches, or what `validation.prepare` has made of them. With
+        `origin_client` they must follow the rules for producers; otherwise they come from this broker (group metadata,
+        transaction markers). For a batch that repeats one of its producer's last five, the offsets of that one are
+        returned. Raises the errors of a Produce response, KafkaStorageError if the disk fails, and LongValidationError
+        for what should not be validated `inline`; the log is unchanged then.
         """
         now_ms = self.clock.now_ms()
-        if origin_client:
-            data, batches = validation.prepare(data, self.config, now_ms)
+        if isinstance(data, Prepared):
+            data, batches = data
+        elif origin_client:
+            data, batches = validation.prepare(data, self.config, now_ms, inline=inline)
         else:
             batches = validation.read_batches(data)
         appended_ms = now_ms if self.config.message_timestamp_type == validation.LOG_APPEND_TIME else -1
@@ -377,7 +382,7 @@ class Log:
         return FileSlice(None, 0, 0)
 
     def _end_position(self, segment: Segment, max_offset: int) -> int:
-        """Return where the batches of the segment below `max_offset` end."""
+        """Return the position where the batches of the segment below `max_offset` end."""
         if max_offset >= self.log_end_offset or (segment is not self.active and self._next_base(segment) <= max_offset):
             return segment.size
         end = segment.position_of(max_offset)
@@ -587,7 +592,7 @@ class Log:
         self._load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start to `offset` and delete segments before it; return the new log start offset.
+        """Move the log start to `offset` and delete segments before it, and return the new log start offset.
 
         Raises OffsetOutOfRangeError above the high watermark.
         """
@@ -604,7 +609,7 @@ class Log:
         return self.log_start_offset
 
     def drop_before_start(self) -> int:
-        """Discard the segments that end before the log start, except the active one; return their number."""
+        """Discard the segments that end before the log start, except the active one, and return their number."""
         deleted = []
         for segment, following in pairwise(self.segments):
             if following.base_offset > self.log_start_offset:

@@ -68,12 +68,12 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         """The checkpointed high watermarks, with which partitions start."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """Where the next compaction of each log begins."""
+        """The offset at which the next compaction of each log begins."""
         self.uncleanable: set[TopicPartition] = set()
         """Logs whose compaction failed; they are skipped so that the others are compacted."""
         self._cleaning: set[TopicPartition] = set()
         self.offline = ""
-        """Why the directory is offline, such as a disk error; empty while it is online."""
+        """The reason why the directory is offline, such as a disk error; empty while it is online."""
         self.cluster_id: str | None = None
         self.directory_id = ""
         self._lock_fd = -1
@@ -239,7 +239,7 @@ class LogDir:
     def _load_one(
         self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
     ) -> Log | errors.KafkaStorageError:
-        """Open a log; return it or the error. After a crash, runs in its own thread."""
+        """Open a log, and return it or the error. After a crash, runs in its own thread."""
         try:
             return open_log(
                 directory,
@@ -267,7 +267,7 @@ class LogDir:
     # Logs
 
     def create(self, tp: TopicPartition, config: LogConfig, topic_id: str | None = None) -> Log:
-        """Create an empty log; return the existing one if there is one."""
+        """Create an empty log, or return the existing one."""
         existing = self.logs.get(tp)
         if existing is not None:
             return existing
@@ -414,7 +414,7 @@ class LogDir:
         )
 
     def finish_cleaning(self, cleaning: CleanerPass) -> bool:
-        """Install the segments of a pass and record its end; return False if the log changed meanwhile."""
+        """Install the segments of a pass and record its end, and return False if the log changed meanwhile."""
         tp = cleaning.log.topic_partition
         self._cleaning.discard(tp)
         if self.logs.get(tp) is not cleaning.log:

@@ -27,7 +27,7 @@ log = logging.getLogger("ottla.storage")
 
 INDEX_BYTES = 10 * 1024 * 1024
 TRIES = 5
-"""How often segments are listed again if compaction or retention has deleted one meanwhile."""
+"""Maximum number of times that the segments are listed, if compaction or retention deletes some meanwhile."""
 
 
 class StoredBatch(NamedTuple):
@@ -137,8 +137,8 @@ class ReadOnlyLog:
                 return memoryview(b"")
 
     def _position(self, data: memoryview, base: int, offset: int) -> int:
-        """Return where to start looking for an offset; the start of the file if the index is missing, as for an active
-        segment.
+        """Return the position from which to look for an offset; the start of the file if the index is missing, as
+        for an active segment.
 
         The same if the index does not match, because compaction may have replaced both files meanwhile.
         """
@@ -177,7 +177,7 @@ def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader
 
 
 def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
-    """Return the logs in log directories, as they are now. KafkaStorageError for a path that is not a directory.
+    """Return the logs in log directories, as they are now. Raises KafkaStorageError for a path that is not a directory.
 
     Of the replicas in directories of several brokers, the one with the highest high watermark is used.
     """

@@ -281,7 +281,7 @@ class ProducerStates:
     # After an append
 
     def update(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
-        """Apply a batch that is in the log; return the transaction that it completed, if any."""
+        """Apply a batch that is in the log, and return the transaction that it completed, if any."""
         self.end_offset = header.next_offset
         if not header.has_producer_id:
             return None
@@ -325,7 +325,7 @@ class ProducerStates:
         return CompletedTransaction(producer.id, first, header.last_offset, marker.type == ABORT)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The start of the oldest transaction that a read_committed reader must wait for."""
+        """Return the start of the oldest transaction that a read_committed reader must wait for."""
         self.forget_replicated(high_watermark)
         firsts = [next(iter(offsets)) for offsets in (self.ongoing,) if offsets]
         firsts += self._unreplicated

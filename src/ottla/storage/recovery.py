@@ -89,7 +89,7 @@ def open_log(
 
 
 def _tidy(directory: Path) -> set[str]:
-    """Complete or undo interrupted changes; return the remaining file names.
+    """Complete or undo interrupted changes, and return the remaining file names.
 
     The cleaner writes `.cleaned`, renames all of them to `.swap` when they are complete, removes the old segments, and
     removes the suffix `.swap`. So `.cleaned` files are incomplete, and `.swap` files without `.cleaned` are complete.
@@ -236,7 +236,7 @@ def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
 
 
 def _ensure_indexes(opened: Log, names: set[str]) -> None:
-    """After a clean shutdown: check only that the index files exist and have a plausible size."""
+    """Check only that the index files exist and have a plausible size, after a clean shutdown."""
     for segment in opened.segments:
         for suffix, entry in ((INDEX_SUFFIX, OffsetIndex.ENTRY.size), (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size)):
             path = segment.path(suffix)

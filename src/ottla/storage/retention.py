@@ -1,4 +1,4 @@
-"""Which segments retention deletes: by age, by the log's size, by the log start offset. Never above the high watermark.
+"""Retention: deletes segments by age, by the log's size, by the log start offset. Never above the high watermark.
 
 Kafka's rules: a segment is deleted when its highest timestamp is older than retention.ms; if that holds for all of them
 the active one is rolled first, so that an idle topic becomes empty, too.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Delete the segments that retention.ms, retention.bytes and the log start offset allow; return how many.
+    """Delete the segments that retention.ms, retention.bytes and the log start offset allow, and return how many.
 
     Raises KafkaStorageError if the disk refuses.
     """

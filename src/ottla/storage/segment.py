@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessageError, KafkaStorageError
+from ottla.page_cache import cached_only
 from ottla.records import any_magic
 from ottla.records.batch import HEADER_BYTES, MAGIC, BatchHeader
 from ottla.records.scanner import MAX_RELATIVE_OFFSET, Scanner
@@ -41,7 +42,7 @@ MAX_OFFSET = (1 << 63) - 1
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
 CLOSED, READABLE, WRITABLE = range(3)
-"""How the indexes of a segment are opened."""
+"""Modes in which the indexes of a segment are opened."""
 RECENT_BATCHES = 512
 """Number of recent append positions in memory, for consumers that read at the end of the log."""
 
@@ -196,7 +197,7 @@ class Segment:
     # Writing
 
     def append(self, data: Buffer, batches: Sequence[tuple[BatchHeader, int, int]]) -> None:
-        """Append whole batches, given as (header, start, end) of each in `data`, which they fill.
+        """Append the whole batches in `data`; `batches` has the header, start and end of each.
 
         An OSError leaves the segment as it was.
         """
@@ -242,7 +243,8 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes. The log itself is not changed, even if it is damaged: it was flushed once."""
-        scanner = self._rebuild(self.size, check_crc=False)
+        with cached_only(enabled=False):  # a lookup that needs the index could not be repeated for each missing part
+            scanner = self._rebuild(self.size, check_crc=False)
         if scanner.position != self.size:
             log.error("%s is damaged at byte %d", self.path(LOG_SUFFIX), scanner.position)
 

@@ -17,7 +17,7 @@ class Throttle:
 
     def __init__(self, bytes_per_second: float = float("inf")) -> None:
         self.bytes_per_second = bytes_per_second
-        """May be changed at any time; applies from the next `spend` on."""
+        """The limit. It may be changed at any time, and applies from the next `spend` on."""
         self._lock = Lock()
         self._paid_until = 0.0
         self._stopped = Event()

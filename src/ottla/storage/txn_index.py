@@ -12,6 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.errors import KafkaStorageError
+from ottla.storage.files import LogFile
 
 VERSION = 0
 _ENTRY = Struct(">hqqqq")
@@ -46,9 +47,10 @@ class TransactionIndex:
 
     def _read(self) -> list[AbortedTransaction]:
         try:
-            content = self.path.read_bytes()
+            file = LogFile(self.path, writable=False)
         except FileNotFoundError:
             return []
+        content = file.read(0, file.size())
         whole = len(content) - len(content) % _ENTRY.size
         entries = list(_ENTRY.iter_unpack(content[:whole]))
         if any(version > VERSION for version, *_ in entries):

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 LOG_APPEND_TIME = "LogAppendTime"
+ALL = "all"
+"""The value of ottla.validate.records with which every record is validated."""
+INLINE_BYTES = 512 * 1024
+"""Maximum size of a batch after decompression on the event loop, which takes about a millisecond."""
+INLINE_RECOMPRESSED_BYTES = 16 * 1024
+"""Maximum size of a batch that is compressed again on the event loop, in about 0.2 ms."""
 MIN_MESSAGE_BYTES = 14
 """The smallest length field of a batch, in any format."""
 
@@ -191,14 +197,18 @@ def _whole_batch(view: memoryview) -> int | None:
     return size if size <= len(view) else None
 
 
-def open_batch(view: memoryview, batch: Batch, max_bytes: int) -> Buffer:
+def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool = False) -> Buffer:
     """Return the uncompressed records of a producer's batch. Raises the errors of a Produce response."""
     records = view[batch.start + HEADER_BYTES : batch.end]
     if batch.header.codec == NONE:
         return records
     try:
-        return compression.decompress_produced(batch.header.codec, records, max_bytes)
+        return compression.decompress_produced(
+            batch.header.codec, records, min(max_bytes, INLINE_BYTES) if inline else max_bytes
+        )
     except DecompressedTooLargeError as error:
+        if inline and max_bytes > INLINE_BYTES:
+            raise LongValidationError from None
         raise errors.MessageTooLargeError(
             f"a batch decompresses to more than message.max.decompressed.bytes={error.max_bytes}: "
             "send smaller batches, or raise it at the broker"
@@ -232,31 +242,47 @@ def _refuse_records(validated: Validated, earliest: int, latest: int) -> None:
     raise (InvalidTimestampsError if validated.out_of_bounds else InvalidRecordsError)(sorted(record_errors))
 
 
-def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:
+class Prepared(NamedTuple):
+    """Validated batches in the topic's format, and the buffer to write, which their places refer to."""
+
+    data: memoryview
+    batches: list[Batch]
+
+
+class LongValidationError(Exception):
+    """The validation of a batch would keep the event loop for milliseconds: it is left to a worker."""
+
+
+def prepare(view: memoryview, config: LogConfig, now_ms: int, *, inline: bool = False) -> Prepared:
     """Validate a producer's batches and convert them to the topic's format; offsets are not assigned yet.
 
-    Return the buffer to write, which is `view` itself unless batches were compressed again. Raises the errors of a
-    Produce response.
+    The buffer to write is `view` itself unless batches were compressed again. Raises the errors of a Produce response;
+    `inline`, on the event loop, LongValidationError for what takes milliseconds. Callable from a worker.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)
     codec = target_codec(config)
+    converts = codec is not None and any(batch.header.codec != codec for batch in batches)
+    if inline and converts and len(view) > INLINE_RECOMPRESSED_BYTES:
+        raise LongValidationError
     opened = []
     for i, batch in enumerate(batches):
         header = batch.header
         check_client_batch(header)
-        records = open_batch(view, batch, config.max_decompressed_bytes)
-        validated = check_records(records, header, config, now_ms)
+        validated = None
+        if converts or config.validate_records == ALL or config.message_format < MAGIC:
+            records = open_batch(view, batch, config.max_decompressed_bytes, inline=inline)
+            validated = check_records(records, header, config, now_ms)
+            opened.append(records)
         if config.message_format < MAGIC:
             check_old_format(view, batch, config.message_format)
         if config.message_timestamp_type == LOG_APPEND_TIME:
             stamp_append_time(view, batch.start, header, now_ms)
             batches[i] = Batch(read_header(view, batch.start), batch.start, batch.end)
-        elif validated.max_timestamp != header.max_timestamp:
+        elif validated is not None and validated.max_timestamp != header.max_timestamp:
             set_max_timestamp(view, batch.start, header, validated.max_timestamp)
             batches[i] = Batch(read_header(view, batch.start), batch.start, batch.end)
-        opened.append(records)
-    if codec is not None and any(batch.header.codec != codec for batch in batches):
+    if codec is not None and converts:
         level = _level(codec, config)
         written = b"".join(
             _rewrite(batch.header, records, codec, level) for batch, records in zip(batches, opened, strict=True)
@@ -264,7 +290,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryvie
         view = memoryview(bytearray(written))
         batches = [Batch(*item) for item in split(view)]
         check_size(batches, config.max_message_bytes)
-    return view, batches
+    return Prepared(view, batches)
 
 
 def target_codec(config: LogConfig) -> int | None:

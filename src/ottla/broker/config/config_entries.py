@@ -20,7 +20,7 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
 class ConfigSource(NamedTuple):
-    """A place where a config has a value, and its name there."""
+    """One source of a config's value, and the config's name there."""
 
     source: int
     name: str
@@ -123,7 +123,7 @@ def _broker_default(name: str) -> Iterator[ConfigSource]:
 
 
 def _of_topic(option: Option[Any], places: list[ConfigSource]) -> Any:
-    """Return a topic's value. The broker's may be in hours where the topic's is in milliseconds."""
+    """Return a topic's value. The broker's value may be in hours, the topic's is in milliseconds."""
     if not places or places[0].value is None:
         return option.default
     return in_ms(places[0].name, places[0].value)

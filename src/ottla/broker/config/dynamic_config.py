@@ -19,7 +19,9 @@ log = logging.getLogger("ottla.broker")
 
 
 class DynamicBrokerConfig:
-    """Replaces `current` as a whole when configs change. Not thread-safe: event loop only."""
+    """The current config of a broker; `current` is replaced as a whole when configs change. Not thread-safe: event
+    loop only.
+    """
 
     def __init__(self, static: BrokerConfig, broker_id: int) -> None:
         self.static = static
@@ -32,7 +34,7 @@ class DynamicBrokerConfig:
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Apply the dynamic configs of all brokers and of this one; return whether anything has changed."""
+        """Apply the dynamic configs of all brokers and of this one, and return whether anything has changed."""
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
         self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}

@@ -20,7 +20,7 @@ from ottla.security.acl import ResourceType
 
 NOT_FOUND_SINCE = 6
 NOT_CLASSIC = "Group %s is not a classic group."
-"""ConsumerGroupDescribe and ShareGroupDescribe describe those."""
+"""The error message for other groups, which ConsumerGroupDescribe and ShareGroupDescribe describe."""
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:

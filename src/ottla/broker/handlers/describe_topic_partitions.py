@@ -21,7 +21,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
 from ottla.security.acl import ResourceType
 
 MAX_PARTITIONS = 2000
-"""max.request.partition.size.limit."""
+"""The default of Kafka's max.request.partition.size.limit."""
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:

@@ -8,7 +8,7 @@ format 0 or 1.
 Followers read to the end of the log; their fetch offset shows the leader what they have. Consumers read up to the high
 watermark, from version 11 on also from followers, and may be redirected to a nearer replica (KIP-392).
 
-Requires READ on the topic; of followers, CLUSTER_ACTION on the cluster.
+Requires READ on the topic, or, from followers, CLUSTER_ACTION on the cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ottla.broker.request_parts import Merged
 from ottla.broker.sessions.fetch_sessions import CachedPartition, FetchContext, PartitionKey
 from ottla.config.topic import LogConfig
 from ottla.model import ACLOperation, TopicPartition
+from ottla.page_cache import NotCachedError, cached_only, when_cached
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -77,6 +78,12 @@ class Budget:
         self.is_empty = True
         """Whether nothing was read yet: the first batch may exceed all limits."""
 
+    def use(self, data: PartitionData) -> None:
+        """Count what was read of a partition."""
+        if data.records is not None and data.records.nbytes:
+            self.is_empty = False
+            self.left = max(0, self.left - data.records.nbytes)
+
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer at once if there is enough to read, otherwise wait for it."""
@@ -84,7 +91,10 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     fetch = Fetch(request, fetch_context, context)
     if len(fetch_context.partitions) > READ_AT_ONCE:
         return fetch.wait()
-    results = fetch.read(fetch_context.partitions, Budget(fetch.max_bytes))
+    budget = Budget(fetch.max_bytes)
+    results = fetch.read(fetch_context.partitions, budget)
+    if fetch.is_disk_needed:
+        return fetch.wait(results, budget)
     fetch.is_progress_recorded = True
     if request.max_wait_ms <= 0 or fetch.satisfied(results) or not fetch_context.partitions:
         return fetch.response(results)
@@ -114,6 +124,8 @@ class Fetch:
         self._is_follower = self._replica_id != CONSUMER
         self._followed_at = float("-inf") if fetch_context.session is None else fetch_context.session.answered_at
         self._is_gone = False
+        self._not_cached: list[tuple[int, PartitionKey, CachedPartition, NotCachedError]] = []
+        """Partitions to be read from the disk, each with its place in the results."""
         self.is_progress_recorded = False
         """Whether the partitions have recorded the follower's progress: it counts once per request."""
         self._may_follow = not self._is_follower or context.is_broker
@@ -123,18 +135,41 @@ class Fetch:
         self._unauthorized = context.unauthorized_errors(ACLOperation.READ, ResourceType.TOPIC, topics)
 
     def read(self, partitions: Sequence[tuple[PartitionKey, CachedPartition]], budget: Budget) -> list[Result]:
-        """Read some of the partitions, within the limits."""
+        """Read some of the partitions, within the limits and without waiting for a disk."""
         results: list[Result] = []
         skips = self._is_follower and self._fetch_context.incremental and self._may_follow
         now = self._broker.clock.monotonic()
-        for key, cached in partitions:
-            if skips and cached.is_quiet(now, self._broker_epoch):
-                continue
-            data = self._read_one(key, cached, budget.left, budget.is_empty)
-            if data.records is not None and data.records.nbytes:
-                budget.is_empty = False
-                budget.left = max(0, budget.left - data.records.nbytes)
-            results.append((key, cached, data))
+        with cached_only():
+            for key, cached in partitions:
+                if skips and cached.is_quiet(now, self._broker_epoch):
+                    continue
+                try:
+                    data = self._read_one(key, cached, budget.left, budget.is_empty)
+                except NotCachedError as missing:
+                    self._not_cached.append((len(results) + len(self._not_cached), key, cached, missing))
+                    continue
+                budget.use(data)
+                results.append((key, cached, data))
+        return results
+
+    @property
+    def is_disk_needed(self) -> bool:
+        """Whether partitions were left out because their data is not in the page cache."""
+        return bool(self._not_cached)
+
+    async def _read_from_disk(self, results: list[Result], budget: Budget) -> list[Result]:
+        """Add the partitions that were left out to the results, once workers have read what they need."""
+        missing, self._not_cached = self._not_cached, []
+        try:
+            loads = [error.load() for *_, error in missing]
+            for load, (place, key, cached, _) in zip(loads, missing, strict=True):
+                await load
+                data = await when_cached(lambda: self._read_one(key, cached, budget.left, budget.is_empty))  # noqa: B023
+                budget.use(data)
+                results.insert(place, (key, cached, data))
+        except BaseException:
+            drop(results)
+            raise
         return results
 
     async def _read_all(self) -> list[Result]:
@@ -148,7 +183,8 @@ class Fetch:
             for begin in range(0, len(partitions), READ_AT_ONCE):
                 if begin:
                     await asyncio.sleep(0)
-                results += self.read(partitions[begin : begin + READ_AT_ONCE], budget)
+                part = self.read(partitions[begin : begin + READ_AT_ONCE], budget)
+                results += await self._read_from_disk(part, budget) if self._not_cached else part
         except BaseException:
             drop(results)
             raise
@@ -167,8 +203,11 @@ class Fetch:
         self._missing = self._request.min_bytes - size
         return self._missing <= 0 or self._more
 
-    async def wait(self) -> FetchResponse:
-        """Answer when enough data has arrived, after the timeout, or when the client has disconnected."""
+    async def wait(self, results: list[Result] | None = None, budget: Budget | None = None) -> FetchResponse:
+        """Answer when enough data has arrived, after the timeout, or when the client has disconnected.
+
+        `results`: what was read within `budget` before a part was found to be on the disk.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
         watched: list[Partition] = []
@@ -179,7 +218,11 @@ class Fetch:
                 await self._watch(watched)
             while True:
                 began = loop.time()
-                results = await self._read_all()
+                if results is None or budget is None:
+                    results = await self._read_all()
+                else:
+                    results, budget = await self._read_from_disk(results, budget), None
+                    self.is_progress_recorded = True
                 now = loop.time()
                 if self._is_gone or self.satisfied(results) or now >= deadline:
                     return await self._respond(results)
@@ -419,7 +462,7 @@ class Fetch:
         return memoryview(b"")
 
     def _diverging(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
-        """Return where the follower's log diverges from this one (KIP-595), if it asked for the check and it does."""
+        """Return the point where the follower's log diverges from this one (KIP-595), if it asked for the check."""
         if request.last_fetched_epoch < 0:
             return None
         log = partition.log

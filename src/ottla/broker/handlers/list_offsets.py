@@ -13,7 +13,8 @@ gets OFFSET_NOT_AVAILABLE then, instead of going back (KIP-207).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from ottla import errors
 from ottla.broker.request_context import RequestContext
@@ -25,6 +26,7 @@ from ottla.model import (
     OffsetAndTimestamp,
     TopicPartition,
 )
+from ottla.page_cache import NotCachedError, cached_only, when_cached
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -55,27 +57,40 @@ CONSUMER = -1
 """The replica id of consumers."""
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Answer at once if the page cache has what lookups by time need, otherwise have workers read it."""
     if request.replica_id != CONSUMER and not context.is_broker:
         request.replica_id = CONSUMER  # it sees what consumers see
     times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     unauthorized = context.unauthorized_errors(
         ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(
-                        topic.name, p, request, context, unauthorized, twice=times[topic.name, p.partition_index] > 1
-                    )
-                    for p in topic.partitions
-                ],
+
+    def answer(topic: str, p: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        return _answer(topic, p, request, context, unauthorized, twice=times[topic, p.partition_index] > 1)
+
+    try:
+        with cached_only():
+            return ListOffsetsResponse(
+                topics=[
+                    ListOffsetsTopicResponse(name=t.name, partitions=[answer(t.name, p) for p in t.partitions])
+                    for t in request.topics
+                ]
             )
-            for topic in request.topics
-        ]
-    )
+    except NotCachedError:
+        return _answer_when_cached(request, answer)
+
+
+async def _answer_when_cached(
+    request: ListOffsetsRequest, answer: Callable[[str, ListOffsetsPartition], ListOffsetsPartitionResponse]
+) -> ListOffsetsResponse:
+    response = ListOffsetsResponse(topics=[])
+    for topic in request.topics:
+        partitions = [await when_cached(partial(answer, topic.name, p)) for p in topic.partitions]
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return response
 
 
 def _answer(

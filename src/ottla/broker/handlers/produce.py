@@ -55,7 +55,13 @@ from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
 from ottla.security.acl import ResourceType
 from ottla.storage.log import Appended
-from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError, single_batch
+from ottla.storage.validation import (
+    InvalidRecordsError,
+    InvalidTimestampsError,
+    LongValidationError,
+    Prepared,
+    single_batch,
+)
 
 BATCHES_SINCE = 3
 """The version from which clients send batches of format 2, one per partition."""
@@ -85,7 +91,25 @@ class Wait(NamedTuple):
     """The error to return in any case, once the leadership is confirmed."""
 
 
-Waits = list[Wait]
+class LongAppend(NamedTuple):
+    """A batch whose validation is left to a worker, and the place of its response."""
+
+    responses: list[PartitionProduceResponse]
+    place: int
+    data: PartitionProduceData
+    records: RecordData
+    partition: Partition
+
+
+class Pending:
+    """The appends of a request that are not complete yet."""
+
+    __slots__ = ("admission", "long_appends", "waits")
+
+    def __init__(self, admission: VerificationResult) -> None:
+        self.admission = admission
+        self.waits: list[Wait] = []
+        self.long_appends: list[LongAppend] = []
 
 
 def handle(
@@ -197,11 +221,11 @@ def _append_all(
     """Append all batches; transactional ones only to partitions in the transaction."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
         return _append_in_turns(request, context, admission)
-    waits: Waits = []
+    pending = Pending(admission)
     response = ProduceResponse(
-        responses=[_append_topic(topic, request, context, waits, admission) for topic in request.topic_data]
+        responses=[_append_topic(topic, request, context, pending) for topic in request.topic_data]
     )
-    return _answer(response, waits, request, context)
+    return _answer(response, pending, request, context)
 
 
 def _compressed_batches(request: ProduceRequest) -> int:
@@ -223,32 +247,55 @@ async def _append_in_turns(
     A batch of 2 kB may decompress to message.max.decompressed.bytes, and a request may contain thousands of them. The
     connection processes no other request meanwhile, so a producer's batches stay in order.
     """
-    waits: Waits = []
+    pending = Pending(admission)
     response = ProduceResponse()
     for topic in request.topic_data:
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(answer)
         for data in topic.partition_data:
             one = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])
-            answer.partition_responses += _append_topic(one, request, context, waits, admission).partition_responses
+            answer.partition_responses += _append_topic(one, request, context, pending).partition_responses
+            await _append_long(pending, request, context)
             if _is_compressed(data.records):
                 await asyncio.sleep(0)
-    answered = _answer(response, waits, request, context)
+    answered = _answer(response, pending, request, context)
+    return await answered if isinstance(answered, Awaitable) else answered
+
+
+async def _append_long(pending: Pending, request: ProduceRequest, context: RequestContext) -> None:
+    """Append the batches that workers validate. The connection processes no other request meanwhile."""
+    for responses, place, data, records, partition in pending.long_appends:
+        try:
+            prepared = await partition.prepare(records)
+            responses[place] = _append_records(data, records, prepared, partition, request, context, pending)
+        except errors.KafkaError as error:
+            responses[place] = _rejected(partition.topic_partition, data, error, context)
+    pending.long_appends.clear()
+
+
+async def _answer_long(
+    response: ProduceResponse, pending: Pending, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | None:
+    await _append_long(pending, request, context)
+    answered = _answer(response, pending, request, context)
     return await answered if isinstance(answered, Awaitable) else answered
 
 
 def _answer(
-    response: ProduceResponse, waits: Waits, request: ProduceRequest, context: RequestContext
+    response: ProduceResponse, pending: Pending, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if pending.long_appends:
+        return _answer_long(response, pending, request, context)
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
             raise CloseConnectionError("a batch sent with acks=0 was rejected")
         return None
+    waits = pending.waits
     return _when_safe(response, waits, request, context) if waits else _with_leaders(response, request, context)
 
 
 async def _when_safe(
-    response: ProduceResponse, waits: Waits, request: ProduceRequest, context: RequestContext
+    response: ProduceResponse, waits: list[Wait], request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse:
     timeout_ms = request.timeout_ms
     await wait_all([wait.future for wait in waits], timeout_ms)
@@ -291,8 +338,7 @@ def _append_topic(
     topic: TopicProduceData,
     request: ProduceRequest,
     context: RequestContext,
-    waits: Waits,
-    admission: VerificationResult,
+    pending: Pending,
 ) -> TopicProduceResponse:
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
     try:
@@ -302,13 +348,26 @@ def _append_topic(
         return answer
     for data in topic.partition_data:
         try:
-            answer.partition_responses.append(_append(name, data, request, context, waits, admission))
+            partition, records = _checked(name, data, context)
+            appended = _append_records(data, records, records, partition, request, context, pending)
+        except LongValidationError:
+            appended = PartitionProduceResponse(index=data.index)
+            place = len(answer.partition_responses)
+            pending.long_appends.append(LongAppend(answer.partition_responses, place, data, records, partition))
         except errors.KafkaError as error:
-            answer.partition_responses.append(_failed(data.index, error))
-            header = _header(data.records)
-            if header is not None:
-                context.broker.partitions.rejected_batches.add(TopicPartition(name, data.index), header, error)
+            appended = _rejected(TopicPartition(name, data.index), data, error, context)
+        answer.partition_responses.append(appended)
     return answer
+
+
+def _rejected(
+    tp: TopicPartition, data: PartitionProduceData, error: errors.KafkaError, context: RequestContext
+) -> PartitionProduceResponse:
+    """Return the response for a batch that was rejected; later ones of its producer have to wait for its retry."""
+    header = _header(data.records)
+    if header is not None:
+        context.broker.partitions.rejected_batches.add(tp, header, error)
+    return _failed(data.index, error)
 
 
 def _header(records: RecordData | None) -> BatchHeader | None:
@@ -342,14 +401,12 @@ def _failed(partition: int, error: errors.KafkaError) -> PartitionProduceRespons
     )
 
 
-def _append(
+def _checked(
     name: str,
     data: PartitionProduceData,
-    request: ProduceRequest,
     context: RequestContext,
-    waits: Waits,
-    admission: VerificationResult,
-) -> PartitionProduceResponse:
+) -> tuple[Partition, RecordData]:
+    """Return the partition, and the batch to append, of format 2. Raises if the client may not append it."""
     broker = context.broker
     partition = broker.partitions.leader(broker.image, TopicPartition(name, data.index))
     if name in INTERNAL_TOPICS:
@@ -361,17 +418,30 @@ def _append(
         records = single_batch(records)
         if context.version < ZSTD_SINCE and _codec(records) == ZSTD:
             raise errors.UnsupportedCompressionTypeError(f"zstd requires version {ZSTD_SINCE} of Produce")
-    if _is_transactional(records):
-        _check_transaction(request, records, partition, context, admission)
+    return partition, records
+
+
+def _append_records(
+    data: PartitionProduceData,
+    records: RecordData,
+    prepared: RecordData | Prepared,
+    partition: Partition,
+    request: ProduceRequest,
+    context: RequestContext,
+    pending: Pending,
+) -> PartitionProduceResponse:
+    """Append a batch. Raises LongValidationError if a worker has to prepare it first."""
+    if _is_transactional(records):  # just before the append, as the transaction may end while a worker prepares
+        _check_transaction(request, records, partition, context, pending.admission)
     try:
-        appended = _append_in_order(partition, records, request.acks, context)
+        appended = _append_in_order(partition, records, prepared, request.acks, context)
     except errors.OutOfOrderSequenceNumberError as error:
         # librdkafka fails fatally if its oldest batch gets this error from a broker that is not the leader any more
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise
         failed = _failed(data.index, error)
-        waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, error))
+        pending.waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, error))
         return failed
     answer = PartitionProduceResponse(
         index=data.index,
@@ -382,16 +452,18 @@ def _append(
     if request.acks:
         safe = partition.when_committed(appended.last_offset + 1, request.acks)
         if safe is not None:
-            waits.append(Wait(answer, partition.topic_partition, appended.header, safe))
+            pending.waits.append(Wait(answer, partition.topic_partition, appended.header, safe))
     return answer
 
 
-def _append_in_order(partition: Partition, records: RecordData, acks: int, context: RequestContext) -> Appended:
+def _append_in_order(
+    partition: Partition, records: RecordData, prepared: RecordData | Prepared, acks: int, context: RequestContext
+) -> Appended:
     """Append, unless an earlier batch of the producer was rejected and has to be retried first."""
     rejected = context.broker.partitions.rejected_batches
     if rejected and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
-    return partition.append(records, acks)
+    return partition.append(prepared, acks, inline=True)
 
 
 def _codec(records: RecordData) -> int:

@@ -7,9 +7,8 @@ from collections.abc import Awaitable
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_fetch import SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, InvalidShareSessionEpochError
-from ottla.model import ACLOperation
+from ottla.model import ACLOperation, TopicIdPartition
 from ottla.protocol.messages import share_acknowledge as m
 from ottla.security.acl import ResourceType
 

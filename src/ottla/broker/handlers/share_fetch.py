@@ -13,9 +13,9 @@ from itertools import groupby
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_fetch import Acquired, SharePartitionReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, KafkaError, code_of
-from ottla.model import ACLOperation
+from ottla.model import ACLOperation, TopicIdPartition
+from ottla.page_cache import NotCachedError, cached_only
 from ottla.protocol.messages import share_fetch as m
 from ottla.security.acl import ResourceType
 
@@ -41,6 +41,8 @@ class ShareFetch:
         self._key = SessionKey(request.group_id, request.member_id)
         self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
+        self._not_cached: NotCachedError | None = None
+        """Records that must be read from the disk before they can be acquired."""
 
     async def answer(self) -> m.ShareFetchResponse:
         session = self._session()
@@ -84,6 +86,9 @@ class ShareFetch:
         connection.on_close.append(on_close)
         try:
             while not (self._client_gone or self._acquire_now(session)):
+                if self._not_cached is not None:
+                    await self._not_cached.load()
+                    continue
                 remaining = deadline - loop.time()
                 if remaining <= 0 or not session.partitions:
                     return
@@ -93,8 +98,9 @@ class ShareFetch:
                 connection.on_close.remove(on_close)
 
     def _acquire_now(self, session: ShareSession) -> bool:
-        """Acquire records; return whether there is anything to respond."""
+        """Acquire records that are in the page cache, and return whether there is anything to respond."""
         request = self._request
+        self._not_cached = None
         records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)
         strict = request.share_acquire_mode == STRICT
         has_results = False
@@ -102,7 +108,11 @@ class ShareFetch:
             if records <= 0 or size <= 0:
                 break
             try:
-                acquired = self._reader.acquire(tip, size, records, strict=strict)
+                with cached_only():
+                    acquired = self._reader.acquire(tip, size, records, strict=strict)
+            except NotCachedError as missing:
+                self._not_cached = missing
+                continue
             except KafkaError as error:
                 self._data(tip).error_code = code_of(error)
                 has_results = True

@@ -62,7 +62,7 @@ class Quotas:
         )
 
     def wait_seconds(self, key: str, user: str, client_id: str, amount: float) -> float:
-        """Count `amount` against a quota; return the time for which its owner has to pause."""
+        """Count `amount` against a quota, and return the time for which its owner has to pause."""
         share = self._share(key, user, client_id)
         if share is None:
             return 0.0
@@ -136,7 +136,7 @@ def _precedence(user: str, client_id: str) -> tuple[tuple[str, tuple[str, str]],
 
 
 class TokenBucket:
-    """`rate` tokens arrive per second, up to `burst`; spending more leads to a wait."""
+    """A token bucket: `rate` tokens arrive per second, up to `burst`; spending more leads to a wait."""
 
     __slots__ = ("_filled", "_tokens", "burst", "rate")
 

@@ -25,7 +25,7 @@ class RequestQuotaTracker:
         self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
-        """Count the request; return True if the response now has a throttle time."""
+        """Count the request, and return True if the response now has a throttle time."""
         context, user = self._context, self._context.user
         wait = 0.0
         if self._api_key == PRODUCE:

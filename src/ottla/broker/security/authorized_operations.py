@@ -1,6 +1,6 @@
 """The client's authorized operations on a resource, as bits (KIP-430).
 
-Handlers ask only for resources with DESCRIBE. Without DESCRIBE on the cluster there are no operations on it, as in
+Handlers only look up resources with DESCRIBE. Without DESCRIBE on the cluster there are no operations on it, as in
 Kafka.
 """
 
@@ -13,7 +13,7 @@ from ottla.model import ACLOperation
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS, ResourceType
 
 UNASKED = -0x8000_0000
-"""The value in a response if the request did not ask for operations."""
+"""The value in a response if the request does not include operations."""
 
 
 def _sum(operations: Iterable[ACLOperation]) -> int:

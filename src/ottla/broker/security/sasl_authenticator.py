@@ -43,7 +43,7 @@ class SaslMechanism(Protocol):
     user: str | None
     """The user, once authenticated."""
     expires: float | None
-    """When the authentication expires, in seconds since 1970; None: according to the listener's configs."""
+    """The time when the authentication expires, in seconds since 1970; None: according to the listener's configs."""
 
     def step(self, message: bytes) -> bytes:
         """Return the answer to a message; SaslAuthenticationFailedError ends the exchange."""

@@ -20,7 +20,7 @@ MECHANISMS: Final = {
     1: ScramMechanism("SCRAM-SHA-256", "sha256", 4096),
     2: ScramMechanism("SCRAM-SHA-512", "sha512", 4096),
 }
-"""By their numbers in the protocol."""
+"""SCRAM mechanisms by their numbers in the protocol."""
 
 
 def credential(mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:

@@ -1,4 +1,4 @@
-"""Which topics group members, and clients that describe groups, can see: those with DESCRIBE."""
+"""The topics that group members, and clients that describe groups, can see: those with DESCRIBE."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from functools import partial
 
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.classic_groups import GroupClient
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import TopicAuthorizationFailedError
-from ottla.model import ACLOperation
+from ottla.model import ACLOperation, TopicIdPartition
 from ottla.security.acl import ResourceType
 
 

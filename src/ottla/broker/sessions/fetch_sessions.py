@@ -54,7 +54,7 @@ class CachedPartition:
         self.follower: Replica | None = None
 
     def change(self, request: FetchPartition) -> None:
-        """The client fetches from another offset, or with other limits."""
+        """Store the client's new offset or limits."""
         self.want = request
         self.partition = None
 
@@ -108,7 +108,7 @@ class FetchSession:
         self.epoch = 1
         self.uses_ids = uses_ids
         self.answered_at = float("-inf")
-        """When the last response was made; the client sends its next request only after it."""
+        """The time when the last response was made; the client sends its next request only after it."""
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:

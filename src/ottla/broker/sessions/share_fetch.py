@@ -11,11 +11,10 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, RecordRange, SharePartition
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
-from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
+from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import split
 from ottla.replication.partition import Partition
@@ -54,7 +53,7 @@ class SharePartitionReader:
             await topic_creation.create_internal(self._broker, SHARE_GROUP_STATE)
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
-        """Return the group's state of the partition; the first access decides where the group starts."""
+        """Return the group's state of the partition; the first access sets the group's start offset."""
         key, states = self._key(tip), self._broker.share_states
         log = self.partition(tip).log
         share_partition = states.get(key)
@@ -94,7 +93,7 @@ class SharePartitionReader:
         return Acquired(data[first:last], _joined(runs))
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
-        """Apply acknowledgements and store them; return the error code."""
+        """Apply acknowledgements and store them, and return the error code."""
         key, states = self._key(tip), self._broker.share_states
         try:
             self.partition(tip)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.clock import Clock
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidShareSessionEpochError, ShareSessionLimitReachedError, ShareSessionNotFoundError
+from ottla.model import TopicIdPartition
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

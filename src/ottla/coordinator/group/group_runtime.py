@@ -49,11 +49,6 @@ class GroupRuntime(CoordinatorRuntime):
         self.groups = GroupCoordinator(config, clock, image, by_id=by_id)
         self.offsets = Offsets(config, clock, self.groups, by_group)
 
-    async def start(self) -> None:
-        """Wait until all partitions are loaded, then expire offsets regularly."""
-        await super().start()
-        self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
-
     def close(self) -> None:
         """Stop the timers; requests and members that wait for a rebalance get NotCoordinatorError."""
         super().close()
@@ -84,7 +79,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._schedule(group_id)
 
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
-        """Append and replay records; return when they are committed."""
+        """Append and replay records, and return when they are committed."""
         try:
             committed = self._append(group_id, records)
         except errors.InvalidCommitOffsetSizeError:
@@ -95,7 +90,7 @@ class GroupRuntime(CoordinatorRuntime):
             await wait_committed(committed, self._append_seconds)
 
     async def append_pending(self, group_id: str, new: Sequence[CoordinatorRecord], producer: Producer) -> None:
-        """Append offsets of the producer's open transaction; return when they are replicated."""
+        """Append offsets of the producer's open transaction, and return when they are replicated."""
         try:
             committed = self._log.append(group_id, new, producer)
         except errors.MessageTooLargeError:
@@ -172,7 +167,11 @@ class GroupRuntime(CoordinatorRuntime):
         return self._log.replay_batch(index, data, self.replay)
 
     def on_loaded(self, index: int) -> None:
-        """Start the timers of a partition's groups: their sessions begin now."""
+        """Start the timers of a partition's groups: their sessions begin now. The first partition starts that of
+        expired offsets.
+        """
+        if self._expiry is None:
+            self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
         for group in self._by_id.values_in(index):
             self._schedule(group.id)
         # topics that were deleted just before the previous broker died
@@ -222,7 +221,7 @@ class GroupRuntime(CoordinatorRuntime):
             self._execute_safely(group_id, functools.partial(self.groups.expire, group))
 
     def _execute_safely(self, group_id: str, decide: Callable[[], CoordinatorResult]) -> None:
-        """Execute a decision of a timer; a bug that one group meets must not stop the timers of the others."""
+        """Execute a decision of a timer; a bug in one group must not stop the timers of the others."""
         try:
             self.execute(group_id, decide())
         except Exception:
@@ -236,7 +235,7 @@ class GroupRuntime(CoordinatorRuntime):
 
 
 def _is_commit(control: memoryview) -> bool:
-    """Whether a control batch has a COMMIT marker."""
+    """Return whether a control batch has a COMMIT marker."""
     markers = [read_marker(record) for record in records_of(control)]
     return any(marker is not None and marker.type == COMMIT for marker in markers)
 

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, and when they expire. Decisions without I/O. Kafka's `OffsetMetadataManager`."""
+"""Committed offsets: validation of commits, and expiration, without I/O. Kafka's `OffsetMetadataManager`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Offsets:
         return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in partitions)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
-        """Whether the group has a committed offset of this partition."""
+        """Return whether the group has a committed offset of this partition."""
         return tp in self.by_group.get(group_id, ())
 
     def delete_group(self, group_id: str) -> CoordinatorResult:

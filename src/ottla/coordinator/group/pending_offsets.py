@@ -71,7 +71,7 @@ class PendingOffsets:
             self.end(transaction)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
-        """Whether an offset may change when a transaction ends."""
+        """Return whether an offset may change when a transaction ends."""
         return OffsetKey(group_id, tp) in self._by_key
 
     def of_group(self, group_id: str) -> Iterator[TopicPartition]:

@@ -1,1 +1,1 @@
-"""What all coordinators share: the runtime, its log, its loading, and results."""
+"""The runtime of all coordinators: its log, its loading, and results."""

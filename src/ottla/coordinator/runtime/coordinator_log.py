@@ -54,7 +54,7 @@ class CoordinatorLog:
         self.shards = CoordinatorShards(topic, state)
 
     def index(self, key: str) -> int:
-        """Return the number of a key's partition. NotCoordinatorError if the topic does not exist yet."""
+        """Return the number of a key's partition. Raises NotCoordinatorError if the topic does not exist yet."""
         topic = self._image().topics.get(self._topic)
         if topic is None:
             raise errors.NotCoordinatorError

@@ -1,4 +1,4 @@
-"""What all coordinators share: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
+"""The runtime of all coordinators: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
 
 A coordinator's memory is what replaying its log gives: the records of a decision are appended first, then replayed, and
 responses are sent when the append is committed.

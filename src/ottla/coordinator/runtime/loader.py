@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from ottla.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from ottla.model import TopicPartition
+from ottla.page_cache import NotCachedError, cached_only
 from ottla.records.batch import BatchHeader
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
@@ -49,14 +50,16 @@ class Shards(Protocol):
 class CoordinatorShard:
     """One partition while this broker leads it."""
 
-    __slots__ = ("_batches", "_log", "_position", "failed", "loaded", "partition", "records")
+    __slots__ = ("_batches", "_log", "_position", "failed", "loaded", "not_cached", "partition", "records")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.loaded = False
         self.failed = False
         self.records = 0
-        """How many were replayed."""
+        """The number of records that were replayed."""
+        self.not_cached: NotCachedError | None = None
+        """The bytes that the next slice has to wait for."""
         self._position = 0
         self._log: Log | None = None
         self._batches: Iterator[tuple[BatchHeader, memoryview]] = iter(())
@@ -66,17 +69,30 @@ class CoordinatorShard:
         return self.partition.topic_partition.partition
 
     def load_slice(self, state: Shards) -> bool:
-        """Replay the next slice, including what was appended meanwhile. Return whether that was all."""
+        """Replay the next slice, including what was appended meanwhile. Return whether that was all.
+
+        A slice also ends where the log has to be read from the disk.
+        """
         if self._log is not self.partition.log:  # at first, and after a move to another log directory
             self._log = self.partition.log
             self._batches = self._log.batches_from(self._position)
         end = self.records + SLICE_RECORDS
-        for header, data in self._batches:
-            self._position = header.next_offset
-            self.records += state.replay_batch(self.index, header, data)
-            if self.records >= end:
-                return False
+        try:
+            with cached_only():
+                for header, data in self._batches:
+                    self._position = header.next_offset
+                    self.records += state.replay_batch(self.index, header, data)
+                    if self.records >= end:
+                        return False
+        except NotCachedError as missing:
+            self.not_cached, self._log = missing, None
+            return False
         return True
+
+    async def load_missing(self) -> None:
+        """Have a worker read what the next slice needs; without that, let other tasks have their turn."""
+        missing, self.not_cached = self.not_cached, None
+        await (asyncio.sleep(0) if missing is None else missing.load())
 
 
 class CoordinatorShards:
@@ -120,7 +136,7 @@ class CoordinatorShards:
         return shard.partition
 
     def is_loaded(self, index: int) -> bool:
-        """Whether this broker leads the partition and has loaded it."""
+        """Return whether this broker leads the partition and has loaded it."""
         shard = self._shards.get(index)
         return shard is not None and shard.loaded
 
@@ -150,7 +166,7 @@ class CoordinatorShards:
                     continue  # this broker has resigned
                 if not self._load(shard):
                     self._unloaded.append(shard)
-                await asyncio.sleep(0)
+                await shard.load_missing()
         finally:
             self._loading = None
 

@@ -21,7 +21,7 @@ class CoordinatorRecord(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """Collected while a request is handled."""
+    """The records and responses of a decision, collected while a request is handled."""
 
     records: list[CoordinatorRecord] = field(default_factory=list)
     responses: list[tuple[ResponseFuture, Response]] = field(default_factory=list)

@@ -90,7 +90,7 @@ class ShareCoordinator(CoordinatorRuntime):
         return self._log.append(str(key), [self._snapshot(key, stored)])
 
     def reset(self, key: ShareKey, start: int) -> asyncio.Future[None] | None:
-        """Start again at an offset, for a group without members; returns what `write` returns."""
+        """Start again at an offset, for a group without members, and return what `write` returns."""
         if key not in self._stored:
             self._stored[key] = StoredPartition(SharePartition(start, start, self._limits(key)))
         else:

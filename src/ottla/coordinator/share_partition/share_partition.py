@@ -1,4 +1,4 @@
-"""The state of a share group in one partition: which records are acquired, and which are done (KIP-932).
+"""The state of a share group in one partition: the records that are acquired, and those that are finished (KIP-932).
 
     Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
         ▲                     │ └──reject, or delivered too often──▶ Archived
@@ -113,7 +113,7 @@ class SharePartition:
 
     @property
     def next_expiry(self) -> float:
-        """When the first acquired record times out."""
+        """The time when the first acquisition lock expires."""
         return min((slot.locked_until for slot in self.slots.values()), default=NEVER)
 
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[RecordRange]:

@@ -22,11 +22,11 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 
 VERSION: Final = 5
-"""Of AddPartitionsToTxn; the newest of Kafka 3.9."""
+"""The version of AddPartitionsToTxn; the newest of Kafka 3.9."""
 PURPOSE: Final = "transactions"
 
 Results = dict[TopicPartition, KafkaError | None]
-"""By partition: None if it is in the transaction, else the error."""
+"""The results by partition: None if it is in the transaction, else the error."""
 
 
 class PartitionsToAdd(NamedTuple):

@@ -24,7 +24,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 VERSION: Final = 1
-"""Of WriteTxnMarkers; the newest of Kafka 3.9."""
+"""The version of WriteTxnMarkers; the newest of Kafka 3.9."""
 PURPOSE: Final = "markers"
 
 
@@ -54,7 +54,7 @@ class TransactionMarkerChannel:
         self._batcher: RequestBatcher[MarkerBatch, Results] = RequestBatcher(self._send)
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition; return when they are committed."""
+        """Write a marker to each partition, and return when they are committed."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             by_leader.setdefault(self._leader(tp), []).append(tp)

@@ -25,10 +25,10 @@ from ottla.replication.partition import Partition
 log = logging.getLogger("ottla.coordinator")
 
 BACKOFF = ExponentialBackoff(0.1, 5.0)
-"""Between attempts to write markers, or the record of a completion."""
+"""The backoff between attempts to write markers, or the record of a completion."""
 
 States = dict[TopicPartition, PartitionImage | None]
-"""Partitions in the cluster image."""
+"""The states of partitions in the cluster image."""
 
 
 class TransactionCompleter:
@@ -46,7 +46,7 @@ class TransactionCompleter:
         self._retrying: dict[str, tuple[States, asyncio.Event]] = {}
         """Transactions that wait for a retry, with their partitions' states at the last attempt."""
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        """By transactional id."""
+        """The tasks that complete transactions, by transactional id."""
 
     def start(self, prepared: Transaction, partition: Partition) -> None:
         """Complete a transaction, once its decided end is committed to the coordinator's partition."""

@@ -21,7 +21,7 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 
 Results = dict[TopicPartition, KafkaError | None]
-"""By partition: None, or the error of its marker."""
+"""The results by partition: None, or the error of its marker."""
 OnTransactionEnd = Callable[[TopicPartition, int, bool], None]
 """Called with partition of `__consumer_offsets`, producer id, and whether the transaction is committed."""
 
@@ -39,7 +39,7 @@ class Markers(Protocol):
     """Writes markers."""
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition; return when they are committed."""
+        """Write a marker to each partition, and return when they are committed."""
         ...
 
 
@@ -55,7 +55,7 @@ class LocalMarkers:
         self._offsets_decided = offsets_decided
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition; return when they are committed."""
+        """Write a marker to each partition, and return when they are committed."""
         results: Results = {}
         waits: dict[TopicPartition, asyncio.Future[None]] = {}
         for tp in partitions:

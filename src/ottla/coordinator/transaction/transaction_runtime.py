@@ -1,6 +1,6 @@
 """The runtime of the transaction coordinator: append decisions, respond, and write markers.
 
-Transactional ids live in the partitions of `__transaction_state` by the hash of the id. How a transaction ends
+Transactional ids live in the partitions of `__transaction_state` by the hash of the id. The outcome of a transaction
 (PrepareCommit, PrepareAbort) is in the log before its first marker is written, so that the partition's next leader
 writes the markers again.
 """

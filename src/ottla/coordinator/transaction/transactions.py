@@ -75,14 +75,14 @@ def init_producer(
 
 
 def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
-    """Whether a producer that continues has had this producer id with this transactional id."""
+    """Return whether a producer that continues has had this producer id with this transactional id."""
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected.id == current.producer_id:
         return True
     return expected.id == current.previous_producer_id and expected.epoch >= MAX_EPOCH
 
 
 def _is_repeated(expected: Producer, current: Transaction) -> bool:
-    """Whether the producer repeats its last request. Raises ProducerFencedError if it is older."""
+    """Return whether the producer repeats its last request. Raises ProducerFencedError if it is older."""
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False
     if expected.epoch != current.last_producer_epoch:
@@ -217,12 +217,12 @@ def next_producer(prepared: Transaction) -> Producer:
 
 
 def is_timed_out(current: Transaction, now_ms: int) -> bool:
-    """Whether the transaction has been open for longer than its timeout."""
+    """Return whether the transaction has been open for longer than its timeout."""
     return current.state is TransactionState.ONGOING and current.start_ms + current.timeout_ms < now_ms
 
 
 def is_expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id has not been used for so long that it can be removed."""
+    """Return whether the id has not been used for so long that it can be removed."""
     return current.state in IDLE and current.update_ms <= now_ms - expiration_ms
 
 

@@ -73,7 +73,7 @@ class Channel:
         self.on_close = on_close
         self.metrics = metrics
         self.error: errors.KafkaError | None = None
-        """Why the connection is closed; None while it is usable."""
+        """The reason why the connection is closed; None while it is usable."""
         self.was_connected = False
         self._was_answered = False
         self.last_used = loop.time()
@@ -133,7 +133,7 @@ class Channel:
     # requests
 
     def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
-        """Send a request; return the future of its response.
+        """Send a request, and return the future of its response.
 
         The future fails with RequestTimedOutError after `timeout` seconds, which also closes the connection since the
         response may still arrive, and with the connection's error if that is lost.

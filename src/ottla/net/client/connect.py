@@ -15,7 +15,7 @@ from ottla.net.client.dns import addresses_of
 
 
 class SocketOptions(NamedTuple):
-    """How to connect. Sizes in bytes, -1 for the system's; the timeout in seconds."""
+    """Options of a new connection. Sizes are in bytes, -1 for the system's default; the timeout is in seconds."""
 
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
@@ -107,7 +107,7 @@ def _settle(ready: asyncio.Future[None]) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Return why a connection could not be made or kept, with what to check where one cause is likely."""
+    """Return why a connection could not be made or kept, and what to check if one cause is likely."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused; is a broker running at this address?"
     if isinstance(error, socket.gaierror):

@@ -24,7 +24,7 @@ class Login(NamedTuple):
 
 
 async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: int = 1, authenticate: int = 2) -> int:
-    """Authenticate; return the session's lifetime in milliseconds (0: unlimited).
+    """Authenticate, and return the session's lifetime in milliseconds (0: unlimited).
 
     Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, or an error of the channel.
     """

@@ -22,7 +22,7 @@ MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
 """Maximum number of addresses with a measured rate before idle ones are dropped."""
 WINDOWS = 11
-"""Kafka's quota.window.num: rates are averages over this many seconds."""
+"""The number of seconds over which rates are averaged, as Kafka's quota.window.num."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -35,7 +35,7 @@ class ConnectionLimits(NamedTuple):
     rate: float = MAX_INT
     rate_per_listener: Mapping[str, float] = {}
     rate_per_ip: Mapping[str | None, float] = {}
-    """By address; None for addresses without their own limit."""
+    """The rate limits by IP address; None for addresses without their own limit."""
 
 
 UNLIMITED = ConnectionLimits()
@@ -105,7 +105,7 @@ class ConnectionQuotas:
         self._waiting.pop(waiter, None)
 
     def enter(self, listener: str, ip: str) -> str | None:
-        """Count a new connection; return None, or the name of the config that rejects it."""
+        """Count a new connection, and return None, or the name of the config that rejects it."""
         limits, now = self._limits, self._clock()
         if not self.is_protected(listener):
             self._rate.add(1, now)

@@ -64,12 +64,14 @@ class Listener:
         self._connection = connection
 
     def bind(self, host: str, port: int) -> int:
-        """Bind the address; return the port (a free one for 0). Raises StartupError if it is in use.
+        """Bind the address, and return the port (a free one for 0). Raises StartupError if it is in use.
 
         Connections are refused until `listen`, so that an open port means that the broker has joined its cluster.
         """
         try:
-            results = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            # of a str, Python loads the codec of internationalised names, which is as large as this whole package
+            name = host.encode() if host.isascii() else host
+            results = socket.getaddrinfo(name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             # the IPv4 address of a name with several addresses, as clients try it first
             family, kind, proto, _, address = min(results, key=lambda f: f[0] != socket.AF_INET)
             sock = socket.socket(family, kind, proto)
@@ -135,7 +137,7 @@ class Listener:
                 return
 
     def _accept_one(self) -> bool:
-        """Accept one connection; return False if there is none."""
+        """Accept one connection, and return False if there is none."""
         assert self._sock is not None
         try:
             sock, address = self._sock.accept()

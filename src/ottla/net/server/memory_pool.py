@@ -44,11 +44,11 @@ class PoolClient(Protocol):
 
 
 class MemoryPool:
-    """Shared by all connections of a broker."""
+    """The memory for requests that all connections of a broker share."""
 
     def __init__(self, limit: int = -1) -> None:
         self.limit = limit
-        """Maximum bytes of large requests; not positive: no limit."""
+        """Maximum bytes of large requests; no limit if it is not positive."""
         self.used = 0
         self._held: dict[PoolClient, int] = {}
         self._waiting: dict[PoolClient, None] = {}

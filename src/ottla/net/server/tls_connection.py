@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import ssl
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ottla import page_cache
 from ottla.config.principal_rules import Rule, mapped
 from ottla.net.server.connection import USER, Connection, Owner, Service, UnsentBytes
 from ottla.net.server.memory_pool import MemoryPool
@@ -63,7 +63,7 @@ class TlsConnection(Connection):
         super().__init__(sock, peer, listener, service, memory, max_frame)
         self._security = security
         self._deadline: asyncio.TimerHandle | None = None
-        self._sealed = False  # whether OpenSSL may know the head of what is to be sent as a record already
+        self._sealed = False  # whether OpenSSL may have encrypted the head of the pending data as a record already
 
     def start(self) -> None:
         """Wait for the handshake. Until its first byte arrives, TLS uses no memory."""
@@ -118,7 +118,7 @@ class TlsConnection(Connection):
             self._begin()
 
     def _begin(self) -> None:
-        """The handshake is complete: accept requests."""
+        """Accept requests after the handshake."""
         assert isinstance(self._sock, ssl.SSLSocket)
         assert self._deadline is not None
         self._deadline.cancel()
@@ -196,7 +196,7 @@ class TlsConnection(Connection):
         self._loop.call_soon(self._on_readable)
 
     def _read_records(self) -> bool:
-        """Process what has arrived; return whether there may be more that the socket does not report."""
+        """Process what has arrived, and return whether there may be more that the socket does not report."""
         assert isinstance(self._sock, ssl.SSLSocket)
         before = len(self._stash) if self._buffer is None else self._filled
         error = self._fill(self._buffer or self._take_buffer())
@@ -245,10 +245,15 @@ class TlsConnection(Connection):
 
     def _flush(self) -> None:
         try:
-            for _ in range(IN_A_ROW):
-                if not self._out:
-                    break
-                self._send_record()
+            with page_cache.cached_only():
+                for _ in range(IN_A_ROW):
+                    if not self._out:
+                        break
+                    self._send_record()
+        except page_cache.NotCachedError:
+            self._stop_writing()
+            self._load(self._out[0])  # type: ignore[arg-type]  # only a file is read
+            return
         except ssl.SSLWantWriteError:
             self._write_later()
             return
@@ -279,9 +284,15 @@ class TlsConnection(Connection):
 
     def _seal(self) -> None:
         """Make one record of what is sent next: small pieces together, of a file as much as fits."""
-        pieces, room = [], RECORD_BYTES
+        pieces: list[bytes | memoryview] = []
+        room = RECORD_BYTES
         while self._out and room:
-            piece = self._cut(room)
+            try:
+                piece = self._cut(room)
+            except page_cache.NotCachedError:
+                if not pieces:
+                    raise
+                break
             room -= len(piece)
             pieces.append(piece)
         record = b"".join(pieces)
@@ -290,7 +301,7 @@ class TlsConnection(Connection):
             self._sealed = True
 
     def _cut(self, most: int) -> bytes | memoryview:
-        """Take the next bytes, at most `most`, out of what is to be sent."""
+        """Remove the next bytes, at most `most`, from the pending data."""
         head = self._out[0]
         if isinstance(head, (bytes, bytearray, memoryview)):
             view = memoryview(head)
@@ -299,7 +310,7 @@ class TlsConnection(Connection):
             else:
                 del self._out[0]
             return view[:most]
-        read = os.pread(head.fileno(), min(most, head.nbytes), head.position)
+        read = page_cache.pread(head.fileno(), min(most, head.nbytes), head.position)
         if not read and head.nbytes:
             raise OSError("a log file ended early")
         if len(read) < head.nbytes:

@@ -19,7 +19,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class BrokerResource:
-    """Stored under `/config/brokers`; configs of one broker override those of all.
+    """Brokers, whose configs are stored under `/config/brokers`; configs of one broker override those of all.
 
     As in Kafka, unknown configs are stored, as they may belong to a plug-in, but their values are not shown.
     """

@@ -20,7 +20,7 @@ LEVELS = {
     "FATAL": logging.CRITICAL,
     "OFF": logging.CRITICAL + 1,
 }
-"""Log4j's levels, and Python's."""
+"""Python's levels by the names of Log4j's."""
 NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
 
 

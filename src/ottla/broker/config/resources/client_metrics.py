@@ -16,7 +16,7 @@ CLIENT_METRICS_CONFIG = 7
 
 
 class ClientMetricsResource:
-    """Stored under `/config/client-metrics`."""
+    """Client metrics subscriptions, stored under `/config/client-metrics`."""
 
     ruled_as = ResourceType.CLUSTER
     lists = frozenset({"metrics", "match"})

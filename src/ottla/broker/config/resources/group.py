@@ -18,7 +18,7 @@ GROUP_CONFIG = 8
 
 
 class GroupResource:
-    """Stored under `/config/groups`, also for groups that do not exist yet."""
+    """Groups, whose configs are stored under `/config/groups`, also for groups that do not exist yet."""
 
     ruled_as = ResourceType.GROUP
     lists: frozenset[str] = frozenset()

@@ -15,7 +15,7 @@ from ottla.security.acl import ResourceType
 
 
 class TopicResource:
-    """Stored under `/config/topics`."""
+    """Topics, whose configs are stored under `/config/topics`."""
 
     ruled_as = ResourceType.TOPIC
     lists = frozenset(

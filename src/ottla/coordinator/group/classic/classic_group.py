@@ -69,7 +69,7 @@ class ClassicMember:
     assignment: bytes = b""
     deadline: float = NEVER
     join_deadline: float = NEVER
-    """When a new member without a response times out; it does not know its id yet and cannot leave."""
+    """The time when a new member without a response expires; it does not know its id yet and cannot leave."""
     awaiting_join: ResponseFuture | None = None
     awaiting_sync: ResponseFuture | None = None
     synced: bool = False
@@ -79,7 +79,7 @@ class ClassicMember:
 
     @property
     def timer(self) -> float:
-        """When the member times out. While it waits for a response it does not, unless it is new."""
+        """The time when the member expires. While it waits for a response it does not expire, unless it is new."""
         if self.awaiting_join is not None:
             return self.join_deadline
         return NEVER if self.awaiting_sync is not None else self.deadline
@@ -101,7 +101,7 @@ class ClassicGroup:
     pending: dict[str, float] = field(default_factory=dict)
     """Member ids that were returned but not used yet, with the times at which they expire."""
     deadline: float = NEVER
-    """When the current rebalance is completed without the members that have not joined."""
+    """The time when the current rebalance is completed without the members that have not joined."""
     initial: bool = False
     """Whether this is the first rebalance of an empty group, which waits for more members."""
     rebalance_began: float = 0.0
@@ -112,7 +112,7 @@ class ClassicGroup:
     members_due: float = NEVER
     """A lower bound of all members' and pending ids' timeouts, so that a heartbeat need not look at all members."""
     protocol_counts: Counter[str] = field(default_factory=Counter)
-    """How many members support each protocol."""
+    """The number of members that support each protocol."""
 
     @property
     def type(self) -> str:
@@ -185,7 +185,7 @@ class ClassicGroup:
             self.leader = new_id
 
     def accepts(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
-        """Whether a member with these protocols can join."""
+        """Return whether a member with these protocols can join."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -215,7 +215,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout(self) -> float:
-        """How long a rebalance waits for members, in seconds: the longest of their timeouts."""
+        """The time in seconds for which a rebalance waits for members: the longest of their timeouts."""
         return max((m.rebalance_timeout for m in self.members.values()), default=0.0)
 
     @property

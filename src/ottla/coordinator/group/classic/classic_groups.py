@@ -41,8 +41,8 @@ MEMBER_ID_REQUIRED_SINCE = 4
 NAMED_MEMBERS_SINCE = 3
 """LeaveGroup version that names several members."""
 NEW_MEMBER_SECONDS = 5 * 60.0
-"""How long a new member may wait for its first response. It has no id for heartbeats, and if its client gives up and
-joins again, the unused member would delay a long rebalance.
+"""Time for which a new member may wait for its first response. It has no id for heartbeats, and if its client gives up
+and joins again, the unused member would delay a long rebalance.
 """
 SKIP_ASSIGNMENT_SINCE = 9
 """JoinGroup version in which a static leader that rejoins may be asked to skip the assignment (KIP-814)."""

@@ -1,1 +1,1 @@
-"""What classic, consumer and share groups have in common."""
+"""Common parts of classic, consumer and share groups."""

@@ -16,17 +16,12 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ottla.model import TopicIdPartition
+
 JOINING = 0
 LEFT = -1
 LEFT_FOR_A_WHILE = -2
 """Special member epochs: joining, left, and left as a static member that will return."""
-
-
-class TopicIdPartition(NamedTuple):
-    """One partition of a topic, by topic id."""
-
-    topic_id: UUID
-    partition: int
 
 
 Assignment = frozenset[TopicIdPartition]
@@ -58,7 +53,7 @@ class Classic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """What members of consumer groups and share groups have in common. Kafka's `ModernGroupMember`."""
+    """Base of the members of consumer groups and share groups. Kafka's `ModernGroupMember`."""
 
     id: str
     rack_id: str | None = None
@@ -77,7 +72,7 @@ class ConsumerMember(ModernMember):
     instance_id: str | None = None
     regex: str = ""
     rebalance_timeout_ms: int = -1
-    """-1: the member has not sent it yet."""
+    """The member's rebalance timeout; -1 if the member has not sent it yet."""
     assignor: str | None = None
     classic: Classic | None = None
     state: MemberState = MemberState.STABLE
@@ -89,7 +84,7 @@ class ConsumerMember(ModernMember):
         return self.assigned | self.revoking
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether it has exactly the target assignment of this epoch."""
+        """Return whether it has exactly the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
-from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import Assignment
+from ottla.model import TopicIdPartition
 from ottla.protocol.messages.consumer_protocol import TopicPartitions
 
 

@@ -33,12 +33,12 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """`consumer`, `connect` etc.; None before the first member has joined."""
+        """The protocol type, such as `consumer` or `connect`; None before the first member has joined."""
         ...
 
     @property
     def type(self) -> str:
-        """`classic`, `consumer` or `share`."""
+        """The type of the group: `classic`, `consumer` or `share`."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What consumer groups and share groups have in common. Kafka's `ModernGroup` and `ModernGroupMember`.
+"""Base of consumer groups and share groups. Kafka's `ModernGroup` and `ModernGroupMember`.
 
 A change bumps the group's epoch, a target assignment is made for it, and the members move to their targets. Only
 records change a group: a decision writes them, and replay applies them.

@@ -42,7 +42,7 @@ class RecordSerde:
         self._end = end
 
     def is_known(self, key: bytes) -> bool:
-        """Whether a record's key is of one of these types."""
+        """Return whether a record's key is of one of these types."""
         return version_of(key) in self._rows
 
     def group_of(self, key: bytes) -> str:

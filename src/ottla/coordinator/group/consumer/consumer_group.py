@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ottla import errors
-from ottla.coordinator.group.common.consumer_member import ConsumerMember, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import ConsumerMember
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.group.common.modern_group import ModernGroup
 from ottla.coordinator.runtime.deadline_queue import NEVER
+from ottla.model import TopicIdPartition
 
 EPOCHS_SINCE = 9
 """OffsetCommit version that has the member epoch."""
@@ -35,7 +36,7 @@ class ConsumerGroupState(StrEnum):
 
 @dataclass(slots=True)
 class Timers:
-    """When a member is removed: its session, its revocation, and (classic members) its join or sync timed out."""
+    """The times at which a member is removed because its session, revocation, join or sync (classic) has timed out."""
 
     session: float = NEVER
     rebalance: float = NEVER
@@ -140,7 +141,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return member.topics | resolved.topics if resolved is not None else member.topics
 
     def all_classic_but(self, member_ids: set[str]) -> bool:
-        """Whether all other members use the classic protocol, and there are some."""
+        """Return whether all other members use the classic protocol, and there are some."""
         others = [m for m in self.members.values() if m.id not in member_ids]
         return bool(others) and all(m.classic is not None for m in others)
 

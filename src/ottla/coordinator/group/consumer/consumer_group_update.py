@@ -19,7 +19,6 @@ from ottla.coordinator.group.common.consumer_member import (
     Assignment,
     ConsumerMember,
     MemberState,
-    TopicIdPartition,
 )
 from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.group.consumer import consumer_records as records
@@ -28,6 +27,7 @@ from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.errors import FencedMemberEpochError
+from ottla.model import TopicIdPartition
 
 
 class RegexVisibility(NamedTuple):
@@ -38,7 +38,7 @@ class RegexVisibility(NamedTuple):
 
 
 class ConsumerGroupUpdate:
-    """The group as it will be. The copy is made with the first change, as most heartbeats change nothing."""
+    """The group after the update. It is copied at the first change, as most heartbeats change nothing."""
 
     def __init__(
         self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[CoordinatorRecord] = ()
@@ -103,7 +103,9 @@ class ConsumerGroupUpdate:
             self.original.evaluated_topics.pop(expression, None)
 
     def is_outdated(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
-        """Whether a member's expression was resolved too long ago, or to topics that the member may not describe."""
+        """Return whether a member's expression was resolved too long ago, or to topics that the member may not
+        describe.
+        """
         resolved = self.group.regexes.get(visibility.expression)
         if resolved is None:
             return False

@@ -164,7 +164,7 @@ class ConsumerGroups(ModernGroups):
         after: ConsumerMember,
         sees: Callable[[str], bool] | None,
     ) -> bool:
-        """Whether the members or topics of the group differ from those that were assigned."""
+        """Return whether the members or topics of the group differ from those that were assigned."""
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
         visibility = RegexVisibility(after.regex, sees or _sees_nothing) if self._hides_topics else None
         key = "" if visibility is None else visibility.expression
@@ -348,6 +348,6 @@ def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest,
 
 
 def _is_full_request(request: m.ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request has all fields, as after a response was lost."""
+    """Return whether the request has all fields, as after a response was lost."""
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None

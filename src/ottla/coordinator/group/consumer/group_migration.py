@@ -68,7 +68,7 @@ class GroupMigration:
         return new, written + self._records(new)
 
     def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
-        """Whether only classic members remain, and the policy allows a classic group."""
+        """Return whether only classic members remain, and the policy allows a classic group."""
         allowed = self._config.group_consumer_migration_policy in DOWNGRADE_POLICIES
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)

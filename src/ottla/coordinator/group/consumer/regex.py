@@ -12,7 +12,7 @@ from typing import Any
 from ottla.errors import InvalidRegularExpressionError
 
 CACHED = 256
-"""Compiled expressions in the cache."""
+"""The maximum number of compiled expressions in the cache."""
 
 
 def check(expression: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import Assignment
+from ottla.model import TopicIdPartition
 
 NAME = "simple"
 

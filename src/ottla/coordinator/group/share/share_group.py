@@ -47,7 +47,7 @@ class ShareGroup(ModernGroup[ShareMember]):
     TYPE = "share"
 
     deadlines: dict[str, float] = field(default_factory=dict)
-    """When the sessions of members expire, in seconds of the clock's `monotonic`."""
+    """The times when the sessions of members expire, in seconds of the clock's `monotonic`."""
     evaluated_topics: object = None
     """The cluster's topics that the group was last assigned for."""
 

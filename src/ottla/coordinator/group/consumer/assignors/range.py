@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import Assignment
 from ottla.coordinator.group.consumer.assignors.spec import MemberSpec
+from ottla.model import TopicIdPartition
 
 
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:

@@ -9,4 +9,4 @@ from ottla.coordinator.group.consumer.assignors import uniform
 from ottla.coordinator.group.consumer.assignors.spec import Assignor
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform.assign, "range": range_assignor.assign}
-"""By the name that clients request."""
+"""The assignors by the names that clients request."""

@@ -10,8 +10,9 @@ import heapq
 from collections.abc import Mapping
 from uuid import UUID
 
-from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import Assignment
 from ottla.coordinator.group.consumer.assignors.spec import MemberSpec
+from ottla.model import TopicIdPartition
 
 Shares = dict[str, set[TopicIdPartition]]
 
@@ -96,7 +97,7 @@ class _LeastLoaded:
 
 
 def _balance(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _LeastLoaded) -> bool:
-    """Move partitions of a topic to readers with fewer where that helps. Return whether any moved."""
+    """Move partitions of a topic to readers with fewer ones if that helps. Return whether any moved."""
     moved = False
     for index in range(count):
         partition = TopicIdPartition(topic_id, index)

@@ -1,0 +1,73 @@
+"""The event loop of a broker is watched: what holds it up is logged."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+
+from ottla.broker.event_loop_monitor import EventLoopMonitor
+
+THRESHOLD = 0.1
+
+
+async def until_counted(monitor: EventLoopMonitor, stalls: int) -> None:
+    async with asyncio.timeout(20):
+        while monitor.stalls < stalls:
+            await asyncio.sleep(0.001)
+
+
+def hold_up(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_stall_is_counted_and_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        with EventLoopMonitor(THRESHOLD) as monitor:
+            await asyncio.sleep(0.01)
+            hold_up(4 * THRESHOLD)
+            await until_counted(monitor, 1)
+            assert 2 * THRESHOLD < monitor.longest_stall_seconds <= monitor.stalled_seconds
+
+    asyncio.run(test())
+    assert "hold_up" in caplog.text
+    assert "test_event_loop_monitor.py" in caplog.text
+
+
+def test_loop_that_goes_on_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        with EventLoopMonitor(10.0) as monitor:
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            assert monitor.stalls == 0
+
+    asyncio.run(test())
+    assert not caplog.records
+
+
+def test_thread_ends_with_the_monitor() -> None:
+    async def test() -> None:
+        with EventLoopMonitor(THRESHOLD) as monitor:
+            thread = monitor._thread
+        await asyncio.to_thread(thread.join, 20)
+        assert not thread.is_alive()
+
+    asyncio.run(test())
+
+
+def monitors() -> int:
+    return sum(thread.name == "ottla-event-loop-monitor" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(250, 1), (0, 0)])
+def test_broker_watches_its_event_loop_unless_the_config_is_0(tmp_path: Path, threshold: int, expected: int) -> None:
+    async def test(client: Asker) -> None:
+        async with asyncio.timeout(20):
+            while monitors() != expected:  # those of earlier tests are about to end
+                await asyncio.sleep(0.01)
+
+    with_broker(test, tmp_path, ottla_event_loop_stall_ms=threshold)
