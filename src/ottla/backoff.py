@@ -31,7 +31,7 @@ class ExponentialBackoff:
         jitter: float = 0.0,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """Each delay is multiplied by `uniform(1 - jitter, 1 + jitter)`; with a jitter of 0 delays are exact."""
+        """Multiply each delay by `uniform(1 - jitter, 1 + jitter)`; with a jitter of 0 the delays are exact."""
         self._initial = min(initial, maximum)
         self._maximum = maximum
         self._multiplier = multiplier

@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 def now_ms() -> int:
-    """Return milliseconds since 1970 by the system clock, where no test needs to control time."""
+    """Return milliseconds since 1970 by the system clock, for code in which tests need not control time."""
     return time.time_ns() // 1_000_000
 
 

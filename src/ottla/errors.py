@@ -106,7 +106,7 @@ class CommitFailedError(KafkaError):
 
 
 class RecordDeserializationError(SerializationError):
-    """A record could not be deserialized (KIP-1036). To go on behind it: seek(topic_partition, offset + 1)."""
+    """A record could not be deserialized (KIP-1036). To continue after it, call seek(topic_partition, offset + 1)."""
 
     def __init__(self, message: str, topic_partition: Any, offset: int, *, is_key: bool, record: Any) -> None:
         super().__init__(message)
@@ -146,7 +146,7 @@ class CorruptMessageError(KafkaError, code=2, retriable=True):
 
 
 class CorruptBatchError(CorruptMessageError, retriable=False):
-    """A batch was fetched that cannot be decoded. To go on behind it: seek(topic_partition, next_offset)."""
+    """A batch was fetched that cannot be decoded. To continue after it, call seek(topic_partition, next_offset)."""
 
     def __init__(self, message: str, topic_partition: Any, offset: int, next_offset: int) -> None:
         super().__init__(message)
@@ -222,7 +222,7 @@ class RecordListTooLargeError(KafkaError, code=18):
 
 
 class NotEnoughReplicasError(KafkaError, code=19, retriable=True):
-    """Fewer replicas are in sync than min.insync.replicas asks for."""
+    """Fewer replicas are in sync than min.insync.replicas requires."""
 
 
 class NotEnoughReplicasAfterAppendError(KafkaError, code=20, retriable=True):
@@ -698,7 +698,7 @@ class LogTruncationError(OffsetOutOfRangeError):
             )
         )
         self.divergent_offsets = dict(divergent)
-        """By partition: OffsetAndMetadata of the first divergent offset, or None if it is unknown."""
+        """The OffsetAndMetadata of the first divergent offset by partition, or None if it is unknown."""
 
 
 NONE = 0

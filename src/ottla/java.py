@@ -66,7 +66,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         if java is not None and java.major in SUPPORTED_MAJORS:
             return java
         refused.append(f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime"))
-        log.info("ignoring %s: Spark does not support it", refused[-1])
+        log.info("Ignoring %s: Spark does not support it", refused[-1])
     rejected = "; found only " + ", ".join(refused) if refused else ""
     supported = ", ".join(map(str, SUPPORTED_MAJORS))
     raise ConfigurationError(
@@ -139,7 +139,7 @@ def shim(java: Java, cache: Path) -> Path:
     try:
         return _write_shim(cache / name, script)
     except OSError as error:
-        log.info("cache directory %s is not writable (%s); using a temporary directory for the Java shim", cache, error)
+        log.info("Cache directory %s is not writable (%s); using a temporary directory for the Java shim", cache, error)
         return _write_shim(Path(tempfile.mkdtemp(prefix="ottla-java-")) / name, script)
 
 

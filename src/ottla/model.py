@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 class TopicPartition(NamedTuple):
@@ -14,6 +17,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of a topic, by topic id."""
+
+    topic_id: UUID
+    partition: int
 
 
 class Node(NamedTuple):

@@ -46,7 +46,7 @@ class Serde:
         return self._read(topic, data)
 
     def close(self) -> None:
-        """Called when the client closes."""
+        """Release resources when the client closes."""
 
     def _write(self, topic: str, value: Any) -> bytes:
         raise NotImplementedError
@@ -313,7 +313,7 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _at_most(count: int, data: bytes) -> int:
-    """Return the number of items of 4 or more bytes, if `data` can hold so many."""
+    """Return the number of items of 4 or more bytes, if `data` can hold that many."""
     if not 0 <= count <= len(data) // 4:
         raise ValueError("the list is truncated")
     return count
@@ -456,7 +456,7 @@ SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
 
 
 def serde_named(name: str, *, deserializes: bool = False) -> Serde:
-    """Return the serde of one of our names or of a Java class. Raises KeyError for any other name."""
+    """Return the serde of a short name or of a Java class. Raises KeyError for any other name."""
     short = name.strip().rpartition(".")[2].rpartition("$")[2]
     for ending in ("Serializer", "Deserializer", "Serde"):
         short = short.removesuffix(ending)

@@ -1,4 +1,4 @@
-"""The data pipelines: events into topics (`ingest`), topics into tables (`refine`), tables to people (`serve`).
+"""The data pipelines: `ingest` writes events to topics, `refine` turns topics into tables, `serve` presents the tables.
 
 `catalog` lists every topic, table and dataset; `demo` runs all of it on one machine.
 """

@@ -15,7 +15,7 @@ TABLES = MetaData()
 
 
 class Topic(NamedTuple):
-    """A topic of the pipelines and why it has the partitions it has."""
+    """A topic of the pipelines, and the reason for its number of partitions."""
 
     name: str
     partitions: int
@@ -32,7 +32,7 @@ VISITS = Topic(
 TOPICS = (FLIGHTS, WEATHER, EVENTS, VISITS)
 
 TOPIC_CONFIG = {"retention.ms": "-1"}
-"""Events carry the time of what happened, years ago; the default retention would delete them at once."""
+"""Configs of all topics: events have timestamps of years ago, and the default retention would delete them at once."""
 
 
 class Dataset(NamedTuple):
@@ -40,7 +40,7 @@ class Dataset(NamedTuple):
 
     name: str
     columns: str
-    """Spark's DDL."""
+    """The columns in Spark's DDL."""
     doc: str
 
 
@@ -76,7 +76,7 @@ DATASETS = (JOINED_FLIGHTS, EVENT_ROWS)
 
 
 def batch_directory(dataset: Path, batch_id: int) -> Path:
-    """Where a micro-batch's rows lie in a dataset's directory; Spark and pyarrow read `batch=` as a column."""
+    """Return the directory of a micro-batch's rows in a dataset; Spark and pyarrow read `batch=` as a column."""
     return dataset / f"batch={batch_id:06d}"
 
 
@@ -154,4 +154,4 @@ WEATHER_CLASSES = (
     ("fair", "any other observation"),
     ("unknown", "no observation for the hour"),
 )
-"""The classes and what they mean; the first that fits is taken."""
+"""The weather classes and their meanings; the first one that fits applies."""

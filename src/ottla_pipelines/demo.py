@@ -1,7 +1,7 @@
 """The main job on one machine: broker, replay and Spark side by side, then the report and the account.
 
 Each part is a process of its own. Whichever is killed, this one included, the run can be resumed, and its account is
-exact: the topics say what was sent, the database what was read, and nothing else is asked.
+exact: the topics show what was sent, the database what was read; there is no other state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Rates = list[tuple[str, str]]
 
 
 def run_demo(args: argparse.Namespace) -> int:
-    """Run, resume or only report, as asked. Returns the exit code: 0 for an exact account."""
+    """Run, resume or only report, and return the exit code: 0 for an exact account."""
     console = Console(highlight=False)
     try:
         run = prepare(args, console)
@@ -54,14 +54,14 @@ def run_demo(args: argparse.Namespace) -> int:
 
 
 def resume_hint(data: Path) -> str:
-    """What to do after an interruption."""
+    """Return the command that resumes the run after an interruption."""
     arguments = "--resume" if str(data) == "demo-data" else f"--resume --data {data}"
     quoted = arguments if " " not in arguments else f'"{arguments}"'
     return f"`ottla demo {arguments}` (or `make demo ARGS={quoted}`) goes on from here."
 
 
 def prepare(args: argparse.Namespace, console: Console) -> Run:
-    """The run to work on: the one that was started before, or a fresh one in an empty directory."""
+    """Return the run to work on: the one that was started before, or a fresh one in an empty directory."""
     from ottla_pipelines.refine.store import Store
 
     source = args.input.resolve() if args.input else None
@@ -70,7 +70,7 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
         return Run.resumed(run)
     check_input(args.input, args.by)
     if args.database:
-        # Before anything is cleared: a wrong URL must not cost an earlier run.
+        # Before anything is cleared: a wrong URL must not destroy an earlier run.
         Store.open(args.database).close()
     if run.clear():
         console.print(f"Cleared {args.data}, which an earlier run had left.", soft_wrap=True)
@@ -82,7 +82,7 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
 
 
 def check_input(source: Path | None, by: str | None) -> None:
-    """ConfigurationError where a file cannot be read as events, or a field is named without a file."""
+    """Raise ConfigurationError if a file cannot be read as events, or if a field is named without a file."""
     if source is None:
         if by is not None:
             raise ConfigurationError("--by: names a field of --input; give both")
@@ -93,7 +93,7 @@ def check_input(source: Path | None, by: str | None) -> None:
 
 
 def finished_rates(run: Run) -> Rates | None:
-    """The rates of a run that is complete; None where there is work left."""
+    """Return the rates of a run that is complete, or None if it is not."""
     try:
         return [(str(a), str(b)) for a, b in json.loads(_finished(run).read_text())]
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def _save_finished(run: Run, rates: Rates) -> None:
 
 @contextmanager
 def _terminating() -> Iterator[None]:
-    """SIGTERM ends us as Ctrl+C does: in order, and with the other processes."""
+    """Treat SIGTERM like Ctrl+C: stop the other processes, too, in order."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -123,7 +123,7 @@ def _terminating() -> Iterator[None]:
 
 
 def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
-    """Bring the run to its end, from wherever it is."""
+    """Complete the run from its current state."""
     from ottla_pipelines.ingest.replay import create_topics
 
     started = time.monotonic()
@@ -158,7 +158,7 @@ def _pace(args: argparse.Namespace) -> list[str]:
 
 
 def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
-    """Show progress until Spark is done. Returns its seconds since its first micro-batch could begin.
+    """Show progress until Spark is done, and return the seconds since its first micro-batch could begin.
 
     Raises ProcessEndedError as soon as a process that is still needed has ended.
     """
@@ -222,7 +222,7 @@ class _View:
 
 
 def replay_rate(replay: Child) -> str:
-    """Events per second of this attempt."""
+    """Return the events per second of this attempt."""
     sent, seconds = replay.facts.get("sent", 0), replay.facts.get("seconds", 0)
     return f"{sent / seconds:,.0f}/s" if seconds else ""
 
@@ -240,7 +240,7 @@ def _rates(spark: Child, replay: Child | None, spark_seconds: float, seconds: fl
 
 
 def report(run: Run, rates: Rates, console: Console) -> bool:
-    """Show what came out, and whether the account is exact."""
+    """Print the report, and whether the account is exact."""
     from ottla.spark.report import chart, page
     from ottla_pipelines.serve import terminal
     from ottla_pipelines.serve.build import PAGE_TEMPLATE, build_report
@@ -273,5 +273,5 @@ def _without_password(url: str) -> str:
 
 
 def _line(console: Console) -> Callable[[str], None]:
-    # soft_wrap: paths and the last line must not be broken where the terminal is narrow.
+    # soft_wrap: paths and the last line must not be broken if the terminal is narrow.
     return lambda text: console.print(text, soft_wrap=True, markup=False)

@@ -1,6 +1,6 @@
-"""What rows of a pipeline have to meet, and what becomes of those that do not.
+"""Expectations for the rows of a pipeline, and the actions for rows that do not meet them.
 
-Declared once, by name, and then asked for each of the ways that a row can go:
+They are declared once, by name, and then select the rows for each of the actions:
 
     CHECKS = Expectations(
         expect("is a visit", "visit is not null", "dead_letter"),
@@ -9,14 +9,13 @@ Declared once, by name, and then asked for each of the ways that a row can go:
     )
 
     good = CHECKS.good(rows)            # every row that is neither dead nor dropped
-    dead = CHECKS.dead_letters(rows)    # key, value and headers as they came, and in headers: why, and from where
+    dead = CHECKS.dead_letters(rows)    # the original key, value and headers, with the reason and the origin as headers
     tally = CHECKS.tally(rows)          # per expectation: how many rows were seen, how many did not meet it
 
-`good`, `dead_letters` and the dropped rows partition the input: which of them a row is in is one expression, so each
-row is in exactly one, whichever flows compute it and however they are cut into micro-batches. That takes conditions
-that are functions of the row: no `rand()`, no current time.
+Each row is in exactly one of `good`, `dead_letters` and the dropped rows, because one expression decides it, in
+whichever flow and micro-batch. So conditions must be functions of the row: no `rand()`, no current time.
 
-A condition is met where it is true. Null is not: a rule about a field that is missing has not been met.
+A condition is met if it is true, not if it is null: a missing field does not meet an expectation about it.
 """
 
 from __future__ import annotations
@@ -41,11 +40,12 @@ ACTIONS: Final = {
     "dead_letter": "the row goes to the dead letters, as it came and with the reason",
     "fail": "the run ends with an error that names the expectation and the row",
 }
-"""What may become of a row that does not meet an expectation."""
+"""The actions for a row that does not meet an expectation."""
 
 HEADER_PREFIX: Final = "__ottla.errors."
-"""How the headers of a dead letter begin, as Kafka Connect's begin with `__connect.errors.`: names of the unmet
-expectations under `message`, and `topic`, `partition`, `offset` and `timestamp` (milliseconds) of the record."""
+"""Prefix of the headers of a dead letter, like `__connect.errors.` of Kafka Connect: names of the unmet expectations
+under `message`, and `topic`, `partition`, `offset` and `timestamp` (milliseconds) of the record.
+"""
 
 TALLY: Final = (
     StructType()
@@ -83,7 +83,7 @@ _COUNTED: Final = (
 
 
 class Expectation(NamedTuple):
-    """One rule: its name, a condition in SQL over the row's columns, and one of ACTIONS."""
+    """One expectation: its name, a condition in SQL over the row's columns, and one of ACTIONS."""
 
     name: str
     condition: str
@@ -91,7 +91,7 @@ class Expectation(NamedTuple):
 
 
 def expect(name: str, condition: str, action: str = "warn") -> Expectation:
-    """A rule. Raises ConfigurationError for an action that there is not, or an empty name or condition."""
+    """Return an expectation. Raises ConfigurationError for an unknown action, or an empty name or condition."""
     if action not in ACTIONS:
         raise ConfigurationError(
             f"expectation {name!r}: there is no action {action!r}{nearest(action, list(ACTIONS))}; "
@@ -103,7 +103,9 @@ def expect(name: str, condition: str, action: str = "warn") -> Expectation:
 
 
 class Expectations:
-    """Rules over rows of `format("ottla")` to which columns may have been added (topic, partition, offset are used)."""
+    """Expectations for rows of `format("ottla")` to which columns may have been added (topic, partition, offset are
+    used).
+    """
 
     def __init__(self, *expectations: Expectation) -> None:
         names = [e.name for e in expectations]
@@ -113,19 +115,21 @@ class Expectations:
         self.expectations = expectations
 
     def good(self, rows: DataFrame) -> DataFrame:
-        """The rows that go on, with all their columns. A row that does not meet a `fail` ends the query."""
+        """Return the rows that go on, with all their columns. A row that does not meet a `fail` ends the query."""
         return rows.filter(self._passes() & ~self._is_unmet("dead_letter", "drop"))
 
     def dropped(self, rows: DataFrame) -> DataFrame:
-        """Return the dropped rows with all their columns. Rows that are dead letters as well are not among them."""
+        """Return the dropped rows with all their columns. Dead letters are not included."""
         return rows.filter(self._is_unmet("drop") & ~self._is_unmet("dead_letter"))
 
     def dead_rows(self, rows: DataFrame) -> DataFrame:
-        """The dead letters with all their columns, and in `reason` the names of what they do not meet."""
+        """Return the dead letters with all their columns, and in `reason` the names of the expectations they do not
+        meet.
+        """
         return rows.filter(self._is_unmet("dead_letter")).select("*", self._reason().alias("reason"))
 
     def dead_letters(self, rows: DataFrame) -> DataFrame:
-        """The dead letters as records to write: key, value and headers as they came, and the headers of HEADER_PREFIX.
+        """Return the dead letters as records: the original key, value and headers, and the headers of HEADER_PREFIX.
 
         The rows need the column `headers`: read the topic with `includeHeaders`.
         """
@@ -145,13 +149,15 @@ class Expectations:
         return self.dead_rows(rows).select("key", "value", headers.alias("headers"))
 
     def tally(self, rows: DataFrame) -> DataFrame:
-        """Counts per expectation, with the columns of TALLY."""
+        """Return counts per expectation, with the columns of TALLY."""
         counted = rows.select(*_ROW_PLACE, F.array(*[_unmet(e) for e in self.expectations]).alias(_UNMET))
-        # With the columns' types named, Spark need not look at the rows' plan, which a pipeline forbids here.
+        # With explicit types Spark need not analyse the rows' plan, which a pipeline forbids here.
         return counted.to(_COUNTED).mapInArrow(_Counter(self.expectations), TALLY)
 
     def _is_unmet(self, *actions: str) -> Column:
-        """Never null: a row is on one side or on the other."""
+        """Return whether a row does not meet an expectation with these actions; never null, so each row is on one
+        side.
+        """
         unmet = F.lit(False)
         for expectation in self.expectations:
             if expectation.action in actions:
@@ -163,12 +169,12 @@ class Expectations:
         return F.concat_ws(", ", *names)
 
     def _passes(self) -> Column:
-        """True, or an error of the task."""
+        """Return a condition that is true, or raises an error in the task."""
         passes = F.lit(True)
         for e in self.expectations:
             if e.action == "fail":
                 place = F.concat_ws(" ", F.lit(f"expectation not met: {e.name}; at"), *_ROW_PLACE)
-                # As a value, not a condition: Spark may drop a branch that it can see to be always true.
+                # As a value, not a condition: Spark may drop a branch that is always true.
                 error = F.raise_error(place).cast("boolean")
                 passes = passes & F.when(_unmet(e), error).otherwise(F.lit(True))
         return passes
@@ -179,13 +185,13 @@ def _unmet(expectation: Expectation) -> Column:
 
 
 class _Counter:
-    """Counts the rows of one task. Travels to the workers."""
+    """Counts the rows of one task. Spark serializes it for the workers."""
 
     def __init__(self, expectations: tuple[Expectation, ...]) -> None:
         self.expectations = expectations
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One batch of TALLY for all batches of the task."""
+        """Yield one batch of TALLY for all batches of the task."""
         counts: dict[tuple[str, int], _Seen] = {}
         for batch in batches:
             for (topic, partition), rows in _by_place(batch):
@@ -201,7 +207,7 @@ class _Counter:
 
 
 class _Seen:
-    """What was counted of one topic partition."""
+    """Counts for one topic partition."""
 
     def __init__(self, expectations: int) -> None:
         self.rows = 0
@@ -221,7 +227,7 @@ class _Seen:
 
 
 def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
-    """The rows of a batch by topic partition. A task of the source has one, a shuffled one more."""
+    """Yield the rows of a batch by topic partition. A task of the source has one partition, a shuffled one more."""
     if not batch.num_rows:
         return
     topics, partitions = batch.column("topic"), batch.column("partition")

@@ -1,4 +1,4 @@
-"""The processes of a run: broker, replay and Spark; each may be killed, none outlives the one that started it."""
+"""The processes of a run: broker, replay and Spark. Each may be killed, and none outlives its parent."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class ProcessEndedError(KafkaError):
 
 
 class Child:
-    """One process: started, listened to, stopped. What it says on stdout as JSON is in `facts`."""
+    """One child process: started, observed, stopped. `facts` has the JSON that it has written to stdout."""
 
     def __init__(self, name: str, command: Sequence[str], logs: Path) -> None:
         self.name = name
         self.log = logs / f"{name}.log"
         self.facts: dict[str, Any] = {}
-        """The last value of everything that the process reported. Written by one thread, read by others, key by key."""
+        """The last value of each fact that the process has reported. Written by one thread, read by others, key by
+        key.
+        """
         logs.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -44,7 +46,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                # A session of its own, so that Ctrl+C reaches only us, and we end the others in order.
+                # A session of its own, so that Ctrl+C only reaches the parent, which ends the others in order.
                 start_new_session=True,
                 preexec_fn=_die_with_parent(),
             )
@@ -63,7 +65,7 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process exists."""
         return self.process.poll() is None
 
     def check(self) -> None:
@@ -75,17 +77,17 @@ class Child:
             )
 
     def log_tail(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         with self.log.open(errors="replace") as log:
             return "".join(deque(log, _TAIL_LINES)).rstrip()
 
     def finish(self) -> None:
-        """Wait for the listener to have read everything after the process has ended."""
+        """Wait until all output of the ended process has been read."""
         self.process.wait()
         self._listener.join(STOP_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Ask it to end; make it end where it does not."""
+        """Terminate the process, and kill it if it does not end."""
         if self.is_running:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -100,7 +102,7 @@ def _reason(code: int) -> str:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux the kernel ends a child whose parent was killed; elsewhere nothing does."""
+    """Return a function for the child by which the kernel ends it with its parent, on Linux; None elsewhere."""
     if sys.platform != "linux":
         return None
     # Loaded before the fork: between fork and exec only simple calls are safe.
@@ -126,7 +128,7 @@ def wait_for_release(lock: Path) -> None:
 
 
 def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
-    """Start `ottla broker` and wait until it takes connections. Returns it and its address."""
+    """Start `ottla broker` and wait until it accepts connections. Return the process and its address."""
     wait_for_release(data / ".lock")
     port = free_port()
     settings = {
@@ -150,5 +152,5 @@ def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
 
 
 def start_module(name: str, module: str, arguments: Sequence[str], logs: Path) -> Child:
-    """Start `python -m module` with our own interpreter."""
+    """Start `python -m module` with this interpreter."""
     return Child(name, [sys.executable, "-m", module, *arguments], logs)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def report(**facts: Any) -> None:
-    """Say something now."""
+    """Report facts at once."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 

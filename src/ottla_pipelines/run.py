@@ -1,4 +1,4 @@
-"""One run of a pipeline: what was asked for and where everything of it lies, written down so that it can resume."""
+"""One run of a pipeline: its settings and paths, stored in a file so that the run can resume."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Run:
 
     directory: Path
     limit: int | None = None
-    """Only the first so many flights."""
+    """The maximum number of flights to read."""
     input: Path | None = None
-    """A file to count events of, instead of the flights."""
+    """A file whose events are counted, instead of the flights."""
     by: str | None = None
-    """The field to count by."""
+    """The field by which events are counted."""
     database: str | None = None
-    """A SQLAlchemy URL; None: SQLite in `directory`."""
+    """The SQLAlchemy URL of the database; None for SQLite in `directory`."""
 
     @property
     def topics(self) -> tuple[Topic, ...]:
-        """What is produced and read."""
+        """The topics that are produced and read."""
         return (EVENTS,) if self.input else (FLIGHTS, WEATHER)
 
     @property
     def noun(self) -> str:
-        """What is counted."""
+        """The noun for the records that are counted."""
         return "events" if self.input else "flights"
 
     @property
@@ -51,32 +51,32 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's checkpoint."""
+        """The directory of Spark's checkpoint."""
         return self.directory / "checkpoint"
 
     @property
     def datasets(self) -> Path:
-        """Parquet, a directory per dataset."""
+        """The directory of Parquet files, with a directory per dataset."""
         return self.directory / "parquet"
 
     @property
     def logs(self) -> Path:
-        """What broker, replay and Spark write to stderr."""
+        """The directory of the logs of broker, replay and Spark."""
         return self.directory / "logs"
 
     @property
     def database_url(self) -> str:
-        """Where the statistics go."""
+        """The URL of the database with the statistics."""
         return self.database or f"sqlite:///{self.directory / 'results.db'}"
 
     @property
     def page(self) -> Path:
-        """The HTML page."""
+        """The path of the HTML page."""
         return self.directory / "report.html"
 
     @property
     def chart(self) -> Path:
-        """The PNG chart."""
+        """The path of the PNG chart."""
         return self.directory / "delays.png"
 
     @property
@@ -84,7 +84,7 @@ class Run:
         return self.directory / "replay.json"
 
     def save(self) -> None:
-        """Write the settings down."""
+        """Write the settings to the run's directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {k: None if v is None else str(v) for k, v in asdict(self).items() if k != "directory"}
         settings["limit"] = self.limit  # type: ignore[assignment]
@@ -92,7 +92,7 @@ class Run:
 
     @classmethod
     def resumed(cls, requested: Run) -> Run:
-        """The run in the directory of `asked`. ConfigurationError where that names a setting that it does not have."""
+        """Return the run in the directory of `requested`. Raises ConfigurationError if a requested setting differs."""
         run = cls.load(requested.directory)
         for option in ("limit", "input", "by", "database"):
             # Without the values: a database's may have a password.
@@ -105,7 +105,7 @@ class Run:
 
     @classmethod
     def load(cls, directory: Path) -> Run:
-        """The run that was started in `directory`. ConfigurationError where there is none."""
+        """Return the run that was started in `directory`. Raises ConfigurationError if there is none."""
         path = directory / _FILE
         try:
             settings = json.loads(path.read_text())
@@ -121,7 +121,7 @@ class Run:
             ) from None
 
     def end_offsets(self) -> dict[TopicPartition, int] | None:
-        """The ends of all partitions once everything was sent; None before."""
+        """Return the end offsets of all partitions once everything has been sent; None before."""
         try:
             nested = json.loads(self._end.read_text())
         except FileNotFoundError:
@@ -129,14 +129,16 @@ class Run:
         return {TopicPartition(topic, int(p)): end for topic, ends in nested.items() for p, end in ends.items()}
 
     def save_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note that everything was sent."""
+        """Record that everything was sent."""
         nested: dict[str, dict[str, int]] = {}
         for tp, end in ends.items():
             nested.setdefault(tp.topic, {})[str(tp.partition)] = end
         write_json(self._end, nested)
 
     def clear(self) -> bool:
-        """Remove what an earlier run left, if any; ConfigurationError where the directory is not one of a run."""
+        """Remove the files of an earlier run, if any. Raises ConfigurationError if the directory is not one of a
+        run.
+        """
         if not self.directory.exists():
             return False
         if not self.directory.is_dir():
@@ -157,19 +159,19 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep others out of the directory; ConfigurationError where another process has it."""
+        """Lock the directory. Raises ConfigurationError if another process has locked it."""
         with locked(self.directory, f"--data {self.directory}: another `ottla demo` is at work there"):
             yield
 
     def clear_working_files(self) -> None:
-        """Remove what only a resume would need; results stay."""
+        """Remove the files that only a resume needs; results stay."""
         for path in (self.broker_data, self.checkpoint, self._end):
             _remove(path)
 
 
 @contextmanager
 def locked(directory: Path, problem: str) -> Iterator[None]:
-    """Keep other processes out of a directory; ConfigurationError with `problem` where one is in there."""
+    """Lock a directory. Raises ConfigurationError with `problem` if another process has locked it."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         try:
@@ -196,7 +198,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def partitions(topics: tuple[Topic, ...]) -> Iterator[TopicPartition]:
-    """All partitions of the topics."""
+    """Yield all partitions of the topics."""
     for topic in topics:
         for partition in range(topic.partitions):
             yield TopicPartition(topic.name, partition)

@@ -29,7 +29,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM, SIGINT or SIGHUP; returns 1 if the broker cannot start."""
+    """Serve until SIGTERM, SIGINT or SIGHUP, and return 1 if the broker cannot start."""
     from ottla.broker.node import parent
 
     started = time.perf_counter()

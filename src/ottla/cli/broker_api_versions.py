@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON
 from ottla.cli.framework.output import Output

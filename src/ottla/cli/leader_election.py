@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.json_file import duplicates_in, read_list
 from ottla.cli.framework.options import JSON, Flag, Option, flag_name, is_set
@@ -71,7 +71,7 @@ COMMAND = AdminCommand(
 
 
 def _partitions(args: argparse.Namespace) -> list[TopicPartition] | None:
-    """Return the partitions on the command line, None for all; ConfigurationError if the options contradict."""
+    """Return the partitions on the command line, None for all. Raises ConfigurationError if the options contradict."""
     chosen = [flag_name(option) for option in CHOICES if is_set(args, option)]
     if len(chosen) != 1:
         choices = ", ".join(map(flag_name, CHOICES))

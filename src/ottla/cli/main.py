@@ -98,7 +98,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit code: 0 done, 1 failed, 2 wrong usage."""
+    """Run a command, and return its exit code: 0 done, 1 failed, 2 wrong usage."""
     try:
         logs.protect()
         with terminating():
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has exited; Python must not complain about that when it flushes at exit.
+        # The reader of the output has exited; Python must not report that when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -87,8 +87,8 @@ def _wants_headers(method: Callable[..., Any]) -> bool:
 def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Converter | None:
     """Return the converter for an option such as key.serializer; None if values need no conversion.
 
-    `what` is the option's name, for errors. The option is a callable, a (De)Serializer, a class of one, one of our
-    names ("string", "long"), a Java class, or the dotted name of a Python object. `configs` are the client's configs as
+    `what` is the option's name, for errors. The option is a callable, a (De)Serializer, a class of one, a short name
+    ("string", "long"), a Java class, or the dotted name of a Python object. `configs` are the client's configs as
     they were set, for `configure`.
     """
     if option is None:
@@ -131,7 +131,7 @@ def to_bytes(value: Any, what: str) -> bytes | None:
 
 
 def checked_headers(headers: Iterable[Any]) -> Headers:
-    """Return headers as pairs of str and bytes or None; SerializationError for anything else."""
+    """Return headers as pairs of str and bytes or None. Raises SerializationError for anything else."""
     checked: Headers = []
     for header in headers:
         try:

@@ -124,7 +124,7 @@ class FetchRequestBuilder:
         return self
 
     def client_id(self, name: str) -> Self:
-        """Accepted for compatibility with Java; requests have the client id of the consumer."""
+        """Ignore the name, for compatibility with Java; requests have the client id of the consumer."""
         return self
 
     def build(self) -> FetchRequest:

@@ -36,15 +36,15 @@ class MetricsReporter(Protocol):
         ...
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """Called when a metric is added."""
+        """Handle a metric that was added."""
         ...
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """Called when a metric is removed."""
+        """Handle a metric that was removed."""
         ...
 
     def close(self) -> None:
-        """Called when the client closes."""
+        """Release resources when the client closes."""
         ...
 
 
@@ -170,7 +170,7 @@ _live: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """A lock that another thread held during the fork would never be released in the child."""
+    """Replace the locks: one that another thread held during the fork would never be released in the child."""
     for metrics in _live:
         metrics.renew_lock()
 
@@ -186,4 +186,4 @@ def _notify(reporter: MetricsReporter, method: str, *args: Any) -> None:
     try:
         call(*args)
     except Exception:  # a user's code must not break the client
-        log.exception("metric reporter %s failed in %s()", type(reporter).__name__, method)
+        log.exception("Metrics reporter %s failed in %s()", type(reporter).__name__, method)

@@ -20,7 +20,7 @@ class SensorOwner(Protocol):
 
 
 class Sensor:
-    """Belongs to one `Metrics` object and uses its lock, so any thread may record."""
+    """A sensor of one `Metrics` object, whose lock it uses, so any thread may record."""
 
     __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")
 

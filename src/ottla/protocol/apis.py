@@ -1,4 +1,4 @@
-"""The table of Kafka's APIs that are declared here. A row costs nothing; its classes are imported when asked for."""
+"""The table of the declared APIs. The classes of a row are imported at first use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module that declares its messages."""
+        """The module that declares the messages."""
         words = "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name)
         return f"ottla.protocol.messages.{words.lstrip('_')}"
 
     @property
     def request(self) -> type[Request[Any]]:
-        """The class of its requests."""
+        """The class of the requests."""
         message_class: type[Request[Any]] = getattr(importlib.import_module(self.module), f"{self.name}Request")
         return message_class
 
     @property
     def response(self) -> type[Response]:
-        """The class of its responses."""
+        """The class of the responses."""
         message_class: type[Response] = getattr(importlib.import_module(self.module), f"{self.name}Response")
         return message_class
 
@@ -137,14 +137,14 @@ NOT_DECLARED: Final[Mapping[int, str]] = {
     93: "StreamsGroupTopologyDescriptionUpdate",
     94: "UnregisterController",
 }
-"""Kafka's names of its other APIs, by number: nothing here asks for or answers them."""
+"""Kafka's names of its other APIs, by number. Ottla neither sends nor supports them."""
 
 BY_KEY: Final = {api.key: api for api in APIS}
 BY_NAME: Final = {api.name: api for api in APIS}
 
 
 def api(key: int) -> Api:
-    """The row of an API; UnsupportedVersionError for a number without one."""
+    """Return the row of an API. Raises UnsupportedVersionError for an unknown key."""
     entry = BY_KEY.get(key)
     if entry is None:
         raise UnsupportedVersionError(f"no API has the number {key}")

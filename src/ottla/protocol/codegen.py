@@ -1,9 +1,9 @@
-"""Writes the functions that encode and decode one version of one message, as Python source, and compiles them.
+"""Generates the functions that encode and decode one version of one message, as Python source, and compiles them.
 
-A codec is one flat function: nested structures become nested loops, and neighbours of fixed width (with the length
-that follows them, where it has a fixed width too) are read or written by one `struct` call. So it looks like what one
-would write by hand for that version alone, and Produce and Fetch are read at several hundred thousand per second.
-It is compiled when a version is used for the first time: a process pays for the few that it meets.
+A codec is one flat function: nested structures become nested loops, and neighbours of fixed width (and a length of
+fixed width that follows them) are read or written by one `struct` call. So it looks like code written by hand for
+that version, and decodes several hundred thousand Produce or Fetch requests per second. It is compiled when a version
+is used for the first time: a process pays only for the few that it uses.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from ottla.protocol.fields import Declared
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """(buffer, position, end) -> (instance, next position)"""
 SlicedDecoder = Callable[[memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
-"""(buffer, position, end, most items) -> the same, giving way between slices."""
+"""(buffer, position, end, most items) -> the same, letting other tasks run between slices."""
 SlicedEncoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], Generator[None, None, None]]
-"""As an `Encoder`, giving way between slices."""
+"""Like an `Encoder`, letting other tasks run between slices."""
 Encoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], None]
-"""(instance, out, cuts); with `cuts`, records are noted there with their place instead of being copied to `out`."""
+"""(instance, out, cuts); with `cuts`, records are stored there with their position instead of being copied to `out`."""
 
 
 SLICE_ITEMS = 256
-"""Items between two points where a sliced codec gives way: less than a millisecond."""
+"""Items after which a sliced codec lets other tasks run: less than a millisecond."""
 MAX_STRING_BYTES = 32767
-"""Kafka's bound on strings, also where the length is a variable-length number that could be larger."""
+"""Kafka's limit of strings, even if the length is a variable-length number that could be larger."""
 
 
 def too_long(what: str) -> MalformedMessageError:
-    """The error of a string beyond Kafka's bound."""
+    """Return the error for a string beyond Kafka's limit."""
     return MalformedMessageError(f"{what} has more than {MAX_STRING_BYTES} bytes")
 
 
 def too_many(what: str) -> MalformedMessageError:
-    """The error of a message with more items than its receiver takes."""
+    """Return the error for a message with more items than its receiver accepts."""
     return MalformedMessageError(f"{what}: the message has more items than are accepted")
 
 
 def fitting(raw: bytes) -> bytes:
-    """A text as much of which as a string can carry."""
+    """Truncate UTF-8 text to the length that a string can have."""
     return raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
 
 
 def malformed(what: str) -> MalformedMessageError:
-    """The error of a length or count that does not fit what is there."""
+    """Return the error for a length or count that does not fit the remaining bytes."""
     return MalformedMessageError(f"{what}: its length or count does not fit the bytes that are left")
 
 
 def is_null(what: str) -> MalformedMessageError:
-    """The error of a null where none may be."""
+    """Return the error for a null in a field that is not nullable."""
     return MalformedMessageError(f"{what} may not be null in this version")
 
 
 def left_out(what: str, version: int) -> UnsupportedVersionError:
-    """The error of a value that the version has no place for."""
+    """Return the error for a value that the version has no field for."""
     return UnsupportedVersionError(f"{what} is set, but version {version} of the message has no such field")
 
 
@@ -85,7 +85,7 @@ class Source:
     """The source of a function that is being generated: its lines, the objects it refers to, unused variable names."""
 
     def __init__(self, cls: type[Declared], version: int, *, sliced: bool = False) -> None:
-        """`sliced`: make a generator that yields every `SLICE_ITEMS` items, so that others get their turn."""
+        """`sliced`: make a generator that yields every `SLICE_ITEMS` items, so that other tasks get their turn."""
         self.cls = cls
         self.version = version
         self.sliced = sliced
@@ -95,25 +95,29 @@ class Source:
         self.depth = 1
         self._count = 0
         self.run: list[tuple[str, str]] = []
-        """Neighbours of fixed width that wait for their common struct call: (format letter, variable or expression)."""
+        """Consecutive fields of fixed width that share the pending struct call: (format letter, variable or
+        expression).
+        """
 
     def add(self, line: str) -> None:
-        """One more line at the present depth."""
+        """Add a line at the current indentation."""
         self.lines.append("    " * self.depth + line)
 
     def fresh(self, prefix: str) -> str:
-        """A variable name that no other part of the function uses."""
+        """Return a variable name that no other part of the function uses."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def share(self, prefix: str, value: Any) -> str:
-        """Make an object known to the function; its name there."""
+        """Add an object to the function's globals, and return its name there."""
         name = self.fresh(prefix)
         self.names[name] = value
         return name
 
     def indented(self, head: str, body: Callable[[], None]) -> None:
-        """A block: `head`, and below it what `body` adds. A run never crosses the border of a block."""
+        """Add a block: `head`, and indented below it the lines that `body` adds. A run never crosses the border of a
+        block.
+        """
         self.add(head)
         self.depth += 1
         before = len(self.lines)
@@ -124,17 +128,17 @@ class Source:
         self.depth -= 1
 
     def count_item(self) -> None:
-        """In a loop over items: give way now and then."""
+        """Let other tasks run now and then, in a loop over items."""
         if self.sliced:
             self.add("k += 1")
             self.indented(f"if k >= {SLICE_ITEMS}:", lambda: self.add("k = 0; yield"))
 
     def flush(self) -> None:
-        """Write the struct call for the run that waits."""
+        """Write the struct call for the pending run."""
         raise AssertionError("Reader and Writer know how")
 
     def compile(self, head: str) -> Any:
-        """The finished function."""
+        """Compile the source and return the function."""
         self.flush()
         name = f"{self.cls.__name__} v{self.version}"
         if self.sliced:

@@ -1,4 +1,4 @@
-"""Writes `__init__`: see `codegen` for how."""
+"""Generates `__init__`; see `codegen`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.protocol.fields import Declared, Field
 
 
 class _New:
-    """Stands in a signature for a list or structure that every instance gets for itself."""
+    """Placeholder in a signature for a default list or structure that is created per instance."""
 
     def __repr__(self) -> str:
         return "<new>"
@@ -19,7 +19,7 @@ NEW = _New()
 
 
 def make_init(cls: type[Declared]) -> Callable[..., None]:
-    """`__init__` with one keyword per field."""
+    """Return an `__init__` with one keyword per field."""
     names: dict[str, Any] = {"NEW": NEW}
     parameters, body = [], []
     for field in cls.FIELDS:
@@ -39,7 +39,7 @@ def make_init(cls: type[Declared]) -> Callable[..., None]:
 
 
 def _fresh_default(field: Field, names: dict[str, Any]) -> str:
-    """The expression of a default that must not be shared between instances; nothing for a plain value."""
+    """Return the expression of a default that must not be shared between instances, or "" for a plain value."""
     if field.kind == "array" and field.default is not None:
         return "[]"
     if field.kind == "struct" and field.tag is None and field.nullable == "none":

@@ -1,4 +1,4 @@
-"""Writes decoders: see `codegen` for how."""
+"""Generates decoders; see `codegen`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from ottla.protocol.codegen import MAX_STRING_BYTES, Decoder, SlicedDecoder, Sou
 from ottla.protocol.fields import FIXED, Declared, Field
 
 MAX_TAGS = 1000
-"""Tagged fields of one structure; Kafka has a handful."""
+"""The maximum number of tagged fields of one structure; Kafka has a handful."""
 
 
 def minimum_size(item: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value (a Field or a Struct class) can take: what bounds the memory for an array of it."""
+    """Return the smallest size in bytes of a value (a Field or a Struct class): it bounds the memory for an array of
+    them.
+    """
     if isinstance(item, Field):
         if item.kind in FIXED:
             return FIXED[item.kind][1]
@@ -30,7 +32,7 @@ class Reader(Source):
     """The decoder of one version."""
 
     def flush(self) -> None:
-        """One unpack for the run."""
+        """Add one unpack for the run."""
         if not self.run:
             return
         layout = struct.Struct(">" + "".join(letter for letter, _ in self.run))
@@ -41,7 +43,7 @@ class Reader(Source):
         self.run = []
 
     def structure(self, cls: type[Declared], target: str) -> None:
-        """All fields of a structure, into a new object in the variable `target`."""
+        """Read all fields of a structure into a new object in the variable `target`."""
         self.add(f"{target} = new({self.share('C', cls)})")
         tagged = []
         for field in cls.FIELDS:
@@ -58,7 +60,7 @@ class Reader(Source):
             self.tags(cls, tagged, target)
 
     def default(self, field: Field) -> str:
-        """The expression of a field's default."""
+        """Return the expression of a field's default."""
         if field.kind == "array":
             return "None" if field.default is None else "[]"
         if field.kind == "uuid":
@@ -68,7 +70,7 @@ class Reader(Source):
         return repr(field.default)
 
     def value(self, field: Field, place: str, what: str) -> None:
-        """One value of any type into `place`."""
+        """Read one value of any type into `place`."""
         nullable = field.nullable_in(self.version)
         if field.kind in FIXED:
             self.run.append((FIXED[field.kind][0], place))
@@ -83,7 +85,7 @@ class Reader(Source):
             self.sized(field, place, what, nullable)
 
     def nested(self, field: Field, place: str, nullable: bool) -> None:
-        """A structure within a structure; one that may be null has a byte before it: below 0 for null, in a tag 0."""
+        """Read a nested structure. If it may be null, a byte precedes it: below 0 for null (0 in a tag)."""
         inner = self.fresh("o")
 
         def body() -> None:
@@ -101,7 +103,7 @@ class Reader(Source):
         self.indented("else:", body)
 
     def length(self, letter: str) -> None:
-        """The length or count before a value, into `n`; below zero for null."""
+        """Read the length or count before a value into `n`; it is below zero for null."""
         if not self.flexible:
             self.run.append((letter, "n"))
             self.flush()
@@ -112,7 +114,7 @@ class Reader(Source):
         self.indented("if n > 126:", lambda: self.add("n, pos = uvarint(buf, pos - 1); n -= 1"))
 
     def sized(self, field: Field, place: str, what: str, nullable: bool) -> None:
-        """A value with its length or count before it."""
+        """Read a value with its length or count before it."""
         self.length("h" if field.kind == "string" else "i")
         null = f"{place} = None" if nullable else f"raise is_null({what!r})"
         self.indented("if n < 0:", lambda: self.add(null))
@@ -120,7 +122,7 @@ class Reader(Source):
         self.indented("else:", lambda: body(field, place, what))
 
     def content(self, field: Field, place: str, what: str) -> None:
-        """Text or bytes of length `n`."""
+        """Read text or bytes of length `n`."""
         if field.kind == "string" and self.flexible:
             self.add(f"if n > {MAX_STRING_BYTES}: raise too_long({what!r})")
         self.add("stop = pos + n")
@@ -130,7 +132,7 @@ class Reader(Source):
         self.add("pos = stop")
 
     def items(self, field: Field, place: str, what: str) -> None:
-        """The `n` items of an array. A count is believed only as far as the bytes that are left can hold it."""
+        """Read the `n` items of an array. The count may not exceed what the remaining bytes can hold."""
         item = field.element
         least = max(1, minimum_size(item, self.version, self.flexible))
         self.add(f"if n * {least} > end - pos: raise malformed({what!r})")
@@ -156,7 +158,7 @@ class Reader(Source):
         self.indented("for _ in range(n):", body)
 
     def tags(self, cls: type[Declared], tagged: list[Field], target: str) -> None:
-        """The tagged fields at the end of a structure; unknown ones are stepped over."""
+        """Read the tagged fields at the end of a structure; skip unknown ones."""
         count, tag, stop = self.fresh("n"), self.fresh("tag"), self.fresh("stop")
         self.add(f"{count} = buf[pos]")
         self.add("pos += 1")
@@ -186,13 +188,13 @@ class Reader(Source):
 
 
 def make_decoder(cls: type[Declared], version: int) -> Decoder:
-    """The function that reads this version of a message."""
+    """Return the function that decodes this version of a message."""
     decoder: Decoder = _source(Reader(cls, version)).compile("def codec(buf, pos, end):")
     return decoder
 
 
 def make_sliced_decoder(cls: type[Declared], version: int) -> SlicedDecoder:
-    """The generator that reads this version of a message; it counts the items of all arrays."""
+    """Return the generator that decodes this version of a message; it counts the items of all arrays."""
     decoder: SlicedDecoder = _source(Reader(cls, version, sliced=True)).compile("def codec(buf, pos, end, left):")
     return decoder
 

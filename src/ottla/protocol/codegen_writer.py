@@ -1,4 +1,4 @@
-"""Writes encoders: see `codegen` for how."""
+"""Generates encoders; see `codegen`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.protocol.fields import FIXED, Declared, Field
 class EncoderWriter(Source):
     """The encoder of one version.
 
-    A request that says what its version cannot carry is refused, since the broker would do something else. A response
-    is answered in the version that the client chose: what that version does not know is left out (`lenient`).
+    A request whose version lacks a field that is set raises an error, since the broker would do something else. A
+    response has the version that the client chose; fields that it does not have are left out (`lenient`).
     """
 
     lenient = False
 
     def flush(self) -> None:
-        """One pack for the run."""
+        """Add one pack for the run."""
         if not self.run:
             return
         pack = self.share("pack", struct.Struct(">" + "".join(letter for letter, _ in self.run)).pack)
@@ -27,7 +27,7 @@ class EncoderWriter(Source):
         self.run = []
 
     def structure(self, cls: type[Declared], source: str) -> None:
-        """All fields of the object in the variable `source`."""
+        """Write all fields of the object in the variable `source`."""
         tagged = []
         for field in cls.FIELDS:
             place, what = f"{source}.{field.name}", f"{cls.__name__}.{field.name}"
@@ -44,11 +44,11 @@ class EncoderWriter(Source):
             self.run.append(("x", ""))
 
     def differs(self, field: Field, place: str) -> str:
-        """The condition that a field does not have its default."""
+        """Return the condition that a field does not have its default."""
         if field.kind == "array" and field.default is not None:
             return f"{place} is None or {place}" if field.nullable_in(self.version) else place
         if field.kind == "struct" and field.tag is not None and field.nullable_in(self.version):
-            return "True"  # to Kafka, a tag that is not there is an empty structure, so null has to be said
+            return "True"  # to Kafka, a missing tag is an empty structure, so null has to be written
         if field.default is None and (field.kind != "struct" or field.tag is not None or field.nullable != "none"):
             return f"{place} is not None"
         if field.kind == "struct":
@@ -58,7 +58,7 @@ class EncoderWriter(Source):
         return f"{place} != {field.default!r}"
 
     def value(self, field: Field, place: str, what: str) -> None:
-        """One value of any type from the expression `place`."""
+        """Write one value of any type from the expression `place`."""
         nullable = field.nullable_in(self.version)
         if field.kind in FIXED:
             self.run.append((FIXED[field.kind][0], place))
@@ -72,7 +72,7 @@ class EncoderWriter(Source):
             )
 
     def nested(self, field: Field, place: str, nullable: bool) -> None:
-        """A structure within a structure."""
+        """Write a nested structure."""
         inner = self.fresh("o")
         self.flush()
         self.add(f"{inner} = {place}")
@@ -89,7 +89,7 @@ class EncoderWriter(Source):
         self.indented("else:", body)
 
     def length(self, letter: str, expression: str) -> None:
-        """The length or count before a value."""
+        """Write the length or count before a value."""
         if not self.flexible:
             self.run.append((letter, expression))
             self.flush()
@@ -100,11 +100,11 @@ class EncoderWriter(Source):
         self.indented("else:", lambda: self.add("put_uvarint(out, n)"))
 
     def null(self, letter: str) -> None:
-        """What stands for null: a length of -1."""
+        """Write null: a length of -1."""
         self.add(r"out += b'\0'" if self.flexible else r"out += b'\xff\xff'" + (" * 2" if letter == "i" else ""))
 
     def optional(self, variable: str, letter: str, what: str, nullable: bool, body: Callable[[], None]) -> None:
-        """`body`, or null where the variable is None."""
+        """Write `body`, or null if the variable is None."""
         self.flush()
         if nullable:
             self.indented(f"if {variable} is None:", lambda: self.null(letter))
@@ -113,7 +113,7 @@ class EncoderWriter(Source):
         self.indented("else:", body)
 
     def content(self, field: Field, place: str, what: str, nullable: bool) -> None:
-        """Text or bytes."""
+        """Write text or bytes."""
         letter, raw = ("h", self.fresh("s")) if field.kind == "string" else ("i", self.fresh("b"))
 
         def body() -> None:
@@ -135,7 +135,7 @@ class EncoderWriter(Source):
             self.add(f"out += {raw}")
 
     def records(self, field: Field, place: str, what: str, nullable: bool) -> None:
-        """Record batches: copied, or noted with their place when the caller wants chunks."""
+        """Write record batches: copy them, or note their position if the caller requests chunks."""
         name = self.fresh("r")
         self.flush()
         self.add(f"{name} = {place}")
@@ -149,7 +149,7 @@ class EncoderWriter(Source):
         self.optional(name, "i", what, nullable, body)
 
     def items(self, field: Field, place: str, what: str, nullable: bool) -> None:
-        """An array."""
+        """Write an array."""
         item, array, one = field.element, self.fresh("a"), self.fresh("o")
         self.flush()
         self.add(f"{array} = {place}")
@@ -166,12 +166,12 @@ class EncoderWriter(Source):
         self.optional(array, "i", what, nullable, body)
 
     def counted(self, body: Callable[[], None]) -> None:
-        """One item in a loop."""
+        """Write one item in a loop."""
         self.count_item()
         body()
 
     def tags(self, tagged: list[Field], source: str) -> None:
-        """The tagged fields that differ from their defaults, in the order of their tags."""
+        """Write the tagged fields that differ from their defaults, in the order of their tags."""
         count, outer = self.fresh("n"), self.fresh("out")
         tagged = sorted(tagged, key=lambda f: f.tag or 0)
         conditions = [self.differs(field, f"{source}.{field.name}") for field in tagged]
@@ -197,13 +197,13 @@ class EncoderWriter(Source):
 
 
 def make_encoder(cls: type[Declared], version: int) -> Encoder:
-    """The function that writes this version of a message."""
+    """Return the function that encodes this version of a message."""
     encoder: Encoder = _source(EncoderWriter(cls, version)).compile("def codec(o, out, cuts):")
     return encoder
 
 
 def make_sliced_encoder(cls: type[Declared], version: int) -> SlicedEncoder:
-    """The generator that writes this version of a message."""
+    """Return the generator that encodes this version of a message."""
     encoder: SlicedEncoder = _source(EncoderWriter(cls, version, sliced=True)).compile("def codec(o, out, cuts):")
     return encoder
 

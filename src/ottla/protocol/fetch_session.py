@@ -1,6 +1,7 @@
-"""What a broker remembers of a reader's fetches (KIP-227), so that requests only name what has changed.
+"""Incremental fetch sessions (KIP-227), on the side that fetches: a request only names the partitions that have
+changed.
 
-The reader's side, for consumers and for replicas.
+Consumers and follower replicas use them. The broker's side is `broker.sessions`.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from ottla.protocol.messages.fetch import (
 )
 
 BY_NAME: Final = 12
-"""The last version that names topics; from 13 on they have their ids."""
+"""The last version with topic names; later ones have topic ids."""
 BY_ID: Final = 18
 FULL: Final = 0
 FINAL: Final = -1
-"""Epochs of a request: that begins a session, and that ends it; without a session, the latter wants none."""
+"""Epochs of requests: the first one begins a session; the second one ends it, or fetches without a session."""
 NO_SESSION: Final = 0
 NO_ID: Final = UUID(int=0)
 
 
 class FetchPosition(NamedTuple):
-    """Where a partition is to be fetched from."""
+    """The position from which a partition is fetched."""
 
     offset: int
     leader_epoch: int
     topic_id: UUID = NO_ID
     last_fetched_epoch: int = -1
     log_start: int = -1
-    """Of a replica, as is the epoch of its last record."""
+    """The replica's log start offset; like `last_fetched_epoch`, only replicas set it."""
 
 
 class FetchLimits(NamedTuple):
-    """What holds for a request as a whole."""
+    """Limits and options of a whole fetch request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -51,11 +52,11 @@ class FetchLimits(NamedTuple):
     rack_id: str = ""
     replica: ReplicaState | None = None
     sessions: bool = True
-    """Whether the broker is asked to keep a session."""
+    """Whether the broker shall keep a fetch session."""
 
 
 class FetchSessionHandler:
-    """The session with one broker. One request is on its way at a time."""
+    """The session with one broker. At most one request is in flight."""
 
     __slots__ = ("_by_id", "epoch", "id", "sent")
 
@@ -63,7 +64,7 @@ class FetchSessionHandler:
         self.id = NO_SESSION
         self.epoch = FULL
         self.sent: dict[TopicPartition, FetchPosition] = {}
-        """Partitions of the session, and the places that the broker goes by."""
+        """Partitions of the session, with the positions that the broker has received."""
         self._by_id = True
 
     def forget(self) -> None:
@@ -72,12 +73,12 @@ class FetchSessionHandler:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new session with the next request; the broker drops the old one then, if it has it."""
+        """Begin a new session with the next request; the broker then drops the old one, if it still has it."""
         self.epoch = FULL
         self.sent = {}
 
     def request(self, partitions: dict[TopicPartition, FetchPosition], terms: FetchLimits) -> tuple[FetchRequest, int]:
-        """The request for `wanted` and the newest version for it: all of it at first, then the differences."""
+        """Return the request for `partitions` and its newest usable version: at first all, then the differences."""
         if not terms.sessions:
             self.forget()
             self.epoch = FINAL
@@ -92,7 +93,7 @@ class FetchSessionHandler:
         return self._request(new, removed, terms), BY_ID if by_id else BY_NAME
 
     def _is_gone(self, sent: FetchPosition, now: FetchPosition | None) -> bool:
-        """Return whether a partition was removed; so is one of a topic that was created again, with another id."""
+        """Return whether a partition was removed, or its topic deleted and created again, with another id."""
         return now is None or now.topic_id != sent.topic_id
 
     def _request(
@@ -128,13 +129,15 @@ class FetchSessionHandler:
         )
 
     def last_request(self) -> FetchRequest | None:
-        """What ends the session at the broker, so that it need not keep it until others take its place."""
+        """Return the request that closes the session at the broker, so that its slot is free for another reader at
+        once.
+        """
         if self.id == NO_SESSION:
             return None
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
     def answered(self, response: FetchResponse) -> bool:
-        """Apply a response; return False if the session was lost and the request must be sent again in full."""
+        """Apply a response, and return False if the session was lost and the request must be sent again in full."""
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:
                 self.forget()

@@ -1,13 +1,13 @@
-"""What a message is made of: one function per type of Kafka's protocol, used as the right side of a declaration.
+"""The fields of a message: one function per type of Kafka's protocol, used as the right side of a declaration.
 
     class Topic(Struct):
         name: str | None = f.string("0+", nullable="10+")
         partitions: list[int] = f.array(f.int32(), "0+")
 
-`versions` says in which versions of the message a field exists: "3+", "0-12", "4". `nullable` says where it may be
-None. `default` is what a field has that was not sent or not given, zero or empty unless said. A field that is not
-`ignorable` refuses to be left out: encoding a version without it fails when it differs from its default. `tag` makes it
-a tagged field in every version that has it (KIP-482): it is sent only when it differs from its default.
+`versions` are the versions of the message that have the field: "3+", "0-12", "4". `nullable` are those where it may be
+None. `default` is the value of a field that was not set or not sent: zero or empty by default. Encoding a version
+without the field fails if it differs from its default, unless it is `ignorable`. `tag` makes it a tagged field in
+every version that has it (KIP-482): it is sent only when it differs from its default.
 
 A structure in a tagged field is None when it was not sent.
 """
@@ -18,7 +18,7 @@ import uuid as _uuid
 from typing import Any, ClassVar, Final, Protocol
 
 ZERO_UUID: Final = _uuid.UUID(int=0)
-"""The id of nothing: how Kafka says that a topic or directory id is not known."""
+"""The zero id, by which Kafka marks an unknown topic or directory id."""
 
 ALWAYS: Final = "0+"
 
@@ -57,27 +57,27 @@ class Field:
         self.ignorable = ignorable
         self.tag = tag
         self.element = element
-        """Of an array: a Struct class or the Field of its items; of a structure: its class."""
+        """The Struct class or the Field of an array's items, or the class of a structure."""
         self.name = ""
 
     def in_version(self, version: int) -> bool:
-        """Whether this version of the message has the field."""
+        """Return whether this version of the message has the field."""
         return within(version, self.versions)
 
     def nullable_in(self, version: int) -> bool:
-        """Whether the field may be None in this version."""
+        """Return whether the field may be None in this version."""
         return within(version, self.nullable)
 
 
 class Declared(Protocol):
-    """What the code generators read of a `message.Struct`."""
+    """The attributes of a `message.Struct` that the code generators read."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
     FLEXIBLE: ClassVar[int | None]
 
 
 def within(version: int, span: str) -> bool:
-    """Whether a range as it is written in declarations ("3+", "0-12", "4", "none") holds a version."""
+    """Return whether a version lies in a range as declarations write it: "3+", "0-12", "4" or "none"."""
     low, high = bounds(span)
     return low <= version <= high
 
@@ -87,7 +87,7 @@ NEWEST: Final = 1 << 15
 
 
 def bounds(span: str) -> tuple[int, int]:
-    """First and last version of a range as it is written in declarations; `NEVER` for none."""
+    """Return the first and last version of a range as declarations write it; `NEVER` for none."""
     if span == "none":
         return NEVER
     if span.endswith("+"):
@@ -97,42 +97,42 @@ def bounds(span: str) -> tuple[int, int]:
 
 
 def int8(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """A signed byte."""
+    """Declare a signed byte."""
     return Field("int8", versions, default, "none", ignorable, tag)
 
 
 def int16(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """A signed number of 2 bytes."""
+    """Declare a signed number of 2 bytes."""
     return Field("int16", versions, default, "none", ignorable, tag)
 
 
 def int32(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """A signed number of 4 bytes."""
+    """Declare a signed number of 4 bytes."""
     return Field("int32", versions, default, "none", ignorable, tag)
 
 
 def int64(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """A signed number of 8 bytes."""
+    """Declare a signed number of 8 bytes."""
     return Field("int64", versions, default, "none", ignorable, tag)
 
 
 def uint16(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """An unsigned number of 2 bytes: a port."""
+    """Declare an unsigned number of 2 bytes, such as a port."""
     return Field("uint16", versions, default, "none", ignorable, tag)
 
 
 def uint32(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """An unsigned number of 4 bytes."""
+    """Declare an unsigned number of 4 bytes."""
     return Field("uint32", versions, default, "none", ignorable, tag)
 
 
 def float64(versions: str = ALWAYS, *, default: float = 0.0, ignorable: bool = False, tag: int | None = None) -> Any:
-    """A floating point number of 8 bytes."""
+    """Declare a floating point number of 8 bytes."""
     return Field("float64", versions, default, "none", ignorable, tag)
 
 
 def boolean(versions: str = ALWAYS, *, default: bool = False, ignorable: bool = False, tag: int | None = None) -> Any:
-    """A byte that is read as false only when it is zero."""
+    """Declare a byte that is read as false only if it is zero."""
     return Field("boolean", versions, default, "none", ignorable, tag)
 
 
@@ -144,7 +144,7 @@ def string(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """UTF-8 text."""
+    """Declare UTF-8 text."""
     return Field("string", versions, default, nullable, ignorable, tag)
 
 
@@ -156,17 +156,17 @@ def binary(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """Bytes, copied out of the message."""
+    """Declare bytes, which are copied out of the message."""
     return Field("binary", versions, default, nullable, ignorable, tag)
 
 
 def records(versions: str = ALWAYS, *, nullable: str = "none", tag: int | None = None) -> Any:
-    """Record batches: a view of the message when read, any buffers or a piece of a file when written."""
+    """Declare record batches: a view of the message when read, any buffers or a piece of a file when written."""
     return Field("records", versions, None, nullable, False, tag)
 
 
 def uuid(versions: str = ALWAYS, *, ignorable: bool = False, tag: int | None = None) -> Any:
-    """An id of 16 bytes."""
+    """Declare an id of 16 bytes."""
     return Field("uuid", versions, ZERO_UUID, "none", ignorable, tag)
 
 
@@ -179,12 +179,12 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """A list of structures (given by their class) or of plain values (`f.array(f.int32())`)."""
+    """Declare a list of structures (given by their class) or of plain values (`f.array(f.int32())`)."""
     return Field("array", versions, default, nullable, ignorable, tag, element)
 
 
 def struct(
     element: Any, versions: str = ALWAYS, *, nullable: str = "none", ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """A structure; None by default where it may be None or is tagged."""
+    """Declare a structure; None by default if it is nullable or tagged."""
     return Field("struct", versions, None, nullable, ignorable, tag, element)

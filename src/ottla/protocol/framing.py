@@ -1,7 +1,7 @@
-"""Frames: what goes over a connection is a size of 4 bytes and that many bytes, again and again.
+"""Frames: a connection carries a size of 4 bytes, then that many bytes, and so on.
 
-`FrameReader` takes bytes as they arrive and gives out whole frames; `request_frame` and `response_frame` make the
-chunks to send. No socket is touched here.
+`FrameReader` splits received bytes into frames; `request_frame` and `response_frame` create the chunks to send.
+Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ottla.protocol.message import Request, Response, encode_chunks
 from ottla.protocol.wire import Chunk, size_of
 
 BLOCK_BYTES: Final = 64 * 1024
-"""What is received at once, and the size of the memory that small frames share."""
+"""The size of one receive, and of the memory that small frames share."""
 
 TRUST_BYTES: Final = 1024 * 1024
-"""Up to here memory is taken for a frame on the word of its size; above, it grows with what has really arrived."""
+"""Up to this size memory is allocated as the frame's size says; above, it grows with the bytes that have arrived."""
 
 
 class FrameReader:
@@ -34,12 +34,12 @@ class FrameReader:
         self._block = bytearray(block_bytes)
         self._view = memoryview(self._block)
         self._spare = bytearray()
-        """A block of before, to be used again: who reads fetch after fetch has one in use while the next arrives."""
+        """An earlier block to be used again: while a reader uses one fetch response, the next one arrives."""
         self._start = 0
         self._end = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Return the memory into which the next bytes shall be received; never empty."""
         if self._start == self._end:
             if len(self._block) > self.trust_bytes:
                 self._move(self._block_bytes)  # one large frame must not hold its memory for ever
@@ -47,7 +47,7 @@ class FrameReader:
                 self._start = self._end = 0
         elif self._end - self._start >= 4:
             whole = 4 + self._size()
-            # A frame beyond what is trusted fills the memory that it has, before it gets twice as much.
+            # A frame above `trust_bytes` fills its memory before it gets twice as much.
             if self._start + whole > len(self._block) and whole <= self.trust_bytes:
                 self._move(whole)
         if self._end == len(self._block):
@@ -55,7 +55,9 @@ class FrameReader:
         return self._view[self._end :]
 
     def received(self, count: int) -> list[memoryview]:
-        """Note that `count` bytes were put into `space()`. MalformedMessageError for a size that cannot be right."""
+        """Note that `count` bytes were put into `space()`. Raises MalformedMessageError for a size that cannot be
+        right.
+        """
         self._end += count
         frames = []
         while self._end - self._start >= 4:
@@ -68,7 +70,7 @@ class FrameReader:
 
     @property
     def waiting(self) -> int:
-        """How many bytes of an unfinished frame are here."""
+        """The number of bytes of an unfinished frame that have been received."""
         return self._end - self._start
 
     def _size(self) -> int:
@@ -78,10 +80,10 @@ class FrameReader:
         return size
 
     def _next_size(self) -> int:
-        """The size of the block that follows a full one."""
+        """Return the size of the block that follows a full one."""
         waiting = self._end - self._start
         if waiting < 4:
-            # What comes next is likely to be as large as what came before.
+            # The next frame is likely to be as large as the last ones.
             return len(self._block) if len(self._block) <= self.trust_bytes else self._block_bytes
         return min(4 + self._size(), max(self.trust_bytes, 2 * waiting))
 
@@ -99,12 +101,12 @@ class FrameReader:
         self._start, self._end = 0, waiting
 
     def _new_block(self, size: int) -> bytearray:
-        """The spare one where it fits well: memory that is used again needs no zeros."""
+        """Return the spare block if its size fits, since memory that is used again needs no zeros; else a new one."""
         spare = self._spare
         return spare if size <= len(spare) <= 2 * size and _is_free(spare) else bytearray(size)
 
     def _free(self) -> bool:
-        """Whether no frame of this block is in use."""
+        """Return whether no frame of this block is in use."""
         self._view.release()
         try:
             return _is_free(self._block)
@@ -123,14 +125,14 @@ def _is_free(block: bytearray) -> bool:
 
 
 def request_frame(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> list[Chunk]:
-    """A request with its size and header, as chunks to send."""
+    """Return a request with its size and header, as chunks to send."""
     out = bytearray(4)
     encode_request_header(out, request.API_KEY, version, correlation_id, client_id)
     return seal(out, encode_chunks(request, version, out))
 
 
 def response_frame(response: Response, version: int, correlation_id: int) -> list[Chunk]:
-    """A response with its size and header, as chunks to send."""
+    """Return a response with its size and header, as chunks to send."""
     out = bytearray(4)
     encode_response_header(out, response.API_KEY, version, correlation_id)
     return seal(out, encode_chunks(response, version, out))

@@ -1,8 +1,8 @@
 """The headers before each request and response.
 
-Which version of a header belongs to a message follows from the message: flexible requests have header 2 and responses
-header 1, with room for tagged fields; the others 1 and 0. Two exceptions: ControlledShutdown 0 has request header 0,
-without a client id, and ApiVersions always has response header 0.
+The version of a header follows from the message: flexible requests have header 2 and flexible responses header 1,
+with tagged fields; others have 1 and 0. Two exceptions: ControlledShutdown 0 has request header 0, without a client
+id, and ApiVersions always has response header 0.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ottla.protocol.wire import read_uvarint
 API_VERSIONS: Final = 18
 CONTROLLED_SHUTDOWN: Final = 7
 MAX_TAGS: Final = 1000
-"""Tagged fields of a header; Kafka has none."""
+"""The maximum number of tagged fields of a header; Kafka has none."""
 
 _FIXED = struct.Struct(">hhi")
 _WITH_CLIENT_ID = struct.Struct(">hhih")
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request. The correlation id comes back with the response."""
+    """The header of a request. The response carries the same correlation id."""
 
     api_key: int
     api_version: int
@@ -34,13 +34,15 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version of an API has flexible headers; unknown APIs do not."""
+    """Return whether this version of an API has flexible headers; unknown APIs do not."""
     api = BY_KEY.get(api_key)
     return api is not None and api.flexible is not None and version >= api.flexible
 
 
 def decode_request_header(buffer: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
-    """The header and the position of the request behind it. MalformedMessageError when the bytes end too early."""
+    """Return the header and the position of the request behind it. Raises MalformedMessageError if the bytes end too
+    early.
+    """
     buf = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         key, version, correlation_id = _FIXED.unpack_from(buf, 0)
@@ -76,7 +78,7 @@ def encode_request_header(
 
 
 def decode_response_header(buffer: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id of a response, and the position of the response behind the header."""
+    """Return the correlation id of a response, and the position of the response behind the header."""
     try:
         correlation_id = int.from_bytes(buffer[:4], "big", signed=True)
         if len(buffer) < 4:
@@ -96,7 +98,7 @@ def encode_response_header(out: bytearray, api_key: int, api_version: int, corre
 
 
 def response_header_size(api_key: int, api_version: int) -> int:
-    """How many bytes the header takes that `encode_response_header` writes."""
+    """Return the number of bytes that `encode_response_header` writes."""
     return 5 if api_key != API_VERSIONS and is_flexible(api_key, api_version) else 4
 
 

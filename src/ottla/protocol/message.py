@@ -6,7 +6,7 @@
     data = encode(HeartbeatRequest(group_id="g"), version=4)
     assert decode(HeartbeatRequest, data, version=4).group_id == "g"
 
-A declaration costs microseconds at import; `__init__` and the codecs are made when they are first called.
+A declaration costs microseconds at import; `__init__` and the codecs are compiled at the first call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ R = TypeVar("R", bound="Response")
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
 class StructType(type):
-    """Turns declared fields into slots, and keeps them in FIELDS."""
+    """Turns declared fields into slots, and stores them in FIELDS."""
 
     def __new__(
         mcs,
@@ -47,7 +47,7 @@ class StructType(type):
                 value.name = attribute
                 fields.append(value)
                 del namespace[attribute]
-        namespace["__slots__"] = tuple(field.name for field in fields)
+        namespace["__slots__"] = (*namespace.get("__slots__", ()), *(field.name for field in fields))
         namespace["FIELDS"] = tuple(fields)
         namespace["decoders"] = {}
         namespace["encoders"] = {}
@@ -65,13 +65,13 @@ class StructType(type):
 
     @property
     def RESPONSE(cls) -> type[Response]:  # noqa: N802
-        """The response class of a request class: the one of that name beside it."""
+        """The response class of a request class: the class of that name in the same module."""
         response: type[Response] = vars(sys.modules[cls.__module__])[f"{cls.NAME}Response"]  # type: ignore[attr-defined]
         return response
 
 
 class Struct(metaclass=StructType):
-    """Base of everything that is declared: an object with one slot per field, compared by value."""
+    """Base of all declared messages and structures: objects with one slot per field, compared by value."""
 
     if TYPE_CHECKING:
         FIELDS: ClassVar[tuple[Field, ...]]
@@ -111,11 +111,11 @@ def _shown(value: Any) -> str:
 
 
 class Message(Struct):
-    """A Struct that stands on its own: it has a name and versions."""
+    """A top-level Struct, with a name and versions."""
 
 
 class Response(Message):
-    """What a broker answers."""
+    """Base class of the responses of a broker."""
 
     API_KEY: ClassVar[int] = -1
 
@@ -123,13 +123,13 @@ class Response(Message):
 if TYPE_CHECKING:
 
     class Request(Message, Generic[R]):
-        """What is asked of a broker; the type argument is its Response."""
+        """Base class of the requests to a broker; the type argument is the class of the response."""
 
         API_KEY: ClassVar[int] = -1
 else:
 
     class Request(Message):
-        """What is asked of a broker; the type argument is its Response."""
+        """Base class of the requests to a broker; the type argument is the class of the response."""
 
         API_KEY: ClassVar[int] = -1
 
@@ -138,7 +138,7 @@ else:
 
 
 class Data(Message):
-    """What is kept in records or exchanged by group members: no API key."""
+    """Base class of messages without an API key: those in records, and those that group members exchange."""
 
 
 BAD_BYTES = (struct.error, IndexError, UnicodeDecodeError)
@@ -148,14 +148,14 @@ BAD_VALUES = (struct.error, AttributeError, TypeError, UnicodeEncodeError, Overf
 def decode(cls: type[S], buffer: bytes | bytearray | memoryview, version: int, pos: int = 0) -> S:
     """Read a message. Bytes after its end are left alone.
 
-    Raises MalformedMessageError where the bytes do not form the message, UnsupportedVersionError for a version that is
+    Raises MalformedMessageError if the bytes do not form the message, UnsupportedVersionError for a version that is
     not declared.
     """
     return decode_from(cls, buffer, version, pos)[0]
 
 
 def decode_from(cls: type[S], buffer: bytes | bytearray | memoryview, version: int, pos: int = 0) -> tuple[S, int]:
-    """Like `decode`, and the position after the message."""
+    """Decode a message, and return it with the position after it."""
     decoder = cls.decoders.get(version) or _make_decoder(cls, version)
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     try:
@@ -167,9 +167,9 @@ def decode_from(cls: type[S], buffer: bytes | bytearray | memoryview, version: i
 def decode_in_slices(
     cls: type[S], view: memoryview, version: int, pos: int, most_items: int
 ) -> Generator[None, None, S]:
-    """Like `decode`, as a generator that gives way every few items. Raises what `decode` does.
+    """Decode a message in a generator that lets other tasks run every few items. Raises like `decode`.
 
-    `most_items`: of all arrays of the message together; with more it is malformed.
+    A message with more than `most_items` items in all its arrays is malformed.
     """
     decoder = cls.sliced_decoders.get(version) or _make_sliced_decoder(cls, version)
     try:
@@ -181,7 +181,7 @@ def decode_in_slices(
 
 
 def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Generator[None, None, list[Chunk]]:
-    """Like `encode_chunks`, as a generator that gives way every few items."""
+    """Encode a message like `encode_chunks`, in a generator that lets other tasks run every few items."""
     cls, cuts = type(message), list[tuple[int, Any]]()
     encoder = cls.sliced_encoders.get(version) or _make_sliced_encoder(cls, version)
     try:
@@ -201,9 +201,10 @@ def encode(message: Struct, version: int, out: bytearray | None = None) -> bytea
 
 
 def encode_chunks(message: Struct, version: int, out: bytearray) -> list[Chunk]:
-    """Like `encode`, but `records` are not copied: `out` in pieces with the records between them, ready for `writev`.
+    """Encode a message without copying its `records`: pieces of `out` with the records between them, ready for
+    `writev`.
 
-    What `out` held before comes first. It must not grow while the chunks are in use; its bytes may be patched.
+    The former content of `out` comes first. It must not grow while the chunks are in use; its bytes may be patched.
     """
     cuts: list[tuple[int, Any]] = []
     _write(message, version, out, cuts)

@@ -14,23 +14,25 @@ class Sendable(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it stands for; this never changes."""
+        """The number of bytes of the piece, which never changes."""
         ...
 
     def read(self) -> bytes:
-        """The bytes themselves."""
+        """Return the bytes of the piece."""
         ...
 
 
 Chunk = bytes | bytearray | memoryview | Sendable
-"""What a message is sent as: buffers and pieces of files, one after the other."""
+"""A part of a message to be sent: a buffer, or a piece of a file."""
 
 RecordData = Any
 """The value of a `records` field. Read: a view of the message. Written: a Chunk, or a list or tuple of them."""
 
 
 def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
-    """An unsigned number of 1 to 5 bytes, and the position after it. IndexError where the buffer ends within."""
+    """Read an unsigned number of 1 to 5 bytes, and return it with the position after it. Raises IndexError if it is cut
+    off.
+    """
     byte = buf[pos]
     value = byte & 0x7F
     shift = 0
@@ -59,7 +61,7 @@ MAX_REMEMBERED_IDS = 4096
 
 
 def read_uuid(raw: bytes) -> uuid.UUID:
-    """The id of 16 bytes. Topic ids come in with every request, and making a UUID takes 2 µs: some are remembered."""
+    """Return the id of 16 bytes. Every request has topic ids, and making a UUID takes 2 µs, so some are cached."""
     interned = _ids.get(raw)
     if interned is None:
         if len(_ids) >= MAX_REMEMBERED_IDS:
@@ -69,7 +71,7 @@ def read_uuid(raw: bytes) -> uuid.UUID:
 
 
 def size_of(records: Any) -> int:
-    """How many bytes a `records` value will take on the wire."""
+    """Return the number of bytes that a `records` value takes on the wire."""
     if isinstance(records, (bytes, bytearray)):
         return len(records)
     if isinstance(records, (list, tuple)):
@@ -79,7 +81,7 @@ def size_of(records: Any) -> int:
 
 
 def pieces_of(records: Any) -> Iterable[Chunk]:
-    """The buffers and pieces of files that a `records` value consists of."""
+    """Yield the buffers and file pieces of a `records` value."""
     if isinstance(records, (list, tuple)):
         for part in records:
             yield from pieces_of(part)
@@ -88,12 +90,12 @@ def pieces_of(records: Any) -> Iterable[Chunk]:
 
 
 def content_of(piece: Chunk) -> bytes | bytearray | memoryview:
-    """The bytes of a chunk, read from the file if need be."""
+    """Return the bytes of a chunk, read from the file if necessary."""
     return piece if isinstance(piece, (bytes, bytearray, memoryview)) else piece.read()
 
 
 def splice(out: bytearray, cuts: list[tuple[int, Any]]) -> list[Chunk]:
-    """`out` in pieces, with the `records` values of `cuts` put in where they belong. Nothing is copied."""
+    """Return pieces of `out` with the `records` values of `cuts` at their positions. Nothing is copied."""
     if not cuts:
         return [out]
     view = memoryview(out)

@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: TLS, SASL and ACLs."""
+"""Security: authentication with TLS and SASL, authorization with ACLs."""

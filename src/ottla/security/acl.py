@@ -1,4 +1,4 @@
-"""ACLs (KIP-11, KIP-290): which principal may or may not perform which operation on which resource, from which host.
+"""ACLs (KIP-11, KIP-290): permissions and denials of operations on resources, by principal and host.
 
 Immutable values that brokers, clients and tools share.
 """
@@ -13,7 +13,7 @@ from ottla.model import ACLOperation
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""As a resource name: all resources of the type. As a host: any. In `User:*`: everyone."""
+"""The wildcard: all resources of the type as a resource name, any host as a host, everyone in `User:*`."""
 
 
 class ResourceType(IntEnum):
@@ -64,7 +64,7 @@ OPERATIONS: Final = {
 
 
 class ACLResourcePatternType(IntEnum):
-    """How an ACL names its resource. ANY and MATCH are only for filters."""
+    """The way in which an ACL names its resource. ANY and MATCH are only for filters."""
 
     UNKNOWN = 0
     ANY = 1

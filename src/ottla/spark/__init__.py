@@ -54,7 +54,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _check_local_workers(spark: SparkSession) -> None:
-    """Only local sessions: the workers' Python on a cluster is not on this machine, and Spark Connect does not report
+    """Check the Python of workers in local sessions. On a cluster it is on another machine, and Spark Connect hides
     it.
     """
     from pyspark.sql.utils import is_remote
@@ -94,6 +94,6 @@ def monitor(
 def watch(
     spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()
 ) -> QueryMonitor:
-    """Deprecated name of `monitor`."""
+    """Monitor queries: a deprecated name of `monitor`."""
     warnings.warn("ottla.spark.watch is deprecated: use ottla.spark.monitor", DeprecationWarning, stacklevel=2)
     return monitor(spark, terminal=terminal, reporters=reporters)

@@ -18,14 +18,14 @@ OFFSETS = "offsets"
 
 
 def remove_torn_starts(checkpoints: Path) -> list[Path]:
-    """Remove offset files that were never renamed from all checkpoints without a started micro-batch; return their
+    """Remove offset files that were never renamed from all checkpoints without a started micro-batch, and return their
     paths.
 
     No query may be using the checkpoints. A missing directory is ignored.
     """
     torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
     for path in torn:
-        log.warning("removed %s, which a killed query had left behind", path)
+        log.warning("Removed %s, which a killed query had left behind", path)
         path.unlink()
     return torn
 

@@ -1,7 +1,7 @@
 """`format("ottla")` as Spark sees it: a name, a schema, readers and writers for batches and for streams.
 
-Spark pickles this object and sends it to other Python processes, so it holds the options as they came and nothing else;
-readers and writers check them, and are imported when asked for: Spark starts a process for each step of planning.
+Spark pickles this object and sends it to other Python processes, so it only holds the options unchanged; readers and
+writers validate them, and are imported at first use: Spark starts a process for each step of planning.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class OttlaDataSource(DataSource):
-    """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for."""
+    """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers on request."""
 
     sees_filters = False
-    """Whether the session hands conditions to Python sources; one that does not refuses readers that ask for them."""
+    """Whether the session passes conditions to Python sources. Otherwise it rejects readers that request them."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -40,11 +40,13 @@ class OttlaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`. Not "kafka": Spark resolves that name before it asks Python."""
+        """Return the name for `format(...)`. It is not "kafka", which Spark resolves before it looks for Python
+        sources.
+        """
         return "ottla"
 
     def schema(self) -> str:
-        """The schema of Spark's Kafka connector. ConfigurationError for options that no read takes.
+        """Return the schema of Spark's Kafka connector. Raises ConfigurationError for options that no read accepts.
 
         The connector also raises them at `load()`; otherwise a flow of a pipeline would, after ten attempts.
         """
@@ -57,7 +59,7 @@ class OttlaDataSource(DataSource):
         return column_names(get_or(lowered, "includeHeaders", boolean, False))
 
     def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
-        """The options, with the columns that are wanted: all, or those of the user's `.schema(...)`."""
+        """Return the options, with the requested columns: all, or those of the user's `.schema(...)`."""
         keep_what_is_loaded()
         columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
         offered = [spark_schema([name]) for name in self._columns()]
@@ -70,10 +72,10 @@ class OttlaDataSource(DataSource):
         return replace(options, columns=tuple(schema.names), include_headers="headers" in schema.names)
 
     def reader(self, schema: StructType) -> BatchReader | LogDirReader:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         options = self._options(schema, streaming=False)
-        # Only where it is asked for: Spark keeps one plan per DataFrame, and would use that of one query's conditions
-        # for the next query, and for the other side of a join or union.
+        # Only on request: Spark keeps one plan per DataFrame, and would use that of one query's conditions for the
+        # next query, and for the other side of a join or union.
         filtered = self.sees_filters and options.filter_pushdown
         if options.log_dirs:
             from ottla.spark.source.log_dir_source import FilteredLogDirReader, LogDirReader
@@ -84,7 +86,7 @@ class OttlaDataSource(DataSource):
         return FilteredReader(options) if filtered else BatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""
+        """Return the writer for `df.write`. Raises ConfigurationError for mode("overwrite"): a topic only grows."""
         if overwrite:
             raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')
         from ottla.spark.sink.writer import BatchWriter
@@ -92,7 +94,7 @@ class OttlaDataSource(DataSource):
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """For `df.writeStream`. In the output mode complete each micro-batch writes all rows behind the older ones."""
+        """Return the writer for `df.writeStream`. In output mode complete, each micro-batch appends all rows again."""
         from ottla.spark.sink.writer import StreamWriter
 
         return StreamWriter(self._sink(schema))
@@ -105,7 +107,7 @@ class OttlaDataSource(DataSource):
         return TopicSink(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         from ottla.spark.source.stream import StreamReader
 
         return StreamReader(self._options(schema, streaming=True))

@@ -24,7 +24,7 @@ MAX_STEM = 100
 
 @pytest.fixture(scope="session")
 def ottla_broker() -> Iterator[Broker]:
-    """A running broker with temporary data; `ottla_broker.bootstrap_servers` is its address."""
+    """Start a broker with temporary data; `ottla_broker.bootstrap_servers` is its address."""
     from ottla.broker.embedded import Broker
 
     with Broker() as broker:
@@ -33,7 +33,7 @@ def ottla_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def ottla_cluster() -> Iterator[Broker]:
-    """Three running brokers that replicate, for one test: `ottla_cluster.stop_broker(1)` moves its leaders away."""
+    """Start three brokers that replicate, for one test: `ottla_cluster.stop_broker(1)` moves its leaders away."""
     from ottla.broker.embedded import Broker
 
     with Broker(brokers=3) as cluster:
@@ -42,6 +42,6 @@ def ottla_cluster() -> Iterator[Broker]:
 
 @pytest.fixture
 def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> str:
-    """The name of a topic that no other test uses; the broker makes it when it is first asked for."""
+    """Return the name of a topic that no other test uses; the broker creates it at the first request."""
     stem = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:MAX_STEM]
     return f"{stem}-{uuid.uuid4().hex[:8]}"

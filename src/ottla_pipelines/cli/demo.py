@@ -21,13 +21,13 @@ def _positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
             raise ValueError
         return value
 
-    # argparse prints it: "invalid positive number value: '0'".
+    # argparse prints this name: "invalid positive number value: '0'".
     number.__name__ = "positive number"
     return number
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; returns 0 if the account is exact."""
+    """Run the demo, and return 0 if the account is exact."""
     try:
         from ottla_pipelines.demo import run_demo
     except ModuleNotFoundError as error:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 REACH_MS = 10_000
-"""How long brokers may take to answer before a run starts."""
+"""Timeout for reaching the brokers before a run starts."""
 REFRESHES = ("refresh", "full_refresh", "full_refresh_all")
 """Options of `run` alone."""
 
@@ -38,7 +38,7 @@ def _names(text: str) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run or check a pipeline; returns 2 if options contradict each other."""
+    """Run or check a pipeline, and return 2 if options contradict each other."""
     problem = contradiction(args)
     if problem:
         raise CommandFailedError(f"ottla pipeline: {problem}", exit_code=2)
@@ -67,7 +67,7 @@ def init(args: argparse.Namespace) -> int:
 
 
 def contradiction(args: argparse.Namespace) -> str | None:
-    """Return which options contradict each other."""
+    """Return the options that contradict each other."""
     if args.action == "run" and args.full_refresh_all and (args.full_refresh or args.refresh):
         return "--full-refresh-all takes all tables; leave --full-refresh and --refresh out"
     if args.action == "run" and args.demo and args.bootstrap_server:
@@ -139,13 +139,13 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
 
 
 def reads_topics(project: Path) -> bool:
-    """Whether definitions use the address; others may name brokers of their own, or none."""
+    """Return whether definitions use the address; others may name other brokers, or none."""
     module = "ottla_pipelines.declarative.topics"
     return any(module in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))
 
 
 def check_reachable(bootstrap_servers: str) -> None:
-    """Fail now if no broker answers, not after the start of Spark and five attempts."""
+    """Fail at once if no broker answers, instead of after the start of Spark and five attempts."""
     from ottla import KafkaAdminClient
 
     try:

@@ -1,1 +1,1 @@
-"""Spark Declarative Pipelines over topics: projects, runs, expectations, and the two pipelines that come along."""
+"""Spark Declarative Pipelines over topics: projects, runs, expectations, and two templates of pipelines."""

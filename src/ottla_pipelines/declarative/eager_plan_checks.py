@@ -2,7 +2,7 @@
 
 For some operations Spark Connect's server analyses the input when the flow is defined. A table of the same pipeline
 that exists from an earlier run is then resolved in the catalog like an external one: the flow no longer waits for it,
-and reads the state of the last run. In the first run all is well, which makes the error hard to notice.
+and reads the state of the last run. The first run is correct, which makes the error hard to notice.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ EARLY: Final = {
     "to_schema": "to: use select with casts",
     "with_watermark": "withWatermark: read the topic instead, or watermark what the table is made of",
 }
-"""Operations, by their name in Spark Connect's protocol, and what else to do. Seen with the first; the others are done
-in the same way."""
+"""Operations by their names in Spark Connect's protocol, with alternatives. The error was observed with the first
+one; the others are implemented in the same way."""
 
 
 def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
-    """The operations of EARLY in a plan (a Relation of the protocol) and the names of the tables below them."""
+    """Yield the operations of EARLY in a plan (a Relation of the protocol) and the names of the tables below them."""
     kind = relation.WhichOneof("rel_type")
     if kind in EARLY:
         for name in tables_read(relation):
@@ -32,7 +32,7 @@ def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
 
 
 def tables_read(relation: Any) -> Iterator[str]:
-    """The names of all tables in a plan."""
+    """Yield the names of all tables in a plan."""
     if relation.WhichOneof("rel_type") == "read" and relation.read.HasField("named_table"):
         yield relation.read.named_table.unparsed_identifier
     for below in inputs(relation):
@@ -40,7 +40,7 @@ def tables_read(relation: Any) -> Iterator[str]:
 
 
 def inputs(relation: Any) -> Iterator[Any]:
-    """The plans that a plan is made of."""
+    """Yield the inputs of a plan, which are plans, too."""
     kind = relation.WhichOneof("rel_type")
     node = getattr(relation, kind) if kind else None
     if node is None or not hasattr(node, "ListFields"):

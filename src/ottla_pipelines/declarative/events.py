@@ -25,22 +25,22 @@ STATES: Final = {
     "IDLE": "has nothing to do",
     "CANCELED": "was stopped with the run",
 }
-"""What Spark says of flows and runs, and what that means."""
+"""The states of flows and runs that Spark reports, with their meanings."""
 
 
 class Event(NamedTuple):
-    """One thing that happened."""
+    """One event of a run."""
 
     time: dt.datetime
     flow: str | None
-    """None: the run itself."""
+    """The flow's name; None for an event of the run itself."""
     state: str | None
-    """One of STATES; None for a message that is none of these."""
+    """One of STATES, or None for any other message."""
     message: str
 
     @property
     def headline(self) -> str:
-        """Its first line: below may be a whole plan."""
+        """The first line of the message; a whole plan may follow."""
         return first_line(self.message)
 
     @property
@@ -50,7 +50,7 @@ class Event(NamedTuple):
 
 
 def event_of(time: dt.datetime, message: str) -> Event:
-    """A sentence of Spark's as an event."""
+    """Parse an event message of Spark."""
     match = _SENTENCE.match(message)
     if match is None:
         return Event(time, None, None, message)
@@ -59,7 +59,7 @@ def event_of(time: dt.datetime, message: str) -> Event:
 
 
 def events_of(results: Any) -> Any:
-    """The events among what Spark Connect streams back."""
+    """Yield the events among the results that Spark Connect streams back."""
     for result in results:
         if "pipeline_event_result" in result:
             said = result["pipeline_event_result"].event
@@ -67,18 +67,20 @@ def events_of(results: Any) -> Any:
 
 
 def reason_of(text: str) -> str:
-    """What an error of Spark's says in the end: a Python worker's last words, else its first line without its ids."""
+    """Return the essential part of an error of Spark: the exception of a Python worker, else the first line without
+    ids.
+    """
     raised = _PYTHON_ERROR.findall(text)
     line = raised[-1] if raised else _QUERY.sub("", first_line(text))
     return _SQL_STATE.sub("", line).strip()
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """Return the first line that is not blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """For `--json`."""
+    """Return the fields of an event for `--json`."""
     fields = {"time": event.time.isoformat(), "flow": event.flow, "state": event.state, "message": event.message}
     return {name: value for name, value in fields.items() if value is not None}

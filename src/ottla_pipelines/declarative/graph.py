@@ -1,4 +1,4 @@
-"""The definitions of a project, handed to Spark one by one, and what they must not be although Spark takes it."""
+"""The definitions of a project, passed to Spark one by one, and checks for mistakes that Spark accepts."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ FILE_FORMATS: Final = (None, "parquet", "orc", "json", "csv", "text", "avro")
 
 
 class PipelineError(KafkaError):
-    """Definitions that Spark refuses, or a run that failed."""
+    """Definitions that Spark rejects, or a run that failed."""
 
 
 class Registry(SparkConnectGraphElementRegistry):
-    """Notes what is defined, on its way to Spark."""
+    """Records the definitions of a project before they are sent to Spark."""
 
     def __init__(self, spark: SparkSession, graph: str) -> None:
         super().__init__(spark, graph)
         self._file_tables: set[str] = set()
         self._flows: Counter[str] = Counter()
         self.outputs: set[str] = set()
-        """The last parts of the names of tables, views and sinks, in small letters."""
+        """The last parts of the names of tables, views and sinks, in lower case."""
         self.tables: set[str] = set()
         """The last parts of the names of tables and materialized views, as they are defined."""
         self._early: list[tuple[str, str, str]] = []
-        """Flow, operation and table."""
+        """Early reads: flow, operation and table."""
 
     def register_output(self, output: Output) -> None:
-        """A table, view or sink."""
+        """Register a table, view or sink."""
         self.outputs.add(last_part(output.name))
         if isinstance(output, Table):
             self.tables.add(spelled(output.name))
@@ -62,7 +62,7 @@ class Registry(SparkConnectGraphElementRegistry):
         super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
-        """What a table or sink is filled from."""
+        """Register a flow, which fills a table or sink, and record the tables that it reads too early."""
         self._flows[last_part(flow.target)] += 1
 
         def noted() -> DataFrame:
@@ -74,14 +74,15 @@ class Registry(SparkConnectGraphElementRegistry):
         super().register_flow(replace(flow, func=noted))
 
     def check(self) -> None:
-        """PipelineError for a table that would lose rows; a warning for a flow that would not wait for its input.
+        """Raise PipelineError for a table that would lose rows, and warn of a flow that would not wait for its
+        input.
 
-        The file sink's log numbers micro-batches per directory: what a second flow writes as its micro-batch 0 is taken
-        for written, and the run says that it is complete.
+        The file sink's log numbers micro-batches per directory: it would take micro-batch 0 of a second flow for
+        written already, and the run would be reported as complete.
         """
         for flow, kind, table in self._early:
             if last_part(table) in self.outputs:
-                log.warning("flow %s will not wait for table %s, because of %s", flow, table, EARLY[kind])
+                log.warning("Flow %s will not wait for table %s, because of %s", flow, table, EARLY[kind])
         crowded = crowded_tables(self._file_tables, self._flows)
         if crowded:
             raise PipelineError(
@@ -91,7 +92,9 @@ class Registry(SparkConnectGraphElementRegistry):
 
 
 def check_sink(sink: Sink) -> None:
-    """ConfigurationError for wrong options of our sinks: Spark would begin to run, and try it ten times."""
+    """Raise ConfigurationError for wrong options of Ottla's sinks: Spark would only fail in the run, after ten
+    attempts.
+    """
     if sink.format == "ottla":
         from ottla.spark.options.sink_options import sink_options
 
@@ -103,38 +106,38 @@ def check_sink(sink: Sink) -> None:
 
 
 def crowded_tables(file_tables: set[str], flows: Counter[str]) -> list[str]:
-    """Tables of files that more than one flow appends to."""
+    """Return the tables of files that more than one flow appends to."""
     return sorted(name for name in file_tables if flows[name] > 1)
 
 
 def last_part(name: str) -> str:
-    """`t` of `catalog.schema.T`."""
+    """Return `t` for `catalog.schema.T`."""
     return spelled(name).lower()
 
 
 def spelled(name: str) -> str:
-    """`T` of `catalog.schema.T`."""
+    """Return `T` for `catalog.schema.T`."""
     return name.replace("`", "").rpartition(".")[2]
 
 
 class Graph(NamedTuple):
-    """What Spark was handed."""
+    """The graph that Spark has received."""
 
     graph_id: str
     outputs: frozenset[str]
-    """The last parts of the names of tables, views and sinks, in small letters."""
+    """The last parts of the names of tables, views and sinks, in lower case."""
     tables: frozenset[str]
     """The last parts of the names of tables and materialized views, as they are defined."""
 
 
 def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
-    """Hand a project's definitions to Spark. PipelineError where they cannot be taken."""
-    # Also for servers that are not ours.
+    """Pass a project's definitions to Spark. Raises PipelineError if Spark cannot use them."""
+    # Also for servers that were not started here.
     settings = {**dict([STATE_STORE]), **spec.configuration}
     graph = create_dataflow_graph(spark, spec.catalog, spec.database, settings)
     registry = Registry(spark, graph)
     try:
-        # Spark's own progress lines go to stdout, where `--json` speaks.
+        # Spark's own progress lines would go to stdout, between the lines of `--json`.
         with contextlib.redirect_stdout(io.StringIO()):
             register_definitions(path, registry, spec, spark, graph)
     except Exception as error:
@@ -145,7 +148,7 @@ def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
 
 
 def _place(error: BaseException, project: Path) -> str:
-    """Which line of the project an error came from."""
+    """Return the file and line of the project in which an error was raised, as a prefix for its message."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if Path(f.filename).is_relative_to(project)]
     return f"{os.path.relpath(ours[-1].filename, project)}:{ours[-1].lineno}: " if ours else ""

@@ -1,8 +1,8 @@
-"""Pipeline projects on disk: made from a template, found from within.
+"""Pipeline projects on disk: creation from a template, and the search for the project of a directory.
 
-NAME/spark-pipeline.yml          what `spark-pipelines` reads, too
+NAME/spark-pipeline.yml          the specification, which `spark-pipelines` reads, too
 NAME/transformations/*.py|.sql   the definitions
-NAME/demo_input.py               what `ottla pipeline run --demo` sends
+NAME/demo_input.py               the sample data of `ottla pipeline run --demo`
 NAME/pipeline-storage/           checkpoints and the catalog; NAME/tables/: the tables
 """
 
@@ -22,7 +22,7 @@ from ottla.errors import ConfigurationError
 
 
 class Template(NamedTuple):
-    """What a project may begin as: its name, the directory beside this file, and what it is for."""
+    """A template for projects: its name, its directory beside this file, and its purpose."""
 
     name: str
     directory: str
@@ -33,13 +33,13 @@ TEMPLATES: Final = (
     Template("page-visits", "page_visits", "a web server's log; sessions, pages, referrers, visitors per minute"),
     Template("empty", "empty", "one topic as a table"),
 )
-"""What `ottla pipeline init --template` takes."""
+"""The templates that `ottla pipeline init --template` accepts."""
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _CHANGED_BY_SPARK: Final = re.compile(r"[\s%#?\"<>^`{|}\\]")
-"""What Hadoop's paths have as %20 and the like when they are made a URI: Spark takes that for the path."""
+"""Characters that Hadoop escapes, as in %20, when it makes a URI of a path: Spark takes the result for the path."""
 STORAGE: Final = "pipeline-storage"
-"""Where in a project Spark keeps checkpoints, and we the catalog."""
+"""The directory in a project in which Spark keeps checkpoints, and Ottla the catalog."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _SPEC: Final = """\
@@ -66,7 +66,7 @@ _DEMO: Final = "    ottla pipeline run --demo                              # a b
 
 
 def template(name: str) -> Template:
-    """A template by name. ConfigurationError for one that there is not."""
+    """Return the template with this name. Raises ConfigurationError if there is none."""
     for candidate in TEMPLATES:
         if candidate.name == name:
             return candidate
@@ -75,7 +75,7 @@ def template(name: str) -> Template:
 
 
 def create(directory: Path, chosen: Template) -> list[Path]:
-    """Write a project into a directory that is empty or not there. Returns the files."""
+    """Write a project into an empty or new directory, and return the files."""
     name = directory.resolve().name
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r} is no name for a project: letters, digits, '.', '_' and '-' are wanted")
@@ -100,7 +100,7 @@ def create(directory: Path, chosen: Template) -> list[Path]:
 
 
 def check_path(project: Path) -> None:
-    """ConfigurationError for a path that Spark would write another way, and keep the checkpoints there."""
+    """Raise ConfigurationError for a path that Spark would spell differently, and keep the checkpoints there."""
     if _CHANGED_BY_SPARK.search(str(project.resolve())):
         raise ConfigurationError(
             f"{project.resolve()}: Spark would keep the checkpoints in another directory, as the path has a blank or"
@@ -111,7 +111,7 @@ def check_path(project: Path) -> None:
 def check_storage(project: Path, storage: str) -> None:
     """Raise ConfigurationError if `storage` is the absolute path that `init` wrote for another directory.
 
-    Otherwise checkpoints would be kept there and restart, or be those of the project that this one is a copy of.
+    Otherwise the checkpoints would be new ones there, or those of the project from which this one was copied.
     """
     scheme = storage.rpartition(":")[0]
     named, own = local_path(storage).resolve(), project.resolve() / STORAGE
@@ -123,7 +123,7 @@ def check_storage(project: Path, storage: str) -> None:
 
 
 def local_path(location: str) -> Path:
-    """Of a `file:` URI, in whatever of Spark's and Hadoop's spellings, or of what is a path already."""
+    """Return the local path of a `file:` URI in any spelling of Spark's and Hadoop's, or of a path."""
     return Path(unquote(location).removeprefix("file:"))
 
 
@@ -137,7 +137,7 @@ def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def find_spec(start: Path) -> Path:
-    """The specification at `start`: that file, or the one in that directory or the nearest above it."""
+    """Return the specification at `start`: that file, or the one in that directory or the nearest above it."""
     if start.is_file():
         return start.resolve()
     if not start.is_dir():

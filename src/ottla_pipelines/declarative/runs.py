@@ -2,10 +2,10 @@
 
 A run repairs what a killed run has left:
 
-- A full refresh starts new checkpoints and then empties the tables. After a kill in between, non-empty tables would
-  meet checkpoints that restart, and Spark's file sink would take micro-batches with low ids for written. So a run
-  notes first what it refreshes, and the next run refreshes it again. Once flows are queued all tables are empty, and
-  the note is cleared, since sinks must not receive everything twice.
+- A full refresh starts new checkpoints and then empties the tables. After a kill in between, checkpoints would
+restart although tables are not empty, and Spark's file sink would take micro-batches with low ids for written ones.
+So a run first records what it refreshes, and the next run refreshes it again. Once flows are queued all tables are
+empty, and the record is cleared, since sinks must not receive everything twice.
 - A materialized view is dropped and created again. After a kill in between, its directory is occupied but unknown to
   the catalog, and Spark cannot create the view. The next run removes such directories, unless a checkpoint shows that
   they belong to a streaming table that is not refreshed.
@@ -43,18 +43,18 @@ log = logging.getLogger("ottla_pipelines")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is to be run, and on what."""
+    """The options of a run."""
 
     spec: Path
     dry: bool = False
     refresh: Sequence[str] = ()
-    """Only these tables; nothing: all, and sinks."""
+    """The tables to refresh; if empty, all tables and sinks."""
     full_refresh: Sequence[str] = ()
-    """These are emptied before, and computed from the beginning."""
+    """The tables to clear first, and to compute from the beginning."""
     full_refresh_all: bool = False
     master: str = DEFAULT_MASTER
     remote: str | None = None
-    """A Spark Connect server instead of one of our own: sc://host:port."""
+    """The URL of a Spark Connect server to use instead of starting one: sc://host:port."""
     config: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -67,22 +67,22 @@ AT_WORK: Final = "{}: another `ottla pipeline` is at work there"
 """The error of a second concurrent run."""
 
 LEAST_BYTES: Final = 1 << 20
-"""With less than that a disk is full: Spark's checkpoints and catalog do not fit."""
+"""The free space below which a disk counts as full: Spark's checkpoints and catalog do not fit."""
 
 Show = Callable[[Event], None]
 
 
 def run(options: RunOptions, show: Show) -> None:
-    """Run to the end, telling `show` what happens. Raises PipelineError, ConfigurationError."""
+    """Run to the end, and pass events to `show`. Raises PipelineError and ConfigurationError."""
     if options.remote is None:
         check_path(options.project)
     spec = _spec(options.spec)
     if options.remote is None:
         check_storage(options.project, spec.storage)
-    # Here, as it needs what `_spec` has found to be there.
+    # Imported here, as it needs the packages that `_spec` has checked.
     from ottla_pipelines.declarative.graph import define
 
-    # Also against a second run that takes this one for killed, and its directories for orphans.
+    # Also because a second run would take this one for killed, and its directories for orphans.
     with locked(options.project, AT_WORK.format(options.project)):
         unfinished = Unfinished(options.project)
         request = unfinished.taken_up(options)
@@ -115,13 +115,13 @@ def run(options: RunOptions, show: Show) -> None:
 
 
 def said(text: str) -> Event:
-    """Return an event of ours. Before its flows are queued, Spark reports nothing for twenty seconds or more."""
+    """Return an event of Ottla. Before its flows are queued, Spark reports nothing for twenty seconds or more."""
     return Event(dt.datetime.now(dt.UTC), None, None, text)
 
 
 @contextlib.contextmanager
 def in_a_line(project: Path) -> Iterator[None]:
-    """What Spark raises where it is not expected, as on a full disk, becomes a PipelineError."""
+    """Raise an unexpected error of Spark, such as a full disk, as a PipelineError with one line of text."""
     from pyspark.errors import PySparkException
 
     from ottla_pipelines.declarative.graph import PipelineError
@@ -134,9 +134,10 @@ def in_a_line(project: Path) -> Iterator[None]:
 
 
 def check_catalog(spark: SparkSession, project: Path) -> None:
-    """ConfigurationError where the catalog was made at another place: its tables lie there, and are written there.
+    """Raise ConfigurationError if the catalog was created at another place: it would read and write the tables
+    there.
 
-    So do their logs: the file sink's have each file's whole path.
+    So would the tables' logs: those of the file sink have each file's whole path.
     """
     original, here = (
         local_path(location or "")
@@ -150,9 +151,10 @@ def check_catalog(spark: SparkSession, project: Path) -> None:
 
 
 def check_names(options: RunOptions, graph: Graph) -> None:
-    """ConfigurationError for names to refresh that are no tables: Spark leaves everything out, and says it is done.
+    """Raise ConfigurationError for names to refresh that are no tables: Spark would skip everything and report
+    success.
 
-    It finds them in the very case in which they are defined, and sinks not at all.
+    Spark compares the names with their case, and never finds sinks.
     """
     from ottla_pipelines.declarative.graph import last_part, spelled
 
@@ -182,7 +184,7 @@ def _spec(path: Path) -> PipelineSpec:
 
 
 def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:
-    """Start the run and follow it. Raises PipelineError with the reason of the last failure."""
+    """Start the run and report its events. Raises PipelineError with the reason of the last failure."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines.spark_connect_pipeline import start_run
 
@@ -201,7 +203,7 @@ def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[s
 
 
 class Unfinished:
-    """The note that a run is on its way, and what it was to refresh; it stays behind when the run is killed."""
+    """The record of a run in progress and of its refreshes; it remains if the run is killed."""
 
     def __init__(self, project: Path) -> None:
         self._path = project / STORAGE / "unfinished.json"
@@ -209,7 +211,7 @@ class Unfinished:
         self._refreshes = False
 
     def taken_up(self, options: RunOptions) -> dict[str, Any]:
-        """What to ask of Spark: what was asked of us, and the full refresh that was interrupted."""
+        """Return the refreshes to request from Spark: those of `options`, and the full refresh that was interrupted."""
         before = json.loads(self._path.read_text()) if self.is_there else {}
         if before.get("full_refresh_all") or options.full_refresh_all:
             return {"full_refresh": [], "full_refresh_all": True, "refresh": [], "dry": options.dry}
@@ -219,18 +221,18 @@ class Unfinished:
         return {"full_refresh": full, "full_refresh_all": False, "refresh": refresh, "dry": options.dry}
 
     def note(self, request: dict[str, Any]) -> None:
-        """Before anything is changed."""
+        """Record the request, before anything is changed."""
         self._path.parent.mkdir(exist_ok=True)
         write_json(self._path, request)
         self._refreshes = bool(request.get("full_refresh_all") or request.get("full_refresh"))
 
     def note_emptied(self) -> None:
-        """What was to be emptied is; from here on an interrupted run goes on as any other."""
+        """Record that the full refresh has cleared its tables: an interrupted run now resumes like any other."""
         if self._refreshes:
             self.note({})
 
     def done(self) -> None:
-        """After the run has ended well."""
+        """Delete the record after the run has succeeded."""
         self._path.unlink(missing_ok=True)
 
 
@@ -244,7 +246,7 @@ def remove_orphans(spark: SparkSession, project: Path, request: dict[str, Any], 
     streams = set() if request["full_refresh_all"] else streams - set(request["full_refresh"])
     orphans = [path for path in _table_directories(project) if path.name in outputs - tables - streams]
     for path in orphans:
-        log.warning("removed %s: a killed run had left it behind", path)
+        log.warning("Removed %s, which a killed run had left behind", path)
         shutil.rmtree(path)
     return orphans
 

@@ -1,8 +1,9 @@
-"""The Spark that a pipeline runs on: a Spark Connect server in a child process of ours, or one that is there.
+"""The Spark session of a pipeline: a Spark Connect server in a child process, or one that is already running.
 
-`spark-pipelines` starts two JVMs, one only to find out how to start the other; here it is one. It knows our Java
-(`ottla.java`), our Python, and keeps a catalog: without one a table would be unknown to the next run, which then finds
-its directory occupied. The catalog is Spark's own (Hive's metastore in an embedded Derby), a directory in the project.
+`spark-pipelines` starts two JVMs, the first only to compute the options of the second; here it is one. It uses
+Ottla's Java (`ottla.java`) and this Python, and keeps a catalog: without one, the next run would not know the
+tables, and find their directories occupied. The catalog is Spark's own (Hive's metastore in an embedded Derby), a
+directory in the project.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.client.retries import RetryPolicy
 
 LOG: Final = Path(STORAGE, "spark.log")
-"""Where in a project Spark's log goes."""
+"""The path of Spark's log in a project."""
 DEFAULT_MASTER: Final = "local[*,4]"
-"""Every core, and a task is tried four times, as on a cluster: a Python worker that dies costs no flow."""
+"""All cores, with four attempts per task, as on a cluster: a Python worker that dies does not fail a flow."""
 
 CONNECT_PORT: Final = 15002
-"""Of a Connect server, unless its URL names another."""
+"""The port of a Connect server, unless its URL names another."""
 REACH_SECONDS: Final = 10.0
-"""How long a server may take to be reached."""
+"""Timeout for reaching a server."""
 
 STATE_STORE: Final = (
     "spark.sql.streaming.stateStore.providerClass",
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 )
-"""transformWithState keeps its state in nothing else."""
+"""The state store, the only one that transformWithState supports."""
 
 _RUN_DEFAULTS: Final = {
-    # A retry comes after a second, not after five; a broker that restarts is away for a moment.
+    # Retry after one second, not five: a broker restarts quickly.
     "spark.sql.pipelines.execution.watchdog.minRetryTime": "1s",
     "spark.sql.pipelines.execution.watchdog.maxRetryTime": "10s",
     "spark.sql.pipelines.maxFlowRetryAttempts": "10",
@@ -60,7 +61,7 @@ _RUN_DEFAULTS: Final = {
 
 
 def settings(project: Path, port: int, overrides: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
-    """The server's settings; those that are given win."""
+    """Return the server's configs; `overrides` win over the defaults."""
     state = project / STORAGE
     return {
         **LOCAL_DEFAULTS,
@@ -69,7 +70,7 @@ def settings(project: Path, port: int, overrides: Mapping[str, str], memory: str
         "spark.driver.extraJavaOptions": (
             f"{FIRST_COMPILER_ONLY} -XX:+UseParallelGC -Dderby.stream.error.file={state / 'catalog.log'}"
         ),
-        # As text: Spark takes %C3%BC for six characters of a name.
+        # As text: Spark would take %C3%BC for six characters of a name.
         "spark.sql.warehouse.dir": f"file://{project / 'tables'}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state / 'catalog'};create=true",
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -86,10 +87,10 @@ def session(
     remote: str | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """A Connect session: with a server of `remote` (`sc://host:port`), or one that is started here and ended with it.
+    """Yield a Connect session with the server of `remote` (`sc://host:port`), or with one that is started for it.
 
-    Raises ConfigurationError where pyspark's extras or a Java that suits are missing, and KafkaError from within where
-    the server that was started here has ended before its session.
+    Raises ConfigurationError if pyspark's extras or a suitable Java are missing, and KafkaError from within if a server
+    that was started here has ended before its session.
     """
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -103,7 +104,7 @@ def session(
         _reach(remote)
         # Settings that can be changed on a running server.
         builder = builder.config(map=dict(overrides or {}))
-    # Functions (`F.col`) ask this variable whether they are to make Connect's columns.
+    # Functions (`F.col`) create Connect's columns if this variable is set.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     spark = cast("SparkSession", builder.remote(remote).getOrCreate())
     try:
@@ -118,7 +119,9 @@ def session(
 
 
 def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
-    """Spark Connect's own policy asks a server that does not answer for ten minutes; this one not if that has ended."""
+    """Return Spark Connect's own retry policy, except that it stops if the server has ended: it retries for ten
+    minutes.
+    """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     class WhileAlive(DefaultPolicy):
@@ -130,7 +133,7 @@ def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
 
 @contextmanager
 def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
-    """Report the exit of the server as such, rather than as its client's error."""
+    """Report that the server has ended, instead of its client's error."""
     try:
         yield
     except Exception as error:
@@ -161,7 +164,7 @@ def _reach(remote: str) -> None:
 
 
 def _start_server(project: Path, master: str, overrides: Mapping[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
-    """Its address, and its process."""
+    """Start a server, and return its address and its process."""
     from pyspark import SparkContext
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
@@ -173,12 +176,12 @@ def _start_server(project: Path, master: str, overrides: Mapping[str, str]) -> t
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     port = free_port()
     (project / STORAGE).mkdir(exist_ok=True)
-    # What `SparkSession.builder.remote("local")` does, but for the port: that takes 15002, which may be in use.
+    # As `SparkSession.builder.remote("local")`, except for the port: 15002 may be in use.
     try:
         with _stderr_to(project / LOG):
             ConnectSession._start_connect_server(master, settings(project, port, overrides))
     except Exception as error:
-        # Py4J's and PySpark's, and what a JVM says before it ends is in the log only.
+        # Py4J's and PySpark's, and the last output of a JVM is in the log only.
         raise ConfigurationError(f"Spark does not start: {first_line(str(error))}; see {project / LOG}") from error
     # By this name the client sends the token without asking for TLS.
     return f"sc://localhost:{port}", cast(Any, SparkContext._gateway).proc
@@ -186,7 +189,7 @@ def _start_server(project: Path, master: str, overrides: Mapping[str, str]) -> t
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """What is started meanwhile writes there: Spark logs an error and its stack for whatever it will try again."""
+    """Redirect stderr to a file for child processes: Spark logs a stack trace even for errors that it retries."""
     before = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)

@@ -1,9 +1,9 @@
-"""Visits of one visitor put together to sessions, as state of `transformWithState` with timers.
+"""Sessions of visitors, built from their visits in the state of `transformWithState` with timers.
 
-A session ends when its visitor has been silent for GAP_S. Two things show that: the visitor's next visit, or the
-watermark passing that time, which is what the timer waits for. Both end it at the same place, so sessions do not depend
-on how the stream is cut into micro-batches, nor on when the job was killed: a visitor's lines lie in one partition and
-are taken in the order of their offsets, and the watermark waits longer (WATERMARK) than a line can be late.
+A session ends when its visitor has made no request for GAP_S. Either the visitor's next visit shows that, or the
+watermark passes that time and the timer fires. Both end the session at the same visit, so sessions do not depend on
+the division of the stream into micro-batches, nor on kills of the job: a visitor's lines are in one partition and are
+processed in the order of their offsets, and the watermark waits longer (WATERMARK) than a line can be late.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GAP_S: Final = 1800
-"""Silence that ends a session: half an hour, as web statistics have it."""
+"""Time without a visit that ends a session: half an hour, as in web statistics."""
 WATERMARK: Final = "2 hours"
-"""How late a line may be. What is later than that Spark would leave out."""
+"""Maximum delay of a line. Spark drops lines that arrive later."""
 
 
 class Visit(NamedTuple):
-    """What a session is made of."""
+    """One page visit of a session."""
 
     partition: int
     offset: int
@@ -59,17 +59,17 @@ ENDED: Final = StructType([StructField("visitor", StringType()), *STATE.fields])
 
 
 def begun(visit: Visit) -> Session:
-    """The session that a visit begins."""
+    """Return the session that a visit begins."""
     return Session(visit.time_ms, visit.time_ms, 1, visit.page, visit.page, visit.referrer)
 
 
 def goes_on(session: Session, visit: Visit, gap_ms: int) -> bool:
-    """Whether the visit belongs to the session; a late one does, too."""
+    """Return whether the visit belongs to the session, also if it is late."""
     return visit.time_ms - session.ended_ms < gap_ms
 
 
 def extended(session: Session, visit: Visit) -> Session:
-    """The session with one more visit, in the order of arrival."""
+    """Return the session with one more visit, in the order of arrival."""
     return Session(
         min(session.started_ms, visit.time_ms),
         max(session.ended_ms, visit.time_ms),
@@ -81,7 +81,7 @@ def extended(session: Session, visit: Visit) -> Session:
 
 
 def taken(session: Session | None, visits: Iterable[Visit], gap_ms: int) -> tuple[list[Session], Session | None]:
-    """The sessions that these visits of one visitor end, and the one that is open after them."""
+    """Return the sessions that these visits of one visitor end, and the one that is open after them."""
     ended: list[Session] = []
     for visit in visits:
         if session is None:
@@ -101,25 +101,25 @@ class Sessions(StatefulProcessor):
         self.gap_ms = gap_s * 1000
 
     def init(self, handle: Any) -> None:
-        """Spark calls this once per task."""
+        """Initialize the state. Spark calls this once per task."""
         self._handle = handle
         self._open = handle.getValueState("open", STATE)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
-        """Process a visitor's visits of one micro-batch. The shuffle has mixed them; their offsets give the order."""
+        """Process a visitor's visits of one micro-batch. The shuffle has mixed them, so they are sorted by offset."""
         visits = sorted(Visit(r["partition"], r["offset"], r["time_ms"], r["page"], r["referrer"]) for r in rows)
         before = Session(*self._open.get()) if self._open.exists() else None
         ended, now = taken(before, visits, self.gap_ms)
         if now is not None:
             self._open.update(tuple(now))
             if before is None or ended:
-                # One timer per session: when it fires too early, because the session went on, it is set again.
+                # One timer per session: if it fires too early, because the session has continued, it is set again.
                 self._handle.registerTimer(now.ended_ms + self.gap_ms)
         for session in ended:
             yield Row(visitor=key[0], **session._asdict())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """The watermark has come to where a session of this visitor might have ended."""
+        """Emit the session of this visitor if the watermark has passed its end."""
         if not self._open.exists():
             return
         session = Session(*self._open.get())
@@ -131,14 +131,15 @@ class Sessions(StatefulProcessor):
         yield Row(visitor=key[0], **session._asdict())
 
     def close(self) -> None:
-        """Nothing is held outside the state."""
+        """Do nothing: the state holds everything."""
 
 
 def sessions_of(visits: DataFrame, gap_s: int = GAP_S) -> DataFrame:
-    """Sessions of visits (columns visitor, time, page, referrer, partition, offset).
+    """Return the sessions of visits (columns visitor, time, page, referrer, partition, offset).
 
-    In a pipeline call this outside the decorated function, on rows that come from a topic: Spark looks at the columns
-    at once, and a pipeline's own tables do not exist yet then. Sessions that are still open come with a later run.
+    In a pipeline, call this outside the decorated function, on rows that come from a topic: Spark resolves the
+    columns at once, when the pipeline's own tables do not exist yet. Sessions that are still open are returned by a
+    later run.
     """
     timed = visits.withWatermark("time", WATERMARK).select(
         "visitor", "time", "partition", "offset", F.unix_millis("time").alias("time_ms"), "page", "referrer"

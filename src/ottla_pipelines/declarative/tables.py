@@ -21,7 +21,7 @@ _VERSION = "v1"
 
 
 def read_table(directory: Path) -> pa.Table:
-    """All rows of a table. ConfigurationError where there is no such directory."""
+    """Return all rows of a table. Raises ConfigurationError if its directory does not exist."""
     if not directory.is_dir():
         raise ConfigurationError(f"{directory}: there is no such table")
     tables = [pq.ParquetFile(path).read() for path in table_files(directory)]
@@ -29,7 +29,7 @@ def read_table(directory: Path) -> pa.Table:
 
 
 def table_files(directory: Path) -> list[Path]:
-    """The files whose rows count, in the order in which they were written."""
+    """Return the files whose rows count, in the order in which they were written."""
     if not (directory / LOG).is_dir():
         return sorted(directory.glob("part-*.parquet"))
     # By name: paths in the log are those of the machine that wrote it.

@@ -1,7 +1,8 @@
-"""Topics as a pipeline's definitions name them: where the brokers are, and how a topic is read and written.
+"""Topics in a pipeline's definitions: the address of the brokers, and the options for reading and writing a topic.
 
-A definition file is plain Python that Spark runs to learn what there is. The address comes from the environment, so
-that one project runs against a laptop's broker and against a cluster: `ottla pipeline run --bootstrap-server` sets it.
+A definition file is plain Python, which Spark runs to collect the definitions. The address comes from the
+environment, so that one project runs against a laptop's broker and against a cluster: `ottla pipeline run
+--bootstrap-server` sets it.
 """
 
 from __future__ import annotations
@@ -19,21 +20,23 @@ DEFAULT_SERVERS = "127.0.0.1:9092"
 DATABASE = "OTTLA_PIPELINE_DATABASE"
 """The environment variable with the URL of the database for `format("ottla.sql")`."""
 MAX_OFFSETS = "OTTLA_PIPELINE_MAX_OFFSETS"
-"""The environment variable with the most records in a micro-batch; without it, a run takes all there is at once."""
+"""The environment variable with the maximum number of records in a micro-batch; without it, a run reads all records
+in one.
+"""
 
 
 def bootstrap_servers() -> str:
-    """`host:port,…` of the brokers."""
+    """Return the addresses of the brokers, `host:port,…`."""
     return os.environ.get(BOOTSTRAP_SERVERS) or DEFAULT_SERVERS
 
 
 def database_url() -> str:
-    """The database of the results; default SQLite in the project's directory, where definitions are run."""
+    """Return the URL of the database of the results; by default SQLite in the project, where definitions are run."""
     return os.environ.get(DATABASE) or f"sqlite:///{Path.cwd() / 'results.db'}"
 
 
 def read_topic(*topics: str, **options: Any) -> DataFrame:
-    """A stream of topics from their beginning, headers included. `options` are those of `format("ottla")`."""
+    """Return a stream of topics from their beginning, headers included. `options` are those of `format("ottla")`."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.active()
@@ -49,5 +52,5 @@ def read_topic(*topics: str, **options: Any) -> DataFrame:
 
 
 def writing(topic: str, **options: str) -> dict[str, str]:
-    """The options of a sink (`create_sink(name, "ottla", writing("topic"))`)."""
+    """Return the options of a sink (`create_sink(name, "ottla", writing("topic"))`)."""
     return {"kafka.bootstrap.servers": bootstrap_servers(), "topic": topic, **options}

@@ -1,1 +1,1 @@
-"""Events into topics: readers of files, and a replay that can be killed and resumed."""
+"""From events to topics: readers of files, and a replay that can be killed and resumed."""

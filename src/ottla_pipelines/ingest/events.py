@@ -1,8 +1,9 @@
 """An event on its way into a topic, and the rules that make a replay resumable.
 
-Events of a replay are numbered (`seq`) in the order in which they are sent, and the number leads their JSON. Which
-partition an event goes to depends on nothing but the event. So each partition holds rising numbers without a gap in its
-share, and its last number says all that has arrived: `is_missing` then finds what a killed replay still owes.
+Events of a replay are numbered (`seq`) in the order in which they are sent, and the number is the first field of
+their JSON. The partition of an event depends on the event alone. So each partition holds increasing numbers, none of
+its share is missing, and its last number shows which events have arrived: `is_missing` then finds those that a killed
+replay has not sent.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from ottla_pipelines.catalog import Topic
 
 
 class Event(NamedTuple):
-    """One record to be: `rest` is the JSON of its fields without braces, so that `seq` can be put before it."""
+    """One record to send: `rest` is the JSON of its fields without braces, so that `seq` can be put before it."""
 
     topic: Topic
     key: bytes | None
     rest: bytes
     timestamp_ms: int | None
-    """Event time; None: the time of sending."""
+    """The event time; None for the time of sending."""
 
 
 class Numbered(NamedTuple):
-    """An event with its place in the replay."""
+    """An event with its number and partition in the replay."""
 
     seq: int
     topic: str
@@ -38,7 +39,7 @@ class Numbered(NamedTuple):
 
 
 def event(topic: Topic, key: str | None, fields: Mapping[str, Any], timestamp_ms: int | None) -> Event:
-    """An event whose value is `fields` as JSON."""
+    """Return an event whose value is `fields` as JSON."""
     rest = _dumps(fields)[1:-1]
     return Event(topic, None if key is None else key.encode(), rest.encode(), timestamp_ms)
 
@@ -47,26 +48,28 @@ _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def number(events: Iterator[Event]) -> Iterator[Numbered]:
-    """Give each event its number and partition."""
+    """Assign each event its number and partition."""
     for seq, (topic, key, rest, timestamp_ms) in enumerate(events):
         value = b'{"seq":%d,%b}' % (seq, rest)
         yield Numbered(seq, topic.name, partition_for(key, seq, topic.partitions), key, value, timestamp_ms)
 
 
 def partition_for(key: bytes | None, seq: int, partitions: int) -> int:
-    """Kafka's partition of the key. Without a key, in turn: a random choice could not be made again on resume."""
+    """Return Kafka's partition of the key. Without a key partitions take turns, since a resumed run must repeat the
+    choice.
+    """
     from ottla.records.murmur2 import murmur2
 
     return seq % partitions if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def is_missing(event: Numbered, last: Mapping[TopicPartition, int]) -> bool:
-    """Whether the event comes after the last one that its partition holds."""
+    """Return whether the event comes after the last one that its partition holds."""
     return event.seq > last.get(TopicPartition(event.topic, event.partition), -1)
 
 
 def sequence_of(value: bytes) -> int:
-    """The number in an event's value; MalformedMessageError where the record is not one of a replay."""
+    """Return the number in an event's value. Raises MalformedMessageError if the record is not one of a replay."""
     prefix = b'{"seq":'
     digits = value[len(prefix) : value.find(b",")]
     if not value.startswith(prefix) or not digits.isdigit():

@@ -1,7 +1,7 @@
 """Any file as events: JSON lines, CSV, or a web server's access log (common or combined format).
 
 Each line becomes one event with its row number, its time and the group that it is counted by. A line that does not
-parse is an event as well, in the group `(unreadable)`: nothing is dropped on the way in.
+parse is an event as well, in the group `(unreadable)`: no line is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACCESS_LINE = re.compile(
 
 
 class Row(NamedTuple):
-    """One line: its number from 1, its text, and its fields, or None where it does not parse."""
+    """One line: its number from 1, its text, and its fields, or None if it does not parse."""
 
     number: int
     text: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """The rows of a file in their order; the format is seen from its first line."""
+    """Yield the rows of a file in their order; the format is detected from its first line."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         first = file.readline()
         file.seek(0)
@@ -86,14 +86,16 @@ def _csv_rows(file: Any) -> Iterator[Row]:
 
 
 class Layout(NamedTuple):
-    """Which field is the time of a row and which one it is counted by; None where there is none."""
+    """The fields with a row's time and with its group; None if there is none."""
 
     time: str | None
     group: str | None
 
 
 def layout(path: Path, by: str | None) -> Layout:
-    """Look at the first rows. `by` names the group's field; without it, the first with few different values."""
+    """Detect the fields from the first rows. `by` names the group's field; by default it is the first with few
+    distinct values.
+    """
     sample = [row.fields for row in itertools.islice(rows(path), _SAMPLE_ROWS) if row.fields]
     names = list(dict.fromkeys(name for fields in sample for name in fields))
     if by is not None and by not in names:
@@ -110,7 +112,7 @@ def _has_few_values(sample: list[dict[str, Any]], name: str) -> bool:
 
 
 def events(path: Path, by: str | None = None) -> Iterator[Event]:
-    """The file's rows as events."""
+    """Yield the file's rows as events."""
     columns = layout(path, by)
     for row in rows(path):
         time, group = time_of(row, columns), group_of(row, columns)
@@ -120,14 +122,14 @@ def events(path: Path, by: str | None = None) -> Iterator[Event]:
 
 
 def group_of(row: Row, columns: Layout) -> str:
-    """What the row is counted under."""
+    """Return the group in which the row is counted."""
     if row.fields is None:
         return UNREADABLE
     return NO_GROUP if columns.group is None else str(row.fields.get(columns.group))[:_GROUP_LENGTH]
 
 
 def time_of(row: Row, columns: Layout) -> dt.datetime | None:
-    """The row's time to the second in UTC; None where it has none that can be read."""
+    """Return the row's time to the second in UTC, or None if it has none that can be read."""
     value = row.fields.get(columns.time) if row.fields and columns.time else None
     if value in (None, ""):
         return None

@@ -1,4 +1,4 @@
-"""Topics filled in one go, for pipelines that are tried out: the year of flights, or made-up visits."""
+"""Sample data for topics, to try out pipelines: the year of flights, or generated visits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla_pipelines.run import partitions
 
 
 def is_empty(bootstrap_servers: str, topics: Iterable[Topic]) -> bool:
-    """Whether nothing was sent yet. The topics are made where they are missing."""
+    """Return whether nothing has been sent yet. Missing topics are created."""
     listed = tuple(topics)
     create_topics(bootstrap_servers, listed)
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
@@ -24,7 +24,7 @@ def is_empty(bootstrap_servers: str, topics: Iterable[Topic]) -> bool:
 
 
 def fill_visits(bootstrap_servers: str, seed: int, count: int, malformed: float = 0.05) -> int:
-    """Send `count` visits made from `seed`; returns how many. Nothing where the topic has some."""
+    """Send `count` visits generated from `seed`, unless the topic has some. Return how many were sent."""
     if not is_empty(bootstrap_servers, [VISITS]):
         return 0
     with bulk_producer(bootstrap_servers) as producer:
@@ -36,7 +36,7 @@ def fill_visits(bootstrap_servers: str, seed: int, count: int, malformed: float 
 
 
 def fill_flights(bootstrap_servers: str, limit: int | None) -> int:
-    """Send the first flights of the year and their weather; returns how many events. Nothing where there are some."""
+    """Send the first flights of the year and their weather, unless there are some. Return how many events were sent."""
     if not is_empty(bootstrap_servers, [FLIGHTS, WEATHER]):
         return 0
     sent = 0
@@ -49,7 +49,7 @@ def fill_flights(bootstrap_servers: str, limit: int | None) -> int:
 
 
 def _flush(producer: KafkaProducer, bootstrap_servers: str, topics: list[Topic], sent: int) -> None:
-    """Wait for all; KafkaError where the topics do not hold what was sent."""
+    """Wait for all events. Raises KafkaError if the topics do not contain them."""
     producer.flush()
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         stored = sum(consumer.end_offsets(list(partitions(tuple(topics)))).values())

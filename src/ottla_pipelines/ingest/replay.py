@@ -1,8 +1,8 @@
 """Replays events into topics: `python -m ottla_pipelines.ingest.replay --run DIR --bootstrap-servers HOST:PORT`.
 
-May be killed at any moment and started again; then every event is in its topic once. Within a process the idempotent
-producer sees to that, and never gives up on a batch: were one left out and the next one written, its partition would
-have a gap. Over processes it is the last number in each partition (see `events`).
+It may be killed at any moment and started again; then every event is in its topic once. Within a process the
+idempotent producer ensures that, and never gives up a batch: if one were left out and the next one written, its
+partition would have a gap. Across processes the last number in each partition ensures it (see `events`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _TAIL_TIMEOUT_S = 30.0
 
 
 def events_of(run: Run) -> Iterator[Event]:
-    """The run's events from the first one on."""
+    """Return the run's events from the first one on."""
     return files.events(run.input, run.by) if run.input else nycflights.events(run.limit)
 
 
 def count_of(run: Run) -> int | None:
-    """How many events there are, where that is known without reading them."""
+    """Return the number of events, or None if it is only known after reading them."""
     if run.input or run.limit is not None:
         return None
     return nycflights.FLIGHT_COUNT + nycflights.WEATHER_COUNT + nycflights.AIRPORT_COUNT
 
 
 def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
-    """Make the topics that are missing."""
+    """Create the topics that are missing."""
     new_topics = [NewTopic(t.name, t.partitions, 1, topic_configs=dict(TOPIC_CONFIG)) for t in topics]
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         for topic in new_topics:
@@ -50,7 +50,7 @@ def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
 
 
 def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) -> KafkaProducer:
-    """One for many events: each arrives once, in large batches."""
+    """Return a producer for many events: each arrives once, in large batches."""
     return KafkaProducer(
         bootstrap_servers=bootstrap_servers,
         acks="all",
@@ -63,7 +63,7 @@ def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) ->
 
 
 def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[TopicPartition, int]:
-    """The number of the last event in each partition that has one."""
+    """Return the number of the last event in each partition that has one."""
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         ends = consumer.end_offsets(list(partitions(topics)))
         waiting = {tp for tp, end in ends.items() if end}
@@ -81,7 +81,7 @@ def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[To
 
 
 class Replay:
-    """Sends what is missing, at the wanted pace."""
+    """Sends the events that the topics do not have yet, at the requested rate."""
 
     def __init__(self, producer: KafkaProducer, last: Mapping[TopicPartition, int], rate: float | None) -> None:
         self._producer = producer
@@ -92,10 +92,10 @@ class Replay:
         self.sent = 0
         """Events that were sent by this process."""
         self.seen = 0
-        """Events that were sent or found to be there."""
+        """Events that were sent or found in the topics."""
 
     def run(self, events: Iterator[Numbered]) -> None:
-        """Send all that is missing and wait until it is acknowledged. Raises the first error of a send."""
+        """Send all missing events and wait until they are acknowledged. Raises the first error of a send."""
         started = time.monotonic()
         for event in events:
             if is_missing(event, self._last):
@@ -133,7 +133,7 @@ class Replay:
 
 
 def replay(run: Run, bootstrap_servers: str, rate: float | None, seconds: float | None) -> None:
-    """Bring the topics to their final content, whatever they hold of it."""
+    """Send the events that the topics do not contain yet."""
     create_topics(bootstrap_servers, run.topics)
     last = last_sequences(bootstrap_servers, run.topics)
     total = count_of(run)
@@ -156,7 +156,7 @@ def _checked_ends(run: Run, bootstrap_servers: str, events: int) -> dict[TopicPa
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The process."""
+    """Run the replay process."""
     parser = argparse.ArgumentParser(prog="ottla_pipelines.ingest.replay", description=__doc__)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--bootstrap-servers", required=True)

@@ -1,11 +1,11 @@
-"""Page visits as a web server logs them (Apache's combined format), made from a seed.
+"""Page visits in the format of a web server's log (Apache's combined format), generated from a seed.
 
-People come from referrers, look at a few pages and leave; bots come by every few seconds; some servers send their lines
-late; and some lines are broken in the ways that lines of logs are: cut off, garbled, empty, with a date or a status
-that there is not. The same seed gives the same lines.
+Visitors come from referrers, read a few pages and leave; bots send requests every few seconds; some servers send
+their lines late; and some lines are malformed as in real logs: cut off, garbled, empty, with an impossible date or
+status. The same seed produces the same lines.
 
-`visits(...)` gives records for the topic `visits`: the key is the visitor's address, so that a visitor's lines keep
-their order; the value is the line; the timestamp is the time of the request, a late line's too.
+`visits(...)` yields records for the topic `visits`: the key is the visitor's address, so that a visitor's lines keep
+their order; the value is the line; the timestamp is the time of the request, even if the line is late.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
-"""The time of the first visit; there is one each second."""
+"""The time of the first visit; visits follow every second."""
 PRESENT: Final = 30
-"""How many people are there at a time."""
+"""Number of visitors at a time."""
 STAY: Final = 40
-"""Visits, of all visitors, until one visitor is replaced; each visitor stays for PRESENT * STAY visits."""
+"""Number of visits, by any visitors, after which one visitor is replaced; a visitor stays for PRESENT * STAY visits."""
 LATEST_S: Final = 600
-"""The most that a line is late. Everything that closes by time has to wait for longer."""
+"""The maximum delay of a line. Everything that closes by time has to wait longer."""
 
 PAGES: Final = ("/", "/products", "/products/1", "/products/2", "/cart", "/checkout", "/about", "/blog", "/blog/kafka")
 REFERRERS: Final = ("-", "-", "https://search.example/?q=ottla", "https://news.example/", "https://social.example/p/7")
@@ -46,15 +46,15 @@ class Visit(NamedTuple):
 def visits(
     seed: int, count: int, *, malformed: float = 0.05, bots: float = 0.1, late: float = 0.02, people: int | None = None
 ) -> Iterator[Visit]:
-    """So many records.
+    """Yield `count` records.
 
     Args:
-        seed: the same seed, the same records.
-        count: how many.
-        malformed: the share of broken lines.
-        bots: the share of lines that bots leave.
-        late: the share of lines that come up to LATEST_S seconds after their time.
-        people: how many different ones; they come in turns, and come back when all were there. Default: one for every
+        seed: the same seed produces the same records.
+        count: the number of records.
+        malformed: the fraction of malformed lines.
+        bots: the fraction of lines from bots.
+        late: the fraction of lines that are sent up to LATEST_S seconds late.
+        people: the number of different visitors, who take turns and return. Default: one for every
             200 lines, at least 100.
     """
     dice = random.Random(seed)
@@ -72,7 +72,7 @@ def visits(
 
 
 def access_line(address: str, at: dt.datetime, dice: random.Random, agent: str) -> bytes:
-    """A line in the combined format."""
+    """Return a line in the combined format."""
     request = f"GET {dice.choice(PAGES)} HTTP/1.1"
     time = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
     status, size = dice.choice(STATUSES), dice.randrange(200, 20_000)
@@ -104,7 +104,7 @@ def _null(line: bytes, dice: random.Random) -> None:
 
 
 def _not_text(line: bytes, dice: random.Random) -> bytes:
-    # Otherwise a good line: only who looks at the bytes sees that this is no UTF-8.
+    # Otherwise a good line: only its bytes show that this is no UTF-8.
     return line.replace(b"GET /", b"GET /\xff\xfe")
 
 
@@ -117,4 +117,4 @@ BREAKS: Final[tuple[Callable[[bytes, random.Random], bytes | None], ...]] = (
     _null,
     _not_text,
 )
-"""The ways in which a line is broken."""
+"""The kinds of malformed lines."""

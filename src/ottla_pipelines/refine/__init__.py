@@ -1,1 +1,1 @@
-"""Topics into tables, exactly once: Structured Streaming over `format("ottla")`, SQL and Parquet."""
+"""From topics to tables, exactly once: Structured Streaming over `format("ottla")`, SQL and Parquet."""

@@ -1,12 +1,12 @@
-"""What every pipeline does with a micro-batch, whatever it computes: once each, rows to Parquet, results to SQL.
+"""The processing of a micro-batch that all pipelines share: exactly once, rows to Parquet, results to SQL.
 
     known id? ── yes → nothing
         │ no
-    read the micro-batch once into memory; count what came from which partition
+    read the micro-batch once into memory; count the records of each partition
         │
     the pipeline's own work (`Refiner.refine`)
         │
-    rows → Parquet, into the directory of this micro-batch, replacing what a killed attempt left there
+    rows → Parquet, into the directory of this micro-batch, replacing the files of a killed attempt
         │
     results, offsets and the id → SQL, in one transaction
 
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Refined:
-    """What a pipeline makes of a micro-batch."""
+    """The results of a pipeline for one micro-batch."""
 
     rows: DataFrame
-    """For Parquet; cached by the pipeline where it is used more than once."""
+    """The rows for Parquet; cached by the pipeline if they are used more than once."""
     adds: Mapping[str, Rows]
     observations: Rows = ()
     frontiers: Rows = ()
     pending: Rows = ()
     cached: Sequence[DataFrame] = ()
-    """What else the pipeline keeps in Spark's memory until the results are committed."""
+    """Other data frames that the pipeline caches in Spark until the results are committed."""
     after: Callable[[], None] = field(default=lambda: None)
-    """Called when the results are committed: the moment to change what the pipeline keeps in memory."""
+    """Called when the results are committed, so that the pipeline can update its state in memory."""
 
 
 class Refiner(Protocol):
-    """A pipeline's own work."""
+    """The part of the processing that differs between pipelines."""
 
     dataset: str
-    """The name of its Parquet dataset."""
+    """The name of the pipeline's Parquet dataset."""
 
     def refine(self, events: DataFrame) -> Refined:
-        """The results of one micro-batch, whose columns are topic and value (text)."""
+        """Return the results of one micro-batch, whose columns are topic and value (text)."""
         ...
 
 
@@ -69,7 +69,7 @@ class Batches:
         self.checkpoint = checkpoint
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Refine and commit one micro-batch, or do nothing if that was done before."""
+        """Refine and commit one micro-batch, or do nothing if it was committed before."""
         query_id = query_id_of(self.checkpoint)
         if self.store.is_committed(batch_id, query_id):
             return
@@ -93,11 +93,11 @@ class Batches:
 
 
 def reads_of(events: DataFrame) -> dict[TopicPartition, Read]:
-    """How many records came from each partition, and the offset after the last."""
+    """Return the number of records from each partition, and the offset after the last one."""
     grouped = events.groupBy("topic", "partition").agg(F.max("offset").alias("last"), F.count("*").alias("records"))
     return {TopicPartition(r["topic"], r["partition"]): Read(r["last"] + 1, r["records"]) for r in grouped.collect()}
 
 
 def query_id_of(checkpoint: Path) -> str:
-    """The id that Spark gave the query when its checkpoint was made; it stays over restarts."""
+    """Return the id that Spark gave the query when its checkpoint was made; restarts do not change it."""
     return str(json.loads((checkpoint / "metadata").read_text())["id"])

@@ -17,20 +17,20 @@ _SCHEMA = "seq bigint, row int, time timestamp, group string, event string"
 
 
 class CountRefiner:
-    """Has nothing to remember: every event is decided when it is read."""
+    """A pipeline without state: every event is counted when it is read."""
 
     dataset = EVENT_ROWS.name
 
     def refine(self, events: DataFrame) -> Refined:
-        """Rows as they are, and their counts."""
+        """Return the rows unchanged, and their counts."""
         rows = events.select(F.from_json("value", _SCHEMA).alias("e")).select("e.row", "e.time", "e.group", "e.event")
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         return Refined(rows, {COUNTS.name: [row.asDict() for row in counts(rows).collect()]})
 
 
 def counts(rows: DataFrame) -> DataFrame:
-    """Events per hour (UTC; empty where an event has no time) and group."""
-    # window() leaves rows without a time out, and those are to be counted as well.
+    """Return the events per hour (UTC; empty for an event without a time) and group."""
+    # window() would leave out rows without a time, which are counted as well.
     start = F.coalesce(F.date_format(F.date_trunc("hour", "time"), "yyyy-MM-dd'T'HH:mm:ss'Z'"), F.lit(""))
     return rows.groupBy(start.alias("window_start"), F.col("group").alias("event_group")).agg(
         F.count("*").alias("events")

@@ -1,11 +1,11 @@
-"""Flights joined with the weather of their hour and airport, exactly, and what becomes of delays in it.
+"""Flights joined with the weather of their hour and airport, exactly, and the statistics of delays by weather.
 
-A join of two streams has to know when the other side has nothing more to say. Spark's own answer is a watermark: a
-guess of how late records may come, and what comes later is dropped. Here Kafka's order gives an exact answer. Weather
-is keyed by airport, so one airport's hours arrive in order, and as soon as a later hour of an airport has been seen
-(its *frontier*), every earlier hour is decided: the observation is there, or there is none. Flights at or after the
-frontier wait. Frontier, weather and waiting flights are committed together with the results (`store`), so no state is
-kept anywhere else, and a restart goes on from them.
+A join of two streams has to know when the other side is complete. Spark's own answer is a watermark: an estimate of
+the maximum delay, after which records are dropped. Here Kafka's order gives an exact answer. Weather is keyed by
+airport, so one airport's hours arrive in order, and as soon as a later hour of an airport has been seen (its
+*frontier*), every earlier hour is decided: the observation is there, or there is none. Flights at or after the
+frontier wait. Frontier, weather and waiting flights are committed together with the results (`store`), so there is no
+other state, and a restart continues from them.
 
 At the end of a replay a closing event per airport moves its frontier to the end of time.
 """
@@ -48,7 +48,7 @@ Observations = dict[tuple[str, dt.datetime], Mapping[str, Any]]
 
 
 class FlightRefiner:
-    """Keeps the weather known so far in memory; the database has the same, and is asked once, at the start."""
+    """Keeps the weather so far in memory; the database has it, too, and is read once, at the start."""
 
     dataset = JOINED_FLIGHTS.name
 
@@ -61,7 +61,7 @@ class FlightRefiner:
         self._airlines, self._planes = airlines_frame(spark, airlines), planes_frame(spark, planes)
 
     def refine(self, events: DataFrame) -> Refined:
-        """Join, decide, count. Nothing is remembered before the results are committed."""
+        """Join, decide and count. The state changes only when the results are committed."""
         new = [json.loads(row["value"]) for row in events.filter(F.col("topic") == WEATHER.name).collect()]
         observations, frontiers = self._observations | observed(new), moved_frontiers(self._frontiers, new)
         flights = parse_flights(self._with_pending(events.filter(F.col("topic") == FLIGHTS.name).select("value")))
@@ -107,13 +107,13 @@ class FlightRefiner:
     def _described(self, joined: DataFrame) -> DataFrame:
         described = joined.join(F.broadcast(self._airlines), "carrier", "left")
         described = described.join(F.broadcast(self._planes), "tailnum", "left")
-        # Only flights that wait are needed as the text that they came as.
+        # Only waiting flights are needed in their original text.
         value = F.when(~F.col("decided"), F.col("value")).alias("value")
         return described.withColumn("weather", weather_class()).select("seq", "decided", value, *_COLUMNS)
 
 
 def observed(events: Iterable[Mapping[str, Any]]) -> Observations:
-    """The observations among weather events, by airport and hour (UTC, without a zone, as SQL keeps it)."""
+    """Return the observations among weather events, by airport and hour (UTC, without a zone, as SQL stores it)."""
     observations: Observations = {}
     for e in events:
         if not e.get("closing"):
@@ -126,7 +126,7 @@ def observed(events: Iterable[Mapping[str, Any]]) -> Observations:
 def moved_frontiers(
     frontiers: Mapping[str, dt.datetime], events: Iterable[Mapping[str, Any]]
 ) -> dict[str, dt.datetime]:
-    """The last hour seen of each airport; the end of time where the replay is closed."""
+    """Return the last hour seen of each airport; the end of time if its replay is closed."""
     moved = dict(frontiers)
     for e in events:
         closing = e.get("closing")
@@ -136,13 +136,15 @@ def moved_frontiers(
 
 
 def parse_flights(values: DataFrame) -> DataFrame:
-    """JSON to columns, with the scheduled time (UTC) and the local day that it falls on."""
+    """Parse JSON into columns, with the scheduled time (UTC) and the local day that it falls on."""
     parsed, scheduled, day = flight_columns(values)
     return parsed.withColumn("scheduled", scheduled).withColumn("day", day)
 
 
 def flight_columns(values: DataFrame, *other_columns: str) -> tuple[DataFrame, Column, Column]:
-    """JSON to columns besides those that are kept; the scheduled time, and, of a row that has it, the local day."""
+    """Parse JSON into columns besides `other_columns`, and return them with the columns of scheduled time and local
+    day.
+    """
     flight = F.from_json("value", _FLIGHT_SCHEMA).alias("flight")
     parsed = values.select("value", flight, *other_columns).select("value", "flight.*", *other_columns)
     day = F.window(F.from_utc_timestamp("scheduled", NEW_YORK), "1 day").getField("start").cast("date")
@@ -150,7 +152,7 @@ def flight_columns(values: DataFrame, *other_columns: str) -> tuple[DataFrame, C
 
 
 def join_weather(flights: DataFrame, weather: DataFrame, frontiers: DataFrame) -> DataFrame:
-    """Each flight with its weather or nulls, and whether that is decided."""
+    """Return each flight with its weather or nulls, and whether that is final."""
     same_hour = (F.col("origin") == F.col("w_origin")) & (F.col("time_hour") == F.col("w_hour"))
     joined = flights.join(F.broadcast(weather), same_hour, "left")
     joined = joined.join(F.broadcast(frontiers), F.col("origin") == F.col("f_origin"), "left")
@@ -159,7 +161,7 @@ def join_weather(flights: DataFrame, weather: DataFrame, frontiers: DataFrame) -
 
 
 def weather_class() -> Column:
-    """The rules of catalog.WEATHER_CLASSES. A missing measurement meets no condition."""
+    """Return the column of the weather class (catalog.WEATHER_CLASSES). A missing measurement meets no condition."""
     wet = F.col("precip") > 0
     return (
         F.when(F.col("w_origin").isNull(), "unknown")
@@ -172,7 +174,7 @@ def weather_class() -> Column:
 
 
 def delay_statistics(rows: DataFrame) -> DataFrame:
-    """Per day, airport, carrier and weather. All numbers are whole and can be added up over batches of any size."""
+    """Return delays per day, airport, carrier and weather. All numbers are integers and can be summed over batches."""
 
     def count(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
@@ -191,13 +193,13 @@ def delay_statistics(rows: DataFrame) -> DataFrame:
 
 
 def airlines_frame(spark: SparkSession, airlines: Texts) -> DataFrame:
-    """carrier, airline."""
+    """Return the data frame of airlines: carrier, airline."""
     rows = [{"carrier": a["carrier"], "airline": a["name"]} for a in airlines]
     return spark.createDataFrame(pa.Table.from_pylist(rows))
 
 
 def planes_frame(spark: SparkSession, planes: Texts) -> DataFrame:
-    """tailnum, manufacturer, model, plane_year."""
+    """Return the data frame of planes: tailnum, manufacturer, model, plane_year."""
     listed = list(planes)
     columns = {name: pa.array([p[name] for p in listed], pa.string()) for name in ("tailnum", "manufacturer", "model")}
     years = pa.array([int(p["year"]) if p["year"] else None for p in listed], pa.int32())

@@ -1,6 +1,6 @@
 """The Structured Streaming job: `python -m ottla_pipelines.refine.job --run DIR --bootstrap-servers HOST:PORT`.
 
-Exits when everything that was sent has been committed. May be killed at any moment and started again.
+It exits when everything that was sent has been committed. It may be killed at any moment and started again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MAX_OFFSETS = 60_000
-"""Per micro-batch: large enough that its fixed cost of a second or two is small, small enough that progress shows."""
+"""The maximum number of offsets per micro-batch: large enough that its fixed cost of a second or two is small, small
+enough that progress shows.
+"""
 _POLL_S = 0.2
 
 SHORT_JOB = {
@@ -40,14 +42,14 @@ SHORT_JOB = {
 
 
 def refiner_of(run: Run, spark: SparkSession, store: Store) -> Refiner:
-    """The run's pipeline."""
+    """Return the pipeline of the run."""
     if run.input:
         return CountRefiner()
     return FlightRefiner(spark, store, table("airlines.csv"), table("planes.csv"))
 
 
 def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -> StreamingQuery:
-    """Start the query, or go on where it was killed."""
+    """Start the query, or resume it after it was killed."""
     events = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -68,13 +70,13 @@ def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -
 
 
 def report_totals(store: Store) -> None:
-    """Report what is committed."""
+    """Report the committed progress."""
     count, records, rows = store.totals()
     report(batches=count, read=records, rows=rows)
 
 
 def is_done(run: Run, store: Store) -> bool:
-    """Whether all that was sent is committed."""
+    """Return whether everything that was sent has been committed."""
     ends = run.end_offsets()
     if ends is None:
         return False
@@ -83,7 +85,7 @@ def is_done(run: Run, store: Store) -> bool:
 
 
 def work(run: Run, bootstrap_servers: str) -> None:
-    """Run the query until everything is committed; its error is raised."""
+    """Run the query until everything is committed. Raises the query's error."""
     with Store.open(run.database_url) as store:
         store.create()
         spark = local_session("ottla-demo", warehouse=run.directory / "warehouse", config=SHORT_JOB)
@@ -102,7 +104,7 @@ def work(run: Run, bootstrap_servers: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The process."""
+    """Run the Spark process."""
     parser = argparse.ArgumentParser(prog="ottla_pipelines.refine.job", description=__doc__)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--bootstrap-servers", required=True)

@@ -1,11 +1,10 @@
 """The results in a SQL database, written exactly once.
 
-One transaction per micro-batch holds everything that the micro-batch means: its id, the statistics it adds to, the
-weather it brought, the flights it leaves waiting and the offsets it read up to. Spark runs a micro-batch again after a
-crash, with the same id over the same offsets; its id is then found, and nothing is done. A second writer with the same
-id fails on the primary key. So the id and the results come and go together, whatever is killed when.
-
-SQLite and PostgreSQL alike; nothing here knows which.
+One transaction per micro-batch holds all results of the micro-batch: its id, the statistics, the new weather, the
+flights that still wait, and the offsets that it has read. Spark runs a micro-batch again after a crash, with the same
+id over the same offsets; its id is then found, and nothing is done. A second writer with the same id fails on the
+primary key. So the id and the results are committed together or not at all, at whatever moment a process is killed.
+SQLite and PostgreSQL are treated alike.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Read(NamedTuple):
-    """What a micro-batch read of one partition."""
+    """The offset and the number of records that a micro-batch has read from one partition."""
 
     next_offset: int
     records: int
@@ -35,7 +34,7 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Results:
-    """What one micro-batch changes."""
+    """The changes of one micro-batch."""
 
     reads: Mapping[TopicPartition, Read]
     rows_out: int
@@ -44,12 +43,12 @@ class Results:
     observations: Rows = ()
     frontiers: Rows = ()
     pending: Rows = ()
-    """All flights that wait after this micro-batch; they replace those that waited before it."""
+    """All flights that wait after this micro-batch; they replace the earlier ones."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What the next micro-batch builds on."""
+    """The state from which the next micro-batch continues."""
 
     observations: Rows
     frontiers: Mapping[str, dt.datetime]
@@ -64,7 +63,9 @@ class Store:
 
     @classmethod
     def open(cls, url: str) -> Store:
-        """Connect to `sqlite:///file` or `postgresql://user@host/database`. ConfigurationError says what is wrong."""
+        """Connect to `sqlite:///file` or `postgresql://user@host/database`. Raises ConfigurationError if that is
+        impossible.
+        """
         try:
             parsed = make_url(url)
         except ArgumentError:
@@ -90,7 +91,7 @@ class Store:
         return cls(engine)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.engine.dispose()
 
     def __enter__(self) -> Store:
@@ -100,23 +101,24 @@ class Store:
         self.close()
 
     def create(self) -> None:
-        """Make the tables that are missing."""
+        """Create the tables that are missing."""
         TABLES.create_all(self.engine)
 
     def drop(self) -> None:
-        """Remove our tables; others in the same database stay."""
+        """Remove the pipelines' tables; other tables in the database stay."""
         TABLES.drop_all(self.engine)
 
     def is_committed(self, batch_id: int, query_id: str) -> bool:
-        """Whether the micro-batch's results are in; IllegalStateError if they are another query's.
+        """Return whether the micro-batch's results have been committed. Raises IllegalStateError if they are another
+        query's.
 
-        A checkpoint that was deleted starts to count at 0 again, and its micro-batches would be taken for known ones.
+        After a checkpoint is deleted, ids start at 0 again, and new micro-batches would be taken for committed ones.
         """
         with self.engine.connect() as connection:
             return _committed(connection, batch_id, query_id)
 
     def commit(self, batch_id: int, query_id: str, results: Results) -> bool:
-        """Write all of it, or nothing. False where the micro-batch was committed before."""
+        """Write all changes in one transaction. Return False if the micro-batch was committed before."""
         with self.engine.begin() as connection:
             if _committed(connection, batch_id, query_id):
                 return False
@@ -132,7 +134,7 @@ class Store:
         return True
 
     def state(self) -> State:
-        """What was committed, for a job that starts."""
+        """Return the committed state, for a job that starts."""
         with self.engine.connect() as connection:
             observations = [dict(row._mapping) for row in connection.execute(select(OBSERVATIONS))]
             frontiers = {row.origin: row.time_hour for row in connection.execute(select(FRONTIERS))}
@@ -140,27 +142,27 @@ class Store:
         return State(observations, frontiers, pending)
 
     def progress(self) -> dict[TopicPartition, Read]:
-        """Up to where each partition has been read."""
+        """Return the next offset and the number of records of each partition."""
         with self.engine.connect() as connection:
             rows = connection.execute(select(PROGRESS)).all()
         return {TopicPartition(r.topic, r.partition): Read(r.next_offset, r.records) for r in rows}
 
     def totals(self) -> tuple[int, int, int]:
-        """Micro-batches, records read and rows written so far."""
+        """Return the numbers of micro-batches, records read and rows written so far."""
         sums = func.coalesce(func.sum(BATCHES.c.records_in), 0), func.coalesce(func.sum(BATCHES.c.rows_out), 0)
         with self.engine.connect() as connection:
             count, records, rows = connection.execute(select(func.count(), *sums).select_from(BATCHES)).one()
         return int(count), int(records), int(rows)
 
     def batch_ids(self) -> list[int]:
-        """The micro-batches that wrote rows, in order."""
+        """Return the micro-batches that wrote rows, in order."""
         with self.engine.connect() as connection:
             return list(
                 connection.scalars(select(BATCHES.c.batch_id).where(BATCHES.c.rows_out > 0).order_by("batch_id"))
             )
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
-        """A whole table of statistics, in the order of its key."""
+        """Return a whole table of statistics, in the order of its key."""
         with self.engine.connect() as connection:
             result = connection.execute(select(table).order_by(*table.primary_key.columns))
             return [dict(row._mapping) for row in result]
@@ -235,7 +237,7 @@ def _combined(table: Table, name: str, excluded: Any) -> Any:
     old, new = table.c[name], excluded[name]
     if not name.endswith("_max"):
         return old + new
-    # Either may be null, in a group that so far has nothing to take a maximum of.
+    # Either may be null, in a group without a value so far.
     both = func.coalesce(old, new), func.coalesce(new, old)
     return case((both[0] > both[1], both[0]), else_=both[1])
 

@@ -1,1 +1,1 @@
-"""Tables to people: the account, the terminal, the chart and the page."""
+"""Presentation of the tables: the account, the terminal, the chart and the page."""

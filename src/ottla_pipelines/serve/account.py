@@ -1,8 +1,8 @@
-"""The account: what the CSV says, computed here in plain Python, against what came out of the pipeline.
+"""The account: results computed from the CSV files in plain Python, compared with the results of the pipeline.
 
-Nothing of `ingest` and `refine` is used but the way to the data files, so an error there cannot hide itself here: the
-rules of the join, of the classes and of the statistics are written a second time, from the local date in the CSV
-instead of a time zone's rules.
+It shares nothing with `ingest` and `refine` except the paths of the data files, so that an error there cannot stay
+hidden: the rules of the join, of the classes and of the statistics are implemented a second time, from the local date
+in the CSV instead of the rules of a time zone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Delays(NamedTuple):
 
 @dataclass
 class Account:
-    """The comparison of what went in with what came out."""
+    """The comparison of a run's input with its results."""
 
     noun: str
     rows_in: int
@@ -54,7 +54,7 @@ class Account:
     lost: int
     doubled: int
     unknown: int
-    """Rows that came out but are not in the input."""
+    """Rows of the results that are not in the input."""
     statistics: int
     """Rows of statistics that were compared."""
     fields: int
@@ -63,7 +63,7 @@ class Account:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing at all differs."""
+        """Whether all rows and values are equal."""
         return not (self.lost or self.doubled or self.unknown or self.differences) and self.rows_in == self.rows_out
 
     @property
@@ -81,7 +81,7 @@ class Account:
 
 
 def expected_flights(limit: int | None = None) -> dict[str, list[Any]]:
-    """What the joined rows should be, as columns in the order of the CSV's rows."""
+    """Return the expected joined rows, as columns in the order of the CSV's rows."""
     weather = {(w["origin"], w["time_hour"]): w for w in _typed("weather.csv")}
     airlines = {a["carrier"]: a["name"] for a in table("airlines.csv")}
     planes = {p["tailnum"]: p for p in table("planes.csv")}
@@ -144,7 +144,7 @@ def _hour(text: str) -> dt.datetime:
 
 
 def weather_class(weather: Mapping[str, Any] | None) -> str:
-    """The class of an observation, in the words of the catalog."""
+    """Return the class of an observation, in the words of the catalog."""
     if weather is None:
         return "unknown"
     if weather["precip"] is not None and weather["precip"] > 0:
@@ -155,7 +155,7 @@ def weather_class(weather: Mapping[str, Any] | None) -> str:
 
 
 def expected_delays(flights: Mapping[str, Sequence[Any]]) -> dict[DelayKey, Delays]:
-    """What the statistics should be."""
+    """Return the expected statistics."""
     delays: dict[DelayKey, Delays] = {}
     names = ("day", "origin", "carrier", "weather", "dep_delay", "arr_delay")
     for *key, late, arrival in zip(*(flights[name] for name in names), strict=True):
@@ -173,7 +173,7 @@ def expected_delays(flights: Mapping[str, Sequence[Any]]) -> dict[DelayKey, Dela
 
 
 def read_rows(datasets: Path, dataset: str, batch_ids: Sequence[int]) -> pa.Table:
-    """The rows of committed micro-batches, sorted by their row number."""
+    """Return the rows of committed micro-batches, sorted by their row number."""
     files = [f for b in batch_ids for f in sorted(batch_directory(datasets / dataset, b).glob("*.parquet"))]
     tables = [pq.ParquetFile(file).read() for file in files]
     whole = pa.concat_tables(tables) if tables else pa.table({"row": pa.array([], pa.int32())})
@@ -183,7 +183,7 @@ def read_rows(datasets: Path, dataset: str, batch_ids: Sequence[int]) -> pa.Tabl
 def flight_account(
     expected: Mapping[str, Sequence[Any]], rows: pa.Table, statistics: Sequence[Mapping[str, Any]]
 ) -> Account:
-    """Compare joined rows and statistics with what the CSV says, value by value."""
+    """Compare joined rows and statistics with those computed from the CSV, value by value."""
     account = row_account("flights", expected, rows)
     expected_statistics = expected_delays(expected)
     actual_statistics = {
@@ -195,7 +195,7 @@ def flight_account(
 
 
 def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table) -> Account:
-    """Count rows in, out, lost and doubled by their row number, then compare every value of those that are there."""
+    """Count rows in, out, lost and doubled by their row number, then compare every value of the rows that exist."""
     seen = Counter(rows.column("row").to_pylist())
     expected_rows = set(expected["row"])
     account = Account(
@@ -209,7 +209,7 @@ def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table
         fields=0,
     )
     if account.is_exact:
-        # Without rows there is not even a file that could name the columns.
+        # Without rows there is no file with the columns' names.
         for name, values in expected.items() if expected_rows else ():
             _compare_column(account, name, list(values), rows.column(name).to_pylist())
     else:

@@ -1,4 +1,4 @@
-"""From a run's database and Parquet files, and its input, to its report."""
+"""The report of a run, built from its database, Parquet files and input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE_TEMPLATE = Path(__file__).with_name("run.html.jinja")
 
 
 def build_report(run: Run, rates: Rates) -> RunReport:
-    """Everything to show at the end of a run, the account included."""
+    """Return the report of a run, with the account."""
     with Store.open(run.database_url) as store:
         return _counts(run, store, rates) if run.input else _flights(run, store, rates)
 

@@ -1,4 +1,4 @@
-"""What a run has to say: a report with the account. `flight_report` and `count_report` make one from the statistics."""
+"""The report of a run, with the account. `flight_report` and `count_report` build one from the statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOP = 10
 
 @dataclass(frozen=True)
 class RunReport(Report):
-    """The same with the account of every row."""
+    """A report with the account of every row."""
 
     account: Account = field(kw_only=True)
 
@@ -35,27 +35,27 @@ class Group(NamedTuple):
 
     @property
     def departed(self) -> int:
-        """Flights that left."""
+        """The number of flights that departed."""
         return self.flights - self.cancelled
 
     @property
     def delayed_percent(self) -> float:
-        """Of those that left, how many did so 15 minutes late or more."""
+        """The percentage of departed flights that were 15 minutes late or more."""
         return 100 * self.delayed / self.departed if self.departed else 0.0
 
     @property
     def cancelled_percent(self) -> float:
-        """How many never left."""
+        """The percentage of cancelled flights."""
         return 100 * self.cancelled / self.flights if self.flights else 0.0
 
     @property
     def mean_delay(self) -> float:
-        """Minutes per flight that left; early ones count below zero."""
+        """The mean delay of departed flights in minutes; early departures count as negative."""
         return self.delay_sum / self.departed if self.departed else 0.0
 
 
 def grouped(statistics: Statistics, name: Callable[[Mapping[str, Any]], str]) -> list[Group]:
-    """The statistics summed by whatever `name` says of a row, in the order of the names."""
+    """Return the statistics summed by the group name that `name` returns for a row, in the order of the names."""
     sums: dict[str, Group] = {}
     for row in statistics:
         key = name(row)
@@ -74,7 +74,7 @@ def grouped(statistics: Statistics, name: Callable[[Mapping[str, Any]], str]) ->
 def flight_report(
     statistics: Statistics, airlines: Mapping[str, str], account: Account, rates: Sequence[tuple[str, str]]
 ) -> RunReport:
-    """Delays by weather, airport, airline, month and day."""
+    """Return the report of delays by weather, airport, airline, month and day."""
     order = {name: i for i, (name, _) in enumerate(WEATHER_CLASSES)}
     weather = sorted(grouped(statistics, lambda s: str(s["weather"])), key=lambda g: order[g.name])
     airports = grouped(statistics, lambda s: str(s["airport"]))
@@ -148,7 +148,7 @@ def _bars(title: str, unit: str, groups: Sequence[Group], value: Callable[[Group
 
 
 def count_report(name: str, statistics: Statistics, account: Account, rates: Sequence[tuple[str, str]]) -> RunReport:
-    """Events by group and by hour."""
+    """Return the report of events by group and by hour."""
     by_group: dict[str, int] = {}
     by_hour: dict[str, int] = {}
     for row in statistics:

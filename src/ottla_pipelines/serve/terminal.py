@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def show(report: Report, console: Console) -> None:
-    """Print findings, the first two tables and the rates; the page has the rest. The account comes last, elsewhere."""
+    """Print findings, the first two tables and the rates; the page has the rest. The account is printed separately,
+    at the end.
+    """
     console.print()
     console.rule(f"[bold]{report.title}")
     for table in report.tables[:2]:
@@ -26,7 +28,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def rich_table(data: TableData) -> Table:
-    """The table as rich draws it."""
+    """Return the table as a table of rich."""
     table = Table(title=data.title, title_justify="left", title_style="bold")
     for i, column in enumerate(data.columns):
         table.add_column(column, justify="right" if i else "left")

@@ -76,7 +76,7 @@ def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
 
 
 def requested_entries(args: argparse.Namespace) -> Entries:
-    """Return the entries to add or remove; ConfigurationError if the command line is wrong."""
+    """Return the entries to add or remove. Raises ConfigurationError if the command line is wrong."""
     named = resources(args)
     if not (named or args.idempotent):
         options = " or ".join(map(flag_name, (*RESOURCES, "cluster")))
@@ -125,7 +125,7 @@ def operation_names() -> list[str]:
 
 
 def principal(option: str, text: str) -> str:
-    """Return a principal such as `User:alice`; ConfigurationError for anything else."""
+    """Return a principal such as `User:alice`. Raises ConfigurationError for anything else."""
     name = text.strip()
     kind, colon, _ = name.partition(":")
     if not (kind and colon):

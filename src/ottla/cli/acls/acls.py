@@ -20,7 +20,8 @@ from ottla.cli.acls.acl_bindings import (
     resource_text,
     resources,
 )
-from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable, flag_name, is_set
 from ottla.cli.framework.output import Output

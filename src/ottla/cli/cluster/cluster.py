@@ -1,4 +1,4 @@
-"""A cluster on this machine: brokers, and ZooKeeper if wanted, which keep running after the command has ended.
+"""A cluster on this machine: brokers, and ZooKeeper on request, which keep running after the command has ended.
 
     ottla cluster up                 three brokers on 9092, 9093 and 9094
     ottla cluster up --zookeeper     the same with ZooKeeper on 127.0.0.1:2181, Kafka's classic layout
@@ -57,7 +57,7 @@ def _locked(action: Callable[[Path, argparse.Namespace], int]) -> Callable[[argp
 
 
 def show_status(args: argparse.Namespace) -> int:
-    """Print the status; returns 1 unless everything is healthy."""
+    """Print the status, and return 1 unless everything is healthy."""
     return _print_status(_existing(args.dir.resolve()), args, strict=True)
 
 
@@ -126,7 +126,7 @@ def add(directory: Path, args: argparse.Namespace) -> int:
 
 
 def down(directory: Path, args: argparse.Namespace) -> int:
-    """Shut down all processes; returns 1 if a process had to be killed."""
+    """Shut down all processes, and return 1 if a process had to be killed."""
     cluster = _existing(directory)
     killed = [f"broker {broker.id}" for broker in reversed(cluster.brokers) if not cluster.stop(broker)]
     if cluster.zookeeper is not None and not cluster.stop_zookeeper():

@@ -1,6 +1,7 @@
 """Processes that outlive the command that started them, identified by their pid.
 
-Pids are reused: a process is ours only if its command line contains a word of the command that started it.
+Pids are reused: a process belongs to the cluster only if its command line contains a word of the command that
+started it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def start(command: Sequence[str], log: Path) -> int:
-    """Start a process in its own session, so that Ctrl+C does not reach it; returns its pid."""
+    """Start a process in its own session, so that Ctrl+C does not reach it, and return its pid."""
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True
@@ -35,19 +36,19 @@ def start(command: Sequence[str], log: Path) -> int:
 
 
 def is_running(pid: int, word: str) -> bool:
-    """Whether the process exists, running or paused, and has `word` in its command line."""
+    """Return whether the process exists, running or paused, and has `word` in its command line."""
     for child in _children:
         child.poll()
     return pid > 0 and word in _command_line(pid)
 
 
 def is_stopped(pid: int, word: str) -> bool:
-    """Whether the process is paused (SIGSTOP)."""
+    """Return whether the process is paused (SIGSTOP)."""
     return is_running(pid, word) and _state(pid).startswith(STOPPED)
 
 
 def wait_for_end(pid: int, word: str, seconds: float) -> bool:
-    """Wait until the process has ended; returns whether it has in time."""
+    """Wait until the process has ended, and return whether it has in time."""
     deadline = time.monotonic() + seconds
     while is_running(pid, word):
         if time.monotonic() > deadline:
@@ -69,7 +70,7 @@ def stop(pid: int, word: str, seconds: float) -> bool:
 
 
 def send(pid: int, word: str, number: signal.Signals) -> bool:
-    """Send a signal; returns False if there is no process. SIGSTOP and SIGCONT have taken effect on return."""
+    """Send a signal, and return False if there is no process. SIGSTOP and SIGCONT have taken effect on return."""
     if not is_running(pid, word):
         return False
     try:

@@ -31,7 +31,7 @@ STATE: Final = "cluster.json"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 READY: Final = b"is ready: "
-"""What `ottla broker` prints once it serves requests."""
+"""The end of the line that `ottla broker` prints once it serves requests."""
 ENDING: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 """Signals that end a process."""
 MOST_REPLICAS: Final = 3
@@ -49,7 +49,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Its address for clients."""
+        """The broker's address for clients."""
         return f"127.0.0.1:{self.port}"
 
 
@@ -59,7 +59,7 @@ class LocalCluster:
 
     directory: Path
     zookeeper_port: int | None
-    """None: the brokers share an embedded metadata store, there is no ZooKeeper."""
+    """The port of ZooKeeper; None if the brokers share an embedded metadata store."""
     base_port: int
     """The port of broker 0, broker N listens on N more; 0: each on a port that was free."""
     zookeeper_pid: int = 0
@@ -95,7 +95,7 @@ class LocalCluster:
         replace_file(self.directory / STATE, json.dumps(state, indent=1).encode())
 
     def broker(self, number: int) -> Broker:
-        """Return a broker by its id; ConfigurationError if there is none."""
+        """Return a broker by its id. Raises ConfigurationError if there is none."""
         broker = next((broker for broker in self.brokers if broker.id == number), None)
         if broker is None:
             ids = ", ".join(str(broker.id) for broker in self.brokers)
@@ -132,7 +132,7 @@ class LocalCluster:
 
     @property
     def zookeeper(self) -> ZooKeeperServer | None:
-        """Its ZooKeeper server, if it has one."""
+        """The ZooKeeper server of the cluster, if it has one."""
         port = self.zookeeper_port
         return None if port is None else ZooKeeperServer(self.directory / "zookeeper", port)
 
@@ -142,14 +142,14 @@ class LocalCluster:
         return self.check_zookeeper().connect
 
     def check_zookeeper(self) -> ZooKeeperServer:
-        """Return its ZooKeeper server; ConfigurationError if it has none."""
+        """Return its ZooKeeper server. Raises ConfigurationError if it has none."""
         if self.zookeeper is None:
             raise ConfigurationError("the cluster has no ZooKeeper: its brokers share an embedded metadata store")
         return self.zookeeper
 
     @property
     def _zookeeper_word(self) -> str:
-        """What identifies the process of ZooKeeper."""
+        """A part of the command line that identifies the process of ZooKeeper."""
         return str(self.directory / "zookeeper")
 
     @property
@@ -166,23 +166,23 @@ class LocalCluster:
         return self.directory / f"broker-{broker.id}.log"
 
     def is_running(self, broker: Broker) -> bool:
-        """Whether the process of a broker exists."""
+        """Return whether the process of a broker exists."""
         return daemon.is_running(broker.pid, str(self.properties(broker)))
 
     def is_paused(self, broker: Broker) -> bool:
-        """Whether a broker is paused (SIGSTOP)."""
+        """Return whether a broker is paused (SIGSTOP)."""
         return daemon.is_stopped(broker.pid, str(self.properties(broker)))
 
     def zookeeper_is_paused(self) -> bool:
-        """Whether ZooKeeper is paused (SIGSTOP)."""
+        """Return whether ZooKeeper is paused (SIGSTOP)."""
         return daemon.is_stopped(self.zookeeper_pid, self._zookeeper_word)
 
     def zookeeper_is_running(self) -> bool:
-        """Whether the process of ZooKeeper exists."""
+        """Return whether the process of ZooKeeper exists."""
         return daemon.is_running(self.zookeeper_pid, self._zookeeper_word)
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper if the cluster has one, unless it runs; StartupError if it does not answer in time."""
+        """Start ZooKeeper if the cluster has one, unless it runs. Raises StartupError if it does not answer in time."""
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():
             return
@@ -197,7 +197,7 @@ class LocalCluster:
             time.sleep(daemon.POLL_SECONDS)
 
     def start(self, *brokers: Broker) -> None:
-        """Start brokers that do not run, and wait until they serve; StartupError if one does not in time."""
+        """Start brokers that do not run, and wait until they serve. Raises StartupError if one does not in time."""
         positions = {}
         for broker in brokers:
             if not self.is_running(broker):
@@ -223,7 +223,7 @@ class LocalCluster:
             time.sleep(daemon.POLL_SECONDS)
 
     def send(self, broker: Broker, number: signal.Signals) -> bool:
-        """Send a signal to a broker, and wait if it ends the process; returns False if there is no process."""
+        """Send a signal to a broker, and wait if it ends the process. Return False if there is no process."""
         return _signal(broker.pid, str(self.properties(broker)), number)
 
     def send_zookeeper(self, number: signal.Signals) -> bool:
@@ -231,11 +231,11 @@ class LocalCluster:
         return _signal(self.zookeeper_pid, self._zookeeper_word, number)
 
     def stop(self, broker: Broker) -> bool:
-        """Shut down a broker (controlled shutdown); returns False if it had to be killed."""
+        """Shut down a broker (controlled shutdown), and return False if it had to be killed."""
         return daemon.stop(broker.pid, str(self.properties(broker)), STOP_SECONDS)
 
     def stop_zookeeper(self) -> bool:
-        """Shut down ZooKeeper; returns False if it had to be killed."""
+        """Shut down ZooKeeper, and return False if it had to be killed."""
         return daemon.stop(self.zookeeper_pid, self._zookeeper_word, STOP_SECONDS)
 
 

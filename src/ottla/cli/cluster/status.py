@@ -17,9 +17,9 @@ from ottla.errors import BrokerNotAvailableError, KafkaError
 
 TIMEOUT_MS: Final = 5_000
 REQUEST_MS: Final = 2_000
-"""How long a broker may take to answer before another one is asked."""
+"""Timeout of a request to a broker; then the next broker is asked."""
 MAX_NAMES: Final = 10
-"""How many partitions are named in text."""
+"""The maximum number of partitions that the text names."""
 
 
 @dataclass

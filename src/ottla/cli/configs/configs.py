@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from ottla.cli.configs import users
 from ottla.cli.configs.entities import DEFAULT, ENTITY_OPTIONS, Entity, entities
-from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import Flag, Option
 from ottla.cli.framework.output import Output
@@ -24,7 +25,7 @@ Changes = Mapping[str, str | None]
 """New values by config; None removes."""
 
 _COMMA: Final = re.compile(r",(?![^\[]*\])")
-"""Between configs, not within a list in brackets."""
+"""A comma between configs, not within a list in brackets."""
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> Any:
@@ -81,7 +82,7 @@ def _changes(args: argparse.Namespace) -> Changes:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse `a=1,b=[x,y]`; ConfigurationError for a name without a value."""
+    """Parse `a=1,b=[x,y]`. Raises ConfigurationError for a name without a value."""
     configs = {}
     for part in filter(None, map(str.strip, _COMMA.split(text))):
         name, equals, value = part.partition("=")

@@ -18,10 +18,10 @@ class Kind(NamedTuple):
     """A kind of entity: it has configs if it is a resource, otherwise quotas."""
 
     name: str
-    """In the plural, as for --entity-type."""
+    """The name of the kind in the plural, as for --entity-type."""
     resource: ConfigResourceType | None = None
     quota: str | None = None
-    """Its entity type for quotas (KIP-546)."""
+    """The entity type of the kind for quotas (KIP-546)."""
     has_default: bool = False
     is_numbered: bool = False
     own: ConfigSource | None = None
@@ -29,12 +29,12 @@ class Kind(NamedTuple):
 
     @property
     def singular(self) -> str:
-        """Its name in the singular."""
+        """The name of the kind in the singular."""
         return self.name.removesuffix("s")
 
     @property
     def flag(self) -> str:
-        """Its short option."""
+        """The short option of the kind."""
         return f"--{self.name if self.name == 'client-metrics' else self.singular}"
 
 
@@ -93,7 +93,7 @@ class _Short(argparse.Action):
 
 
 def _short_options(kind: Kind) -> Iterator[Option]:
-    """The short forms of KIP-543 and KIP-714."""
+    """Yield the short forms of KIP-543 and KIP-714."""
     text = f"short for --entity-type {kind.name} --entity-name NAME"
     yield Option(f"{kind.flag} NAME", text, action=_Short, kind=kind, dest="short")
     if kind.has_default:
@@ -117,7 +117,7 @@ ENTITY_OPTIONS: Final = (
 
 
 def entities(args: argparse.Namespace) -> list[Entity]:
-    """Return the entities on the command line: one, or a user and a client; ConfigurationError for others."""
+    """Return the entities on the command line: one, or a user and a client. Raises ConfigurationError for others."""
     targets = [*_paired(args.types, args.names), *args.short]
     if not targets:
         raise ConfigurationError(f"--entity-type is needed: one of {', '.join(KINDS)}")

@@ -20,7 +20,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Lines(NamedTuple):
-    """How lines are parsed into key, value and headers."""
+    """The syntax of a line: separators of key, value and headers."""
 
     parse_key: bool = False
     key_separator: bytes = b"\t"
@@ -46,7 +46,7 @@ class Lines(NamedTuple):
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return key, value and headers of a line; ConfigurationError if a separator is missing."""
+        """Return key, value and headers of a line. Raises ConfigurationError if a separator is missing."""
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
             text, line = self._split(line, self.headers_delimiter, "headers", number)
@@ -73,7 +73,7 @@ class Lines(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until the input ends; returns 1 if a record failed."""
+    """Send until the input ends, and return 1 if a record failed."""
     lines = Lines.from_properties(dict(properties.override(text) for text in args.property))
     errors: list[BaseException] = []
     with KafkaProducer(_options(args)) as producer:

@@ -1,4 +1,4 @@
-"""How the console consumers print records."""
+"""The format in which the console consumers print records."""
 
 from __future__ import annotations
 

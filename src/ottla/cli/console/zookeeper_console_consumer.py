@@ -33,7 +33,7 @@ GROUPS = 100_000
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until a limit or a signal; returns 1 if the offsets of the group forbid --from-beginning."""
+    """Print until a limit or a signal, and return 1 if the offsets of the group forbid --from-beginning."""
     options = _options(args)
     config = ConsumerConfig(options)
     is_temporary = "group.id" not in _user_options(args)
@@ -60,7 +60,7 @@ def _interrupt() -> None:
 
 
 def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace) -> int:
-    """Print messages; returns their number."""
+    """Print messages, and return their number."""
     count = 0
     try:
         while args.max_messages is None or count < args.max_messages:
@@ -84,7 +84,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
 
 
 def _prepare_group(args: argparse.Namespace, config: ConsumerConfig) -> bool:
-    """Delete the offsets of the group on request; returns False if they forbid --from-beginning."""
+    """Delete the offsets of the group on request, and return False if they forbid --from-beginning."""
     with connection.zookeeper(args.zookeeper) as zk:
         if args.delete_consumer_offsets:
             zk.delete_tree(_group(config))

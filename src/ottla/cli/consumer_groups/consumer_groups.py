@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ottla.cli.consumer_groups import delete_offsets, reset_offsets
 from ottla.cli.consumer_groups.reset_plan import scope
-from ottla.cli.framework.command import Action, AdminCommand, CommandFailedError
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import Action, CommandFailedError
 from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.output import Output, lines
@@ -38,7 +39,7 @@ class Row(NamedTuple):
 
 
 def _states(args: argparse.Namespace) -> set[str]:
-    """Return the states of --state in lower case; ConfigurationError for one that no group can have."""
+    """Return the states of --state in lower case. Raises ConfigurationError for one that no group can have."""
     states = {state.strip().lower(): state.strip() for state in (args.state or "").split(",") if state.strip()}
     if states and args.action != "list":
         raise ConfigurationError(f"--state takes no value with --{args.action}")

@@ -31,7 +31,7 @@ NOTHING_DONE: Final = (
     "You should add the --dry-run option explicitly if you are scripting this command and want to keep the current "
     "default behavior without prompting."
 )
-"""As Kafka 4.3 has it."""
+"""The warning of Kafka 4.3 without --dry-run and --execute."""
 
 
 _ACTION: Final = "reset-offsets"
@@ -72,7 +72,7 @@ class Request(NamedTuple):
 
 
 def read(args: argparse.Namespace) -> Request:
-    """Parse and check the options; ConfigurationError if they contradict each other."""
+    """Parse and check the options. Raises ConfigurationError if they contradict each other."""
     if args.dry_run and args.execute:
         raise ConfigurationError("--reset-offsets takes only one of --execute and --dry-run")
     if args.group and args.all_groups:

@@ -101,7 +101,7 @@ def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
 
 
 def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int], by: int) -> Offsets:
-    """Add `by` to committed offsets; ConfigurationError for a partition without one."""
+    """Add `by` to committed offsets. Raises ConfigurationError for a partition without one."""
     new: Offsets = {}
     for tp in partitions:
         if tp not in committed:
@@ -115,7 +115,7 @@ def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartit
 def clamped(
     offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> tuple[Offsets, list[str]]:
-    """Move offsets into the range of their logs; returns them, and a warning for each that was out of range."""
+    """Move offsets into the range of their logs, and return them, and a warning for each that was out of range."""
     new: Offsets = {}
     warnings = []
     for tp, offset in offsets.items():

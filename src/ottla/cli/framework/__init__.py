@@ -1,1 +1,1 @@
-"""What the commands share: options, connections, output, signals."""
+"""Common parts of the commands: options, connections, output, signals."""

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from ottla.cli.framework.connection import client_options
 from ottla.cli.framework.options import Options, flag_name, is_set
-from ottla.cli.framework.output import Output
-from ottla.client.admin.admin import KafkaAdminClient
-from ottla.errors import ConfigurationError, KafkaError
-
-ERROR: Final = "ottla: {}"
+from ottla.errors import ConfigurationError
 
 
 class CommandFailedError(Exception):
@@ -78,7 +73,7 @@ class Command:
     """Further settings of the parser."""
 
     def main(self, name: str, description: str | None, arguments: list[str]) -> int:
-        """Run the command with the arguments of its command line; returns the exit code."""
+        """Run the command with the arguments of its command line, and return the exit code."""
         args = self.parser(name, description).parse_args(arguments)
         try:
             return self.execute(args)
@@ -114,7 +109,7 @@ class Command:
                 option.add_to(subparser)
 
     def execute(self, args: argparse.Namespace) -> int:
-        """Check the options and run the action; returns the exit code."""
+        """Check the options and run the action, and return the exit code."""
         action = self.check_options(args)
         run = self.run if action is None else action.run
         assert run is not None, "a command has a function or actions"
@@ -131,37 +126,3 @@ class Command:
             option.check(args)
         action.check_options(args)
         return action
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdminCommand(Command):
-    """A command that asks brokers through an admin client, and prints text or, with `--json`, JSON."""
-
-    configs: Mapping[str, Any] = field(default_factory=dict)
-    """Configs of the admin client that differ from its defaults; a file of the user overrides them."""
-    fixed_configs: Mapping[str, Any] = field(default_factory=dict)
-    """Configs that a file of the user does not override."""
-    error: str = ERROR
-    """How a failure is printed."""
-    usage_error: str = ERROR
-    """How a mistake on the command line is printed."""
-
-    def execute(self, args: argparse.Namespace) -> int:
-        """Check the options, connect, run the action and print the result; returns the exit code."""
-        text, output = self.usage_error, Output(as_json=getattr(args, "json", False))
-        try:
-            action = self.check_options(args)
-            text = self.error
-            run = self.run if action is None else action.run
-            assert run is not None, "a command has a function or actions"
-            with KafkaAdminClient({**self.configs, **client_options(args), **self.fixed_configs}) as admin:
-                result = run(admin, args, output)
-                if action is not None and action.header:
-                    result = output.rows(action.header, result)
-            if result is not None:
-                output.document = result
-        except KafkaError as error:
-            return output.error(text.format(error))
-        finally:
-            output.close()
-        return output.exit_code

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zk_client import ZkClient
 
 ZOOKEEPER_MS = 15_000
-"""How long ZooKeeper may take to accept a connection, and to answer."""
+"""Timeout of the connection to ZooKeeper and of its answers."""
 SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
 """Configs that name serializers."""
 
@@ -26,7 +26,7 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
     Args:
         old_names: earlier names of `--bootstrap-server`.
         zookeeper: whether the brokers can be looked up in ZooKeeper instead.
-        controllers: whether Apache Kafka's controllers can be asked instead (KIP-919).
+        controllers: whether the tool can use Apache Kafka's controllers instead (KIP-919).
     """
     servers = [
         Option(
@@ -83,7 +83,9 @@ def zookeeper(connect: str) -> ZkClient:
 
 
 def brokers_in(connect: str) -> str:
-    """Return the brokers registered in ZooKeeper as bootstrap servers; BrokerNotAvailableError if there are none."""
+    """Return the brokers registered in ZooKeeper as bootstrap servers. Raises BrokerNotAvailableError if there are
+    none.
+    """
     with zookeeper(connect) as zk:
         addresses = zk.brokers().values()
     if not addresses:

@@ -38,7 +38,7 @@ class JsonValue(NamedTuple):
         raise ConfigurationError(f"{self}: {reason}")
 
     def field(self, name: str) -> JsonValue:
-        """Return a field of an object; ConfigurationError if it is missing."""
+        """Return a field of an object. Raises ConfigurationError if it is missing."""
         if not isinstance(self.value, dict):
             self.reject(f"{_shown(self.value)} is not allowed: expected an object")
         if name not in self.value:

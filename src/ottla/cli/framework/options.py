@@ -94,7 +94,7 @@ JSON: Final = Flag("--json", "print JSON instead of text")
 
 
 def is_set(args: argparse.Namespace, option: str) -> bool:
-    """Whether the command line has this option, whose default is empty."""
+    """Return whether the command line has this option, whose default is empty."""
     value = getattr(args, option)
     return not (value is None or value is False or value == [])
 
@@ -105,7 +105,7 @@ def flag_name(option: str) -> str:
 
 
 def broker_ids(parts: Iterable[str]) -> list[int]:
-    """Parse the values of a `--broker-list`; ConfigurationError for one that is no broker id."""
+    """Parse the values of a `--broker-list`. Raises ConfigurationError for one that is no broker id."""
     texts = list(parts)
     try:
         return [int(text) for text in texts]

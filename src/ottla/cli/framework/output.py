@@ -1,4 +1,4 @@
-"""What commands print: text for people, JSON for programs, tables in the layout of Kafka's tools."""
+"""Output of the commands: text for people, JSON for programs, tables in the layout of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from ottla.errors import KafkaError
 
 MIN_WIDTH: Final = 15
-"""Of a column, in characters."""
+"""The minimum width of a column, in characters."""
 
 
 class Output:
@@ -19,7 +19,7 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self.document: Any = None
-        """What `--json` prints; nothing if it is None."""
+        """The document that `--json` prints; nothing if it is None."""
         self.exit_code = 0
 
     def text(self, *lines: str) -> None:

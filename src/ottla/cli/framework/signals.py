@@ -37,7 +37,7 @@ class GracefulShutdown:
 
     @property
     def exit_code(self) -> int:
-        """128 plus the number of the signal; 0 if there was none."""
+        """The exit code: 128 plus the number of the signal, or 0 if there was none."""
         return KILLED + self.number if self.number else 0
 
     def receive(self, number: int, _frame: FrameType | None) -> None:

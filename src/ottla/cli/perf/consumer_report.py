@@ -20,12 +20,12 @@ THREAD: Final = 0
 
 
 class Progress(NamedTuple):
-    """What has been read up to a time."""
+    """The totals of a consumer at one time."""
 
     at: int
     records: int = 0
     size: int = 0
-    """In bytes."""
+    """Bytes of keys and values."""
     rebalance_ms: int = 0
     """Milliseconds without partitions."""
 
@@ -53,14 +53,14 @@ class RebalanceTimer(ConsumerRebalanceListener):
 
 
 class Span(NamedTuple):
-    """What was read between two times."""
+    """The progress between two times."""
 
     begin: Progress
     end: Progress
 
     @property
     def size(self) -> float:
-        """In MiB."""
+        """The size in MiB."""
         return (self.end.size - self.begin.size) / MIB
 
     @property
@@ -75,7 +75,7 @@ class Span(NamedTuple):
 
     @property
     def elapsed(self) -> int:
-        """Milliseconds."""
+        """The time between begin and end, in milliseconds."""
         return self.end.at - self.begin.at
 
     @property

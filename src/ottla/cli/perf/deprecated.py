@@ -8,7 +8,7 @@ from ottla.errors import ConfigurationError
 
 
 def use_new_name(args: argparse.Namespace, old: str, new: str) -> bool:
-    """Move the value of an option from its old name to the new one; returns whether the old name was used.
+    """Move the value of an option from its old name to the new one, and return whether the old name was used.
 
     Raises ConfigurationError if both names were used.
     """

@@ -37,7 +37,7 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class DateFormat:
-    """A pattern for times in `zone`, None for local time. ConfigurationError for an invalid pattern."""
+    """A pattern for times in `zone`, None for local time. Raises ConfigurationError for an invalid pattern."""
 
     def __init__(self, pattern: str, option: str, zone: tzinfo | None = None) -> None:
         self._zone = zone

@@ -28,6 +28,6 @@ class Events:
                 self._broken_pipe = error
 
     def check(self) -> None:
-        """Raise BrokenPipeError if the reader is gone; callbacks on other threads cannot end the command."""
+        """Raise BrokenPipeError if the reader has ended; callbacks on other threads cannot end the command."""
         if self._broken_pipe is not None:
             raise self._broken_pipe

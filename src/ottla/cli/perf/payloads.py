@@ -12,7 +12,7 @@ from typing import Final
 from ottla.errors import ConfigurationError
 
 SEED: Final = 0
-"""Fixed, so that every run sends the same."""
+"""A fixed seed, so that every run sends the same payloads."""
 BLOCK_BYTES: Final = 64 * 1024
 """Random bytes are generated in blocks, so that a record costs only a copy."""
 LETTERS: Final = bytes(ord("A") + i % 26 for i in range(256))
@@ -42,7 +42,9 @@ def numbers() -> Iterator[bytes]:
 
 
 def read(file: str, delimiter: str) -> list[bytes]:
-    """Read the payloads of a text file; ConfigurationError if there are none, or `delimiter` is not an expression."""
+    """Read the payloads of a text file. Raises ConfigurationError if there are none, or `delimiter` is not an
+    expression.
+    """
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

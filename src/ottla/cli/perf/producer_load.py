@@ -38,7 +38,7 @@ class _Group:
         outcome.when_done(self._end)
 
     def _end(self) -> None:
-        """Called by the I/O thread."""
+        """Report the end. Runs in the I/O thread."""
         self.ended = now_ms()
         self.done.put(self)
 

@@ -28,13 +28,13 @@ from ottla.errors import ConfigurationError
 
 CLIENT_ID: Final = "perf-producer-client"
 PREFIX: Final = "performance-producer-"
-"""Of generated transactional ids."""
+"""The prefix of generated transactional ids."""
 TRANSACTION_MS: Final = 3000
 OLD_NAMES: Final = (("--producer-props", "--command-property"), ("--producer.config", "--command-config"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test; returns 1 if records failed."""
+    """Run the test, and return 1 if records failed."""
     _check(args)
     printer = _ignore if args.json else _print
     source = _payloads(args, printer)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 def _send(
     producer: KafkaProducer, args: argparse.Namespace, source: Iterator[bytes], printer: Printer, *, transactional: bool
 ) -> int:
-    """Send all records and print the report; returns the number of failed records."""
+    """Send all records and print the report, and return the number of failed records."""
     if transactional:
         producer.init_transactions()
     transaction_ms = (args.transaction_duration_ms or TRANSACTION_MS) if transactional else None

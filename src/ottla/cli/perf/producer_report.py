@@ -24,7 +24,7 @@ class Tally:
     def __init__(self, start: int) -> None:
         self.start = start
         self.size = 0
-        """In bytes."""
+        """The size of the records in bytes."""
         self.latencies: Counter[int] = Counter()
         """Latency in milliseconds → number of records."""
 

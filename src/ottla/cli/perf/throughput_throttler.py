@@ -7,7 +7,9 @@ import time
 from typing import Final
 
 SHORTEST_SLEEP: Final = 0.002
-"""In seconds. Sleeping takes longer than requested, so shorter sleeps are skipped until they add up."""
+"""The shortest sleep in seconds. Sleeping takes longer than requested, so shorter sleeps are skipped until they add
+up.
+"""
 
 
 class ThroughputThrottler:

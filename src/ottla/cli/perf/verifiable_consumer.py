@@ -89,7 +89,9 @@ class _Reader(ConsumerRebalanceListener):
         self._events.report("partitions_revoked", partitions=[tp._asdict() for tp in sorted(revoked)])
 
     def read(self) -> None:
-        """Read until there are enough records or a signal arrives; BrokerNotAvailableError if no broker answers."""
+        """Read until there are enough records or a signal arrives. Raises BrokerNotAvailableError if no broker
+        answers.
+        """
         self._events.report("startup_complete")
         self._consumer.subscribe([self._args.topic], listener=self)
         start = time.monotonic()

@@ -124,7 +124,7 @@ class _Load:
         return str(number) if prefix is None else f"{prefix}.{number}"
 
     def _key(self, number: int) -> str | None:
-        """With zero or fewer keys none repeats, as with Kafka's tool."""
+        """Return the key of a record. With zero or fewer keys no key repeats, as with Kafka's tool."""
         count = self._args.repeating_keys
         if count is None:
             return None

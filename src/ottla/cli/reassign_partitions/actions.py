@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 
 TIMEOUT_MS: Final = 10_000
 NO_THROTTLE: Final = -1
-"""Kafka's default: throttles stay as they are."""
+"""The default rate, as in Kafka: throttles stay as they are."""
 
 OTHERS_MOVE: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create "
@@ -34,7 +34,7 @@ MUST_VERIFY: Final = (
 
 
 def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Propose where the partitions of topics could be, without changing anything."""
+    """Propose an assignment of the partitions of topics to brokers, without changing anything."""
     brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     nodes = admin.describe_cluster().nodes
     racks = racks_of(nodes, brokers, aware=not args.disable_rack_aware)
@@ -50,7 +50,7 @@ def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Start reassignments; returns when all have started."""
+    """Start reassignments, and return when all have started."""
     moves = files.read_moves(args.reassignment_json_file)
     targets, log_dirs = {move.partition: move.replicas for move in moves}, files.target_log_dirs(moves)
     moving = admin.list_partition_reassignments()
@@ -111,7 +111,7 @@ def cancel(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
         cancelled=[tp._asdict() for tp in moving],
     )
     states = replica_states(admin, files.target_log_dirs(moves), brokers)
-    # A move is cancelled by moving the replica to the directory where it is.
+    # A move is cancelled by moving the replica to its current directory.
     back = {s.replica: s.log_dirs.current_log_dir for s in states if s.is_moving and s.log_dirs is not None}
     if back:
         _move_log_dirs(admin, args, output, {r: path for r, path in back.items() if path is not None})
@@ -138,7 +138,7 @@ def _brokers(admin: KafkaAdminClient) -> set[int]:
 def _current(
     admin: KafkaAdminClient, moves: Iterable[Move], brokers: Collection[int]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the current replicas of partitions; ConfigurationError for unknown partitions and brokers."""
+    """Return the current replicas of partitions. Raises ConfigurationError for unknown partitions and brokers."""
     for move in moves:
         for broker in move.replicas:
             if broker not in brokers:

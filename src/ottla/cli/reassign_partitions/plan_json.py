@@ -73,7 +73,7 @@ def read_topics(file: str) -> list[TopicToMove]:
 
 
 def read_brokers(text: str) -> list[int]:
-    """Parse a --broker-list; ConfigurationError for invalid or duplicate broker ids."""
+    """Parse a --broker-list. Raises ConfigurationError for invalid or duplicate broker ids."""
     brokers = broker_ids(text.split(","))
     duplicates = duplicates_in(brokers)
     if duplicates:

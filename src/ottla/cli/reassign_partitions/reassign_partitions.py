@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, flag_name
 from ottla.cli.reassign_partitions.actions import NO_THROTTLE, TIMEOUT_MS, cancel, execute, generate, list_, verify

@@ -33,7 +33,7 @@ def _pass_all_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run spark-submit; returns its exit code."""
+    """Run spark-submit, and return its exit code."""
     from ottla.spark.optional_dependencies import optional_dependency
 
     if args.arguments in (["--help"], ["-h"]):
@@ -91,7 +91,7 @@ def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[st
 
 
 def _runs_in_the_cluster(arguments: Sequence[str]) -> bool:
-    """Whether the driver runs on the cluster, where our path to Python has no meaning."""
+    """Return whether the driver runs on the cluster, where the local path to Python has no meaning."""
     pairs = itertools.pairwise(arguments)
     return ("--deploy-mode", "cluster") in pairs or any(
         argument in ("--deploy-mode=cluster", "spark.submit.deployMode=cluster") for argument in arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.json_file import MAX_LONG, JsonValue, duplicates_in, read_list
 from ottla.cli.framework.options import JSON, Option
@@ -16,7 +16,7 @@ from ottla.model import TopicPartition
 
 FORM: Final = '{"partitions":[{"topic":"t","partition":0,"offset":7}]}'
 ALL: Final = -1
-"""In place of an offset: up to the high watermark."""
+"""The special offset that deletes all records up to the high watermark."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
@@ -57,7 +57,7 @@ COMMAND = AdminCommand(
 
 
 def _read(file: str) -> dict[TopicPartition, int]:
-    """Parse the offsets by partition; ConfigurationError for a malformed file."""
+    """Parse the offsets by partition. Raises ConfigurationError for a malformed file."""
     offsets = [_offset(item) for item in read_list(file, "partitions", FORM).items()]
     duplicates = ",".join(map(str, duplicates_in(tp for tp, _ in offsets)))
     if duplicates:

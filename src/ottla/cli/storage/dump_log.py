@@ -78,7 +78,7 @@ def _show_log(path: Path, args: argparse.Namespace) -> None:
 
 
 def _is_old(file: LogFile, position: int, size: int) -> bool:
-    """Whether the file has a message of magic 0 or 1 at this position."""
+    """Return whether the file has a message of magic 0 or 1 at this position."""
     head = file.read(position, min(17, size - position))
     return len(head) == 17 and head[16] < 2
 
@@ -149,7 +149,7 @@ def _contents(record: Record, decode: Decoder | None) -> str:
 def _show_old(
     file: LogFile, position: int, size: int, decode: Decoder | None, *, deep: bool, args: argparse.Namespace
 ) -> int:
-    """Print messages of magic 0 and 1 up to the first incomplete one; returns the position after them."""
+    """Print messages of magic 0 and 1 up to the first incomplete one, and return the position after them."""
     data = file.read(position, size - position)
     for outer in legacy_message_set.messages(data):
         print(

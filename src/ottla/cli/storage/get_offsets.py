@@ -7,7 +7,7 @@ import re
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.json_file import MAX_INT, MAX_LONG
 from ottla.cli.framework.options import JSON, Flag, Option
@@ -19,7 +19,7 @@ from ottla.errors import ConfigurationError, InvalidTopicError, KafkaError
 from ottla.model import TopicPartition
 
 CLIENT_ID: Final = "GetOffsetShell"
-"""Not configurable, as in Kafka, so that quotas can be set for the tool."""
+"""The client id; not configurable, as in Kafka, so that quotas can be set for the tool."""
 
 SPECS: Final[Mapping[str, OffsetSpec]] = {
     "latest": OffsetSpec.latest(),
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
     partitions: Container[int]
 
     def allows(self, tp: TopicPartition) -> bool:
-        """Whether the partition matches."""
+        """Return whether the partition matches."""
         return tp.partition in self.partitions and self.topics.fullmatch(tp.topic) is not None
 
 

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ottla.cli.framework.command import AdminCommand, CommandFailedError
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import CommandFailedError
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.java_errors import java_class
 from ottla.cli.framework.options import Flag, Option, broker_ids

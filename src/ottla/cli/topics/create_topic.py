@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import Option
 from ottla.cli.framework.output import Output

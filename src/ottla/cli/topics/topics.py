@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.cli.framework.command import Action, AdminCommand, CommandFailedError
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import Action, CommandFailedError
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.output import Output, ids
@@ -24,7 +25,7 @@ from ottla.model import TopicPartition
 
 Reassignments = Mapping[TopicPartition, PartitionReassignment]
 REASSIGNMENTS_MS = 2_000
-"""How long the controller may take to list reassignments."""
+"""Timeout of the request for the list of reassignments."""
 
 SET_ON_TOPIC = 1
 """The source of a config that is set on the topic itself."""
@@ -178,7 +179,8 @@ def _configs(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
 def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo]) -> Reassignments:
     """Return the reassignments of partitions with replicas out of sync; others cannot be under reassignment.
 
-    Returns none if the cluster does not say: before Kafka 2.4, without authorization, or without an active controller.
+    Returns none if the cluster does not report them: before Kafka 2.4, without authorization, or without an active
+    controller.
     """
     short = [TopicPartition(p.topic, p.partition) for p in partitions if len(p.isr) < len(p.replicas)]
     try:
@@ -196,13 +198,13 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 def _is_unhealthy(partition: PartitionInfo, reassignments: Reassignments, args: argparse.Namespace) -> bool:
-    """Whether one of the flags applies to the partition; with both flags either is enough."""
+    """Return whether one of the flags applies to the partition; with both flags either is enough."""
     short = args.under_replicated_partitions and is_under_replicated(partition, reassignments)
     return bool(short or (args.unavailable_partitions and partition.leader < 0))
 
 
 def is_under_replicated(partition: PartitionInfo, reassignments: Reassignments) -> bool:
-    """Whether replicas are out of sync, not counting those that a reassignment adds."""
+    """Return whether replicas are out of sync, not counting those that a reassignment adds."""
     reassignment = reassignments.get(TopicPartition(partition.topic, partition.partition))
     return len(partition.isr) < len(partition.replicas) - (len(reassignment.adding_replicas) if reassignment else 0)
 

@@ -16,7 +16,7 @@ from ottla.errors import KafkaError, TransactionalIdNotFoundError
 from ottla.model import TopicPartition
 
 MAX_BATCH: Final = 500
-"""Topics or partitions in a request, so that no broker is overwhelmed."""
+"""The maximum number of topics or partitions in a request, so that no broker is overwhelmed."""
 
 T = TypeVar("T")
 

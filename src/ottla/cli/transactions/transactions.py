@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Option, flag_name
 from ottla.cli.framework.output import Output
@@ -18,7 +19,7 @@ from ottla.errors import ConfigurationError, InvalidTxnStateError
 from ottla.model import TopicPartition
 
 MAX_TIMEOUT_MINUTES: Final = 15
-"""Of transactions: the default of the broker config transaction.max.timeout.ms."""
+"""The maximum timeout of a transaction by the default of the broker config transaction.max.timeout.ms."""
 NO_COORDINATOR: Final = 0
 """The coordinator epoch of a partition without markers: not above that of any coordinator."""
 

@@ -39,7 +39,7 @@ class AlterConfigOp(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a config comes from."""
+    """The source of a config's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -200,7 +200,7 @@ class ConfigsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Java's name for alter_configs."""
+        """Alter configs: Java's name for `alter_configs`."""
         await self.alter_configs(configs, timeout_ms, True, validate_only, errors=errors)
 
     async def reset_configs(
@@ -247,7 +247,7 @@ class ConfigsAdmin(AdminDriver):
 
 
 async def _to_own_brokers(_: AdminDriver, resources: list[ConfigResource]) -> Shares:
-    """Brokers answer for themselves and their loggers; any broker answers for everything else."""
+    """Send configs of brokers and loggers to the broker itself, and all others to any broker."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         is_broker = resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)

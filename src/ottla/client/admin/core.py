@@ -1,4 +1,4 @@
-"""The calls of the admin client, as coroutines. The synchronous and the asynchronous client are made of them."""
+"""The calls of the admin client, as coroutines. Both the synchronous and the asynchronous client use them."""
 
 from __future__ import annotations
 

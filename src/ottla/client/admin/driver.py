@@ -1,4 +1,4 @@
-"""How admin calls reach brokers: lookup of the right broker, retries, time limits. The calls are in the files beside.
+"""The driver of admin calls: lookup of the right broker, retries, time limits. The calls are in the files beside.
 
 A call is about many keys (topics, partitions, groups…). Retriable failures are retried for their keys only. At the end
 the first failure is raised, with a note if there are more; or, if the caller passes a dictionary `errors`, failures are
@@ -46,10 +46,11 @@ TRANSACTION: Final = 1
 """Kinds of coordinators. Share groups have the coordinator of other groups."""
 
 TOPIC_IDLE_MS: Final = 60_000
-"""How long the leaders of a topic are kept up to date after a call that needed them."""
+"""Time for which a topic's leaders stay in the metadata after a call that needed them."""
 
 MAX_DOUBTS: Final = 5
-"""How often an error that may be due to outdated metadata is retried: 1.5 seconds with the default backoff."""
+"""Maximum number of retries after an error that may be due to outdated metadata: 1.5 seconds with the default backoff.
+"""
 
 _numbers = itertools.count(1)
 
@@ -64,7 +65,7 @@ class AdminCall(Generic[K, V]):
     """Returns results from a response, the keys of its request and the broker."""
     lookup: Lookup
     name: str = ""
-    """What the error code of the response as a whole is about, if it has one."""
+    """The subject of the response's own error code, if it has one."""
     of: type[Request[Any]] | None = None
     at_most: int | None = None
     """The highest version to use."""
@@ -172,7 +173,7 @@ class AdminDriver:
         of: type[Request[Any]] | None = None,
         at_most: int | None = None,
     ) -> dict[int | None, Any | errors.KafkaError]:
-        """Send requests to all brokers at once; returns the response or the error of each."""
+        """Send requests to all brokers at once, and return the response or the error of each."""
 
         async def send(broker: int | None, request: AnyRequest) -> Any:
             try:

@@ -93,7 +93,7 @@ class QuorumAdmin(AdminDriver):
 
 
 def _ignore(_: object) -> None:
-    """A response without content."""
+    """Accept a response without content."""
 
 
 def _quorum_info(response: quorum.DescribeQuorumResponse) -> QuorumInfo:

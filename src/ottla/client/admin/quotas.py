@@ -10,7 +10,7 @@ from ottla.protocol.messages import alter_client_quotas as alter_quotas
 from ottla.protocol.messages import describe_client_quotas as quotas
 
 EXACT, DEFAULT, SPECIFIED = range(3)
-"""How a component of a filter matches: a name, the default entity, any specified name."""
+"""Match types of a filter's component: a name, the default entity, any specified name."""
 
 Entity = tuple[tuple[str, str | None], ...]
 """An entity with quotas: (type, name) pairs, such as (("user", "alice"), ("client-id", None)); None is the default."""

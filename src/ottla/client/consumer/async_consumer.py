@@ -122,19 +122,19 @@ class KafkaConsumer(ConsumerQueries):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> Records:
-        """aiokafka's name for poll()."""
+        """Poll: aiokafka's name for `poll`."""
         if partitions:
             raise ValueError("getmany() cannot select partitions; pause() the others instead")
         return await self.poll(timeout_ms, max_records)
 
     async def getone(self) -> ConsumerRecord:
-        """aiokafka's name for the next record of the iteration."""
+        """Return the next record of the iteration. The name is aiokafka's."""
         return await anext(self)
 
     async def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Like poll(), but return fetched data as columns in Arrow's layout, without an object per record."""
+        """Poll, but return the fetched data as columns in Arrow's layout, without an object per record."""
         ends = until or {}
         self._core.end_iteration()
         return await self._poll(
@@ -278,7 +278,7 @@ class KafkaConsumer(ConsumerQueries):
         return await self._wait(self._core.topic_metadata.for_times(timestamps, self._seconds(timeout_ms)))
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError if the cluster assigns none in
+        """Return the id of this client in telemetry (KIP-714). Raises KafkaTimeoutError if the cluster assigns none in
         time.
         """
         return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))

@@ -153,7 +153,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Like poll(), but return fetched data as columns in Arrow's layout, without an object per record.
+        """Poll, but return the fetched data as columns in Arrow's layout, without an object per record.
 
         Returns about 16 MiB of a partition at most, always in whole batches; the next call returns more. Deserializers
         and interceptors are not used. Partitions in `until` end at this offset.
@@ -197,7 +197,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     # Positions
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the next offset to read. KafkaTimeoutError if it cannot be determined in time."""
+        """Return the next offset to read. Raises KafkaTimeoutError if it cannot be determined in time."""
         self._check_open()
         at = self._core.subscription.state(TopicPartition(*partition)).position
         return at if at is not None else self._run(self._asynchronous.position(partition, timeout_ms))

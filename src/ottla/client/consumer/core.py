@@ -337,7 +337,7 @@ class ConsumerCore:
     # Polling
 
     def idle(self) -> bool:
-        """Whether records can be taken without the event loop. Called in the caller's thread."""
+        """Return whether records can be taken without the event loop. Called in the caller's thread."""
         return not (
             self.positions.has_work
             or self.wakeup_trigger.is_requested
@@ -424,7 +424,7 @@ class ConsumerCore:
         return records
 
     def end_iteration(self) -> None:
-        """Before another kind of poll: let records that the iteration has not returned be fetched again."""
+        """Let records that the iteration has not returned be fetched again, before another kind of poll."""
         if self.iteration.has_remaining:
             self.iteration.return_remaining()
             self.buffer.drop_stale()
@@ -441,7 +441,7 @@ class ConsumerCore:
     # Queries
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the group metadata. IllegalStateError without a group."""
+        """Return the group metadata. Raises IllegalStateError without a group."""
         self.require_group()
         member = self.membership
         return ConsumerGroupMetadata(
@@ -507,7 +507,7 @@ def generated_client_id(config: ConsumerConfig) -> str:
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """Return topic names. TypeError for a str, which would be taken for its letters; InvalidTopicError for invalid
+    """Return topic names. Raises TypeError for a str, whose letters are no topics, and InvalidTopicError for invalid
     names.
     """
     if isinstance(topics, str):

@@ -19,7 +19,7 @@ SECONDS_PER_HOUR: Final = 3600.0
 
 
 class PollMetrics:
-    """How the application polls. Only for the thread that polls."""
+    """Metrics of the application's polls. Only for the thread that polls."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

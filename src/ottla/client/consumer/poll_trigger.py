@@ -1,4 +1,4 @@
-"""Why a waiting poll continues: data, an error, or work of another part of the consumer."""
+"""The trigger that lets a waiting poll continue: data, an error, or work of another part of the consumer."""
 
 from __future__ import annotations
 

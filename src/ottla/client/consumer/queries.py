@@ -45,5 +45,5 @@ class ConsumerQueries:
         return self._core.metric_values(raw)
 
     def bootstrap_connected(self) -> bool:
-        """Whether any broker has responded."""
+        """Return whether any broker has responded."""
         return bool(self._core.metadata.cluster.nodes)

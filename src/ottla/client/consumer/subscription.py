@@ -54,9 +54,9 @@ class PartitionState:
         self.fetch_from: int | None = None
         """The next offset to fetch."""
         self.epoch = NO_EPOCH
-        """The leader epoch of the last record before `position`, if it is known…"""
+        """The leader epoch of the last record before `position`, if it is known."""
         self.fetch_epoch = NO_EPOCH
-        """… and of the last one before `fetch_from`."""
+        """The leader epoch of the last record before `fetch_from`."""
         self.validated: int | None = None
         """The leader epoch in which `fetch_from` was last validated (KIP-320)."""
         self.reset_to: int | None = None
@@ -75,17 +75,21 @@ class PartitionState:
         self.preferred: tuple[int, float] | None = None
         """The preferred read replica, and until when (monotonic seconds)."""
         self.served = 0
-        """When this partition was last requested, relative to others: the longest waiting come first in a request."""
+        """The order in which partitions were last requested; those that have waited longest come first in the next
+        request.
+        """
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
-        """Set the position to an offset from a lookup, of the leader with the epoch `validated` if it was asked."""
+        """Set the position to an offset from a lookup, which the leader with the epoch `validated` has answered, if
+        any.
+        """
         self.position = self.fetch_from = offset
         self.epoch = self.fetch_epoch = epoch
         self.validated = validated
         self.reset_to = None
 
     def is_validated(self, leader_epoch: int) -> bool:
-        """Whether `fetch_from` was validated with the leader of this epoch, or cannot be."""
+        """Return whether `fetch_from` was validated with the leader of this epoch, or cannot be."""
         if self.validated != leader_epoch:
             if self.fetch_epoch != NO_EPOCH and leader_epoch != NO_EPOCH:
                 return False
@@ -178,7 +182,7 @@ class Subscription:
                 state.seek(None)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition; IllegalStateError for another one."""
+        """Return the state of an assigned partition. Raises IllegalStateError for another one."""
         state = self.partitions.get(tp)
         if state is None:
             raise IllegalStateError(f"{tp} is not assigned to this consumer")

@@ -38,12 +38,12 @@ Ask = Request[R] | Callable[[int], Request[R]]
 FIRST_REPLACED: Final = 0.85
 LATEST_REPLACED: Final = 0.95
 REPLACING_STEP: Final = 0.001
-"""When a connection with a limited session lifetime is replaced, and how often that is retried, as shares of the
-lifetime.
+"""The first and last time at which a connection with a limited session lifetime is replaced, and the interval of
+attempts, as shares of the lifetime.
 """
 
 SHOWN_REASONS: Final = 3
-"""How many different failures the warning about an outage lists."""
+"""Maximum number of different failures that the warning about an outage lists."""
 
 DATA: Final = "data"
 """The purpose of connections for produce requests and all short requests."""
@@ -97,7 +97,7 @@ class Connections:
         self._setup_timeout = ExponentialBackoff(
             first_ms / 1000, max(first_ms, config.socket_connection_setup_timeout_max_ms) / 1000, jitter=JITTER
         )
-        """How long a connection may take to be established: longer after each failure (KIP-601)."""
+        """Timeout for establishing a connection: longer after each failure (KIP-601)."""
         self._options = _socket_options(config)
         self._login = sasl_login(config)
         self._outage_since: float | None = None
@@ -123,11 +123,11 @@ class Connections:
         timeout: float | None = None,
         purpose: str = DATA,
     ) -> R:
-        """Send a request to a broker, in the newest version that both sides support (`at_most` this one); return the
-        response.
+        """Send a request to a broker, in the newest version that both sides support (`at_most` this one), and return
+        the response.
 
-        `request` may be a function of the version; then `of` is its class. Raises errors of the connection; error codes
-        in the response are left to the caller.
+        `request` may be a function of the version; then `of` is its class. Raises errors of the connection; error
+        codes in the response are left to the caller.
         """
         connection = await self.connect(node_id, purpose)
         version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
@@ -136,11 +136,11 @@ class Connections:
         return await connection.channel.send(made, version, limit)
 
     async def send_any(self, request: Request[R]) -> R:
-        """Send a request to any broker, preferably one with an idle connection; return the response."""
+        """Send a request to any broker, preferably one with an idle connection, and return the response."""
         return await self.send_any_of(type(request), lambda _: request)
 
     async def send_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
-        """Like `send_any`, with a request that depends on the version."""
+        """Send a request like `send_any`, but create it from the version."""
         failures: list[errors.KafkaError] = []
         if not self._has_canonical_names:
             await self._find_canonical_names()
@@ -188,7 +188,7 @@ class Connections:
             try:
                 names += [(name, port) for name in await canonical_names_of(loop, host, port)]
             except OSError as error:
-                log.warning("bootstrap.servers: %s: %s", host, error)
+                log.warning("Cannot resolve %s of bootstrap.servers: %s", host, error)
         if names:
             self._bootstrap = _bootstrap_nodes(names)
             self._has_canonical_names = True
@@ -226,7 +226,7 @@ class Connections:
     # Opening
 
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
-        """Return a ready connection. BrokerConnectionError if the broker is unreachable, or was a moment ago."""
+        """Return a ready connection. Raises BrokerConnectionError if the broker is unreachable, or was a moment ago."""
         connection = self.ready(node_id, purpose)
         if connection is not None:
             return connection
@@ -356,7 +356,7 @@ def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:
 
 
 def _socket_options(config: ClientConfig) -> SocketOptions:
-    """Return the options of all sockets. ConfigurationError for an unusable key or trust store."""
+    """Return the options of all sockets. Raises ConfigurationError for an unusable key or trust store."""
     context = None
     if config.security_protocol.endswith("SSL"):
         from ottla.security.tls.contexts import (

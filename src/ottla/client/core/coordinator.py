@@ -57,13 +57,13 @@ class Coordinator:
         self.node: int | None = None
         """The coordinator, if it is known."""
         self.retry_backoff = retry_backoff
-        """In seconds, before the first retry."""
+        """The backoff before the first retry, in seconds."""
         self._backoff = ExponentialBackoff(
             retry_backoff, max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
         )
 
     async def find(self, deadline: float) -> int:
-        """Return the coordinator. KafkaTimeoutError if there is none in time."""
+        """Return the coordinator. Raises KafkaTimeoutError if there is none in time."""
         if not self.group_id:
             raise errors.InvalidGroupIdError("this requires a group.id")
         tries = 0
@@ -140,6 +140,6 @@ class Coordinator:
             self.connections.disconnect(self.node, GROUP)
 
     def handle_error(self, error: type[errors.KafkaError]) -> None:
-        """Look up the coordinator again after an error that says that it has moved."""
+        """Look up the coordinator again after an error that reports a new coordinator."""
         if issubclass(error, MOVED):
             self.node = None

@@ -80,7 +80,7 @@ class ProduceRequestResult:
                 self.waiters.remove(waiter)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until the result is complete; returns False after `timeout` seconds.
+        """Block until the result is complete, and return False after `timeout` seconds.
 
         Raises IllegalStateError in a process that was forked since (the other process gets the result) and in a
         callback.
@@ -143,17 +143,17 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return f"<RecordFuture {outcome.tp} {state}>"
 
     def done(self) -> bool:
-        """Whether the record was acknowledged or has failed."""
+        """Return whether the record was acknowledged or has failed."""
         return self[0].done
 
     is_done = property(done)
 
     def succeeded(self) -> bool:
-        """Whether the record was acknowledged."""
+        """Return whether the record was acknowledged."""
         return self.done() and self.exception() is None
 
     def failed(self) -> bool:
-        """Whether the record has failed."""
+        """Return whether the record has failed."""
         return self.done() and self.exception() is not None
 
     def get(self, timeout: float | None = None) -> RecordMetadata:

@@ -36,7 +36,7 @@ class BrokerConnection:
         """The lifetime of the authenticated session; 0: unlimited (KIP-368)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
-        """Return the newest version that both sides support; UnsupportedVersionError if there is none."""
+        """Return the newest version that both sides support. Raises UnsupportedVersionError if there is none."""
         low, high = self.versions.get(request.API_KEY, (0, -1))
         ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
         best = min(high, ours.stop - 1 if at_most is None else at_most)
@@ -50,7 +50,9 @@ class BrokerConnection:
 
 
 def sasl_login(config: ClientConfig) -> Login | None:
-    """Return the SASL credentials of the client, None without SASL. ConfigurationError for incomplete configs."""
+    """Return the SASL credentials of the client, None without SASL. Raises ConfigurationError for incomplete
+    configs.
+    """
     if not config.security_protocol.startswith("SASL"):
         return None
     from ottla.net.client.sasl_login import Login  # imported here because it slows down the start of other clients

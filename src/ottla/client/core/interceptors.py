@@ -23,7 +23,7 @@ class Interceptors:
         return bool(self.chain)
 
     def call(self, interceptor: Any, method: str, *args: Any) -> Any:
-        """Call a method if the interceptor has it; returns None if not, or after an error."""
+        """Call a method if the interceptor has it, and return None if not, or after an error."""
         function = getattr(interceptor, method, None)
         if function is None:
             return None

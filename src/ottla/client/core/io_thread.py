@@ -25,9 +25,9 @@ log = logging.getLogger("ottla.client")
 T = TypeVar("T")
 
 JOIN_SECONDS: Final = 5.0
-"""How long `stop` waits for the thread."""
+"""Maximum time that `stop` waits for the thread."""
 CLEANUP_SECONDS: Final = 0.8
-"""How long cancelled tasks may take to clean up before the event loop ends; Ctrl+C ends a call within a second."""
+"""Time for cancelled tasks to clean up before the event loop ends; Ctrl+C ends a call within a second."""
 
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
 _live: weakref.WeakSet[IoThread] = weakref.WeakSet()

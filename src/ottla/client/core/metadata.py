@@ -29,7 +29,7 @@ log = logging.getLogger("ottla.client")
 
 NO_LEADER: Final = -1
 MAX_STRING_BYTES: Final = 32_767
-"""Of any string in Kafka's protocol."""
+"""The maximum size of a string in Kafka's protocol."""
 
 
 class PartitionInfo(NamedTuple):
@@ -124,7 +124,7 @@ class Metadata:
         """Called with every new snapshot."""
         self.all_topics = False
         self.error: errors.KafkaError | None = None
-        """Why the last refresh failed; None if it succeeded."""
+        """The error of the last refresh; None if it succeeded."""
         self.updated_at = clock.monotonic()
         """The time of the last refresh."""
         self._source = source
@@ -239,14 +239,14 @@ class Metadata:
                 self._requested.set()
 
     async def _refresh_once(self) -> bool:
-        """Send one request; returns whether everything of interest is complete."""
+        """Send one request, and return whether everything of interest is complete."""
         request = self._request()
         try:
             response = await self._source.send_any(request)
             if response.error_code:
                 raise errors.for_code(response.error_code)
         except errors.KafkaError as error:
-            log.debug("metadata: %s", error)
+            log.debug("Cannot refresh the metadata: %s", error)
             self.error = error
             self._failed(error)
             return False
@@ -308,7 +308,7 @@ class Metadata:
             listener(self.cluster)
 
     def leader_changed(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()) -> bool:
-        """Apply a newer leader from a response (KIP-951); returns whether it was newer and is usable at once.
+        """Apply a newer leader from a response (KIP-951), and return whether it was newer and is usable at once.
 
         `nodes` are brokers in the same response, which may be unknown so far.
         """
@@ -325,8 +325,8 @@ class Metadata:
 
 
 def writable(topic: str) -> str:
-    """Return the name. InvalidTopicError for one that no request can carry: it would fail all other topics of the
-    request.
+    """Return the name. Raises InvalidTopicError for one that no request can carry: it would fail all other topics of
+    the request.
     """
     if not isinstance(topic, str):
         raise TypeError(f"the topic must be a str, not {type(topic).__name__}")

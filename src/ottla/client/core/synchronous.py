@@ -27,7 +27,7 @@ class SynchronousClient(Generic[Client]):
 def synchronous(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SynchronousClient[Client], P], T]:
-    """Return a coroutine method as a method that waits: same name, parameters and docstring."""
+    """Return a synchronous version of a coroutine method, with its name, parameters and docstring."""
 
     @functools.wraps(method)
     def call(self: SynchronousClient[Client], *args: P.args, **kwargs: P.kwargs) -> T:

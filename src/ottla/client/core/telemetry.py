@@ -1,7 +1,7 @@
 """Pushes metrics to the cluster on request: KIP-714, `enable.metrics.push`. `ClientTelemetryReporter`.
 
-The broker says which metrics it subscribes to and how often; usually none. A cluster without telemetry is not asked
-again. Failures never affect the client. Not thread-safe: event loop only.
+The broker returns the metrics that it subscribes to and the interval; usually none. A cluster without telemetry gets
+no second request. Failures never affect the client. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompres
 RETRY_SECONDS: Final = 60.0
 """Delay after a failed request for the subscription."""
 FAREWELL_SECONDS: Final = 0.5
-"""How long closing a client waits for the last push."""
+"""Time for which closing a client waits for the last push."""
 
 
 class Telemetry:
@@ -56,7 +56,9 @@ class Telemetry:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def client_instance_id(self, timeout: float) -> UUID:
-        """Return the id that the cluster has assigned to this client. KafkaTimeoutError if there is none in time."""
+        """Return the id that the cluster has assigned to this client. Raises KafkaTimeoutError if there is none in
+        time.
+        """
         self.start()
         try:
             async with asyncio.timeout(timeout):
@@ -149,7 +151,7 @@ def telemetry_of(
 
 
 def require(telemetry: Telemetry | None) -> Telemetry:
-    """Return the telemetry of a client; IllegalStateError if it is disabled."""
+    """Return the telemetry of a client. Raises IllegalStateError if it is disabled."""
     if telemetry is None:
         raise errors.IllegalStateError("this requires enable.metrics.push")
     return telemetry

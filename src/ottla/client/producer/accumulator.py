@@ -33,7 +33,7 @@ class Sendable:
 
 
 class NodeTimes:
-    """When batches were last ready for a node, and when it last drained some."""
+    """The times when batches were last ready for a node, and when the node last drained some."""
 
     __slots__ = ("drained", "ready")
 
@@ -89,7 +89,7 @@ class Accumulator:
         return queues
 
     def append(self, record: Ready) -> RecordFuture | None:
-        """Append a record to the open batch; returns None if there is none with room."""
+        """Append a record to the open batch. Return None if there is no open batch with room."""
         future: RecordFuture | None = record.queue.open.append(
             record.timestamp, record.key, record.value, record.headers
         )
@@ -238,7 +238,7 @@ class Accumulator:
         return 0.0 if times is None else times.ready - times.drained
 
     def shrink(self, batch: ProducerBatch) -> None:
-        """Release the buffer of a finished batch that fills little of it, and keep a copy.
+        """Replace the buffer of a closed batch that is much smaller by a copy of the batch, and release the buffer.
 
         Otherwise small batches of many partitions in flight would use up the memory, and the next batches would be even
         smaller.
@@ -290,7 +290,9 @@ class Accumulator:
         return batches, oldest + timeout
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Split a batch that the broker rejected as too large; returns the parts, which the caller must `put_back`."""
+        """Split a batch that the broker rejected as too large, and return the parts, which the caller must
+        `put_back`.
+        """
         assert batch.data is not None
         header = read_header(batch.data, 0)
         rows = decode_records(batch.data, 0, header)
@@ -329,14 +331,14 @@ class Accumulator:
             self.pool.release_bytes(held)
 
     def close(self) -> list[ProducerBatch]:
-        """Reject new records; returns the batches that have never been sent."""
+        """Reject new records, and return the batches that have never been sent."""
         with self.lock:
             self.closed = True
         self.pool.close()
         return self.abort()
 
     def abort(self) -> list[ProducerBatch]:
-        """Empty all queues; returns the batches that have never been sent."""
+        """Empty all queues, and return the batches that have never been sent."""
         with self.lock:
             batches = [batch for queue in self.active.values() for batch in queue.batches]
             for queue in self.active.values():
@@ -364,5 +366,5 @@ def _headers_bound(headers: Headers) -> int:
 
 
 def _after(sequence: int, other: int) -> bool:
-    """Whether a sequence number follows another one; they wrap around at 2^31."""
+    """Return whether a sequence number follows another one; they wrap around at 2^31."""
     return 0 < (sequence - other) & 0x7FFFFFFF < 0x40000000

@@ -237,7 +237,7 @@ class _Turns:
         self._locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
 
     def is_taken(self, place: tuple[str, int | None]) -> bool:
-        """Whether a call waits for this key."""
+        """Return whether a call waits for this key."""
         return place in self._locks
 
     @asynccontextmanager

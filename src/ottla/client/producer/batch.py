@@ -123,7 +123,7 @@ class PartitionQueue:
         """Whether a batch is in flight and the next one must wait, to keep the order."""
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of `size` bytes (including a batch header) fits into the open batch."""
+        """Return whether a record of `size` bytes (including a batch header) fits into the open batch."""
         builder = self.open.builder
         return not self.open.closed and builder.position + size - HEADER_BYTES <= builder.limit
 

@@ -25,7 +25,7 @@ class Waiter:
 
 
 class BufferPool:
-    """`total` bytes of memory; released buffers of `poolable` bytes are reused. Thread-safe."""
+    """A pool of `total` bytes of memory; released buffers of `poolable` bytes are reused. Thread-safe."""
 
     def __init__(self, total: int, poolable: int) -> None:
         self.total = total
@@ -61,7 +61,7 @@ class BufferPool:
         return bytearray(size)
 
     def wait(self, size: int, granted: Callable[[], None]) -> Waiter | None:
-        """Join the queue; returns None if the memory is available after all, and reserved: then `allocate` it."""
+        """Join the queue, and return None if the memory is available after all, and reserved: then `allocate` it."""
         waiter = Waiter(size, granted)
         with self._lock:
             if self.closed:
@@ -76,7 +76,7 @@ class BufferPool:
         return bytearray(size)
 
     def cancel(self, waiter: Waiter) -> bool:
-        """Leave the queue; returns True if memory was reserved in the meantime, which belongs to the caller."""
+        """Leave the queue, and return True if memory was reserved in the meantime, which belongs to the caller."""
         with self._lock:
             if waiter.ready:
                 return True

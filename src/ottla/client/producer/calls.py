@@ -28,7 +28,7 @@ class ProducerQueries:
         return self._core.metrics.values(raw)
 
     def bootstrap_connected(self) -> bool:
-        """Whether any broker has responded."""
+        """Return whether any broker has responded."""
         return bool(self._core.metadata.cluster.nodes)
 
 
@@ -57,7 +57,9 @@ class ProducerCalls(ProducerQueries):
             await self._core.transactions.init()
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction. IllegalStateError if one is open, ProducerFencedError if this producer was fenced."""
+        """Begin a transaction. Raises IllegalStateError if one is open, ProducerFencedError if this producer was
+        fenced.
+        """
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
 
@@ -83,5 +85,5 @@ class ProducerCalls(ProducerQueries):
             await self._core.transactions.end(commit=False)
 
     async def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). KafkaTimeoutError after `timeout` seconds."""
+        """Return the id of this client in telemetry (KIP-714). Raises KafkaTimeoutError after `timeout` seconds."""
         return await telemetry.require(self._core.telemetry).client_instance_id(timeout)

@@ -51,11 +51,11 @@ class BatchFuture:
         self._parts = parts
 
     def done(self) -> bool:
-        """Whether every record was acknowledged or has failed."""
+        """Return whether every record was acknowledged or has failed."""
         return all(outcome.done for outcome, _ in self._parts)
 
     def get(self, timeout: float | None = None) -> list[SentRange]:
-        """Wait for all acknowledgements; returns the ranges of offsets.
+        """Wait for all acknowledgements, and return the ranges of offsets.
 
         Raises the first error, or KafkaTimeoutError after `timeout` seconds.
         """
@@ -101,7 +101,7 @@ def column(items: Any) -> BinaryColumn:
 
 
 def _is_arrow(items: Any) -> bool:
-    """Whether this is an Arrow array, or can be converted to one."""
+    """Return whether this is an Arrow array, or can be converted to one."""
     return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
 
 

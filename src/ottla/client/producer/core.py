@@ -1,6 +1,6 @@
 """The core of both producers: its parts, and the slow path of a record.
 
-A plain record of bytes with room in an open batch does not come here; see `KafkaProducer.send`.
+A plain record of bytes that fits into an open batch takes the fast path in `KafkaProducer.send`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ProducerCore:
 
     @property
     def transactions(self) -> Transactions:
-        """The producer's transactions; IllegalStateError without a transactional id."""
+        """The producer's transactions. Raises IllegalStateError without a transactional id."""
         if self._transactions is None:
             raise IllegalStateError("transactions require the config transactional.id")
         return self._transactions
@@ -313,7 +313,7 @@ class ProducerCore:
         self.interceptors.on_send_error(record, error)
 
     def breaks_transaction(self, error: BaseException) -> TypeGuard[KafkaError]:
-        """Whether the loss of a record before it was in a batch fails the transaction (KAFKA-9279).
+        """Return whether the loss of a record before it was in a batch fails the transaction (KAFKA-9279).
 
         It does for errors that a broker can return, and for timeouts; not for errors of a serializer.
         """
@@ -341,11 +341,11 @@ MIN_BATCH_BYTES: Final = 128
 
 
 HURRIED_SECONDS: Final = 0.5
-"""How long the abort of an open transaction may take after closing was interrupted or cancelled."""
+"""Time for the abort of an open transaction after closing was interrupted or cancelled."""
 
 
 async def wait_for_pending(core: ProducerCore, timeout: float | None) -> bool:
-    """Send all pending records and wait for their results; returns False after `timeout` seconds."""
+    """Send all pending records and wait for their results, and return False after `timeout` seconds."""
     accumulator = core.accumulator
     accumulator.flushing += 1
     core.sender.wake()

@@ -25,7 +25,7 @@ class ProducerInterceptor:
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         """Handle the acknowledgement or failure of a record (then offset and sizes are -1). Called by the I/O thread,
-        or where send() was called.
+        or by the thread that called send().
         """
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ottla.records.murmur2 import murmur2
 
 MAX_COMPARED: Final = 16
-"""How many partitions are compared by the length of their queues."""
+"""Maximum number of partitions that are compared by the length of their queues."""
 
 
 def partition_for_key(key: bytes, count: int) -> int:
@@ -96,7 +96,7 @@ class UserPartitioner:
         self._call("configure", configs)
 
     def partition(self, request: PartitionRequest) -> int:
-        """Return the partition of a record. ValueError for a partition that does not exist."""
+        """Return the partition of a record. Raises ValueError for a partition that does not exist."""
         if self._method is None:
             chosen = self._partitioner(request.key_bytes, request.partitions, request.available)
         elif self._is_javas:

@@ -85,7 +85,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
-        """Send a record; returns a future with its metadata. `send(ProducerRecord(…), callback)` works as in Java.
+        """Send a record, and return a future with its metadata. `send(ProducerRecord(…), callback)` works as in Java.
 
         `timestamp_ms` is in milliseconds since 1970 (default: now); the partitioner chooses `partition` if it is None.
         Blocks for up to max.block.ms while metadata or memory is missing. Raises KafkaTimeoutError,
@@ -222,7 +222,9 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
     init_transactions = synchronous(ProducerCalls.init_transactions)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. IllegalStateError if one is open, ProducerFencedError if this producer was fenced."""
+        """Begin a transaction. Raises IllegalStateError if one is open, ProducerFencedError if this producer was
+        fenced.
+        """
         self._check_open()
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
@@ -244,7 +246,9 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         self.commit_transaction()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the numbers of a topic's partitions. KafkaTimeoutError if they are unknown after max.block.ms."""
+        """Return the numbers of a topic's partitions. Raises KafkaTimeoutError if they are unknown after
+        max.block.ms.
+        """
         self._check_open()
         info = self._metadata.cluster.topics.get(topic)
         if info is None or not info.partitions:

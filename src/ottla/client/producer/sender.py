@@ -105,7 +105,7 @@ class Sender:
             self._wakeup.clear()
 
     def _send_ready(self) -> float | None:
-        """Send to every node that is ready; returns when to check again (None: on the next event)."""
+        """Send to every node that is ready, and return when to check again (None: on the next event)."""
         now = self._clock.monotonic()
         next_expiry = self._expire_late(now)
         ready = self.accumulator.ready(self.metadata.cluster, now)
@@ -126,7 +126,7 @@ class Sender:
         return next_check
 
     def _expire_late(self, now: float) -> float:
-        """Fail batches after delivery.timeout.ms, wherever they are; returns when the next one expires."""
+        """Fail batches after delivery.timeout.ms, wherever they are, and return when the next one expires."""
         limit = self._delivery_timeout
         expired, next_expiry = self.accumulator.expired(now, limit)
         for batch in self._on_the_way:
@@ -166,7 +166,7 @@ class Sender:
             connecting.cancel()
             raise
         except KafkaError as error:
-            log.debug("node %d: %s", node, error)
+            log.debug("Cannot connect to node %d: %s", node, error)
             self.metadata.request_update()
 
     async def _get_producer_id(self) -> None:
@@ -174,7 +174,7 @@ class Sender:
         try:
             await self.transactions.get_producer_id()
         except KafkaError as error:
-            log.debug("no producer id: %s", error)
+            log.debug("Cannot get a producer id: %s", error)
             if not error.retriable and error.code is not None:
                 self.abort_batches(error)
             await asyncio.sleep(ID_RETRY_SECONDS)
@@ -320,7 +320,7 @@ class Sender:
     def _handle_partition(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(batch.tp, leader.leader_id, leader.leader_epoch):
-            log.debug("%s: the leader is node %d now", batch.tp, leader.leader_id)
+            log.debug("%s: the leader is now node %d", batch.tp, leader.leader_id)
         if not answer.error_code or answer.error_code == errors.DuplicateSequenceNumberError.code:
             self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
             return
@@ -344,7 +344,7 @@ class Sender:
         if self.transactions is not None and not again:
             again = in_time and self.transactions.may_retry(batch, error)
         if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
-            log.debug("%s: %s; trying again", batch.tp, error)
+            log.debug("%s: retrying a batch: %s", batch.tp, error)
             batch.last_error = error
             self.metrics.record_retry(batch)
             self.accumulator.put_back(batch)

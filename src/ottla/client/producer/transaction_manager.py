@@ -88,7 +88,7 @@ class TransactionManager:
         return sequences
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether the order of sequence numbers allows this batch to be sent now."""
+        """Return whether the order of sequence numbers allows this batch to be sent now."""
         if not self.has_producer_id:
             return False
         sequences = self._sequences(batch.tp)
@@ -147,7 +147,7 @@ class TransactionManager:
             sequence = (sequence + part.count) & 0x7FFFFFFF
 
     def may_retry(self, batch: ProducerBatch, error: errors.KafkaError) -> bool:
-        """Whether a retry, maybe with other numbers, can fix an error about sequence numbers."""
+        """Return whether a retry, maybe with other numbers, can fix an error about sequence numbers."""
         sequences = self._sequences(batch.tp)
         if isinstance(error, errors.OutOfOrderSequenceNumberError):
             # An earlier batch has failed and will be retried; if there is none, the broker has lost the producer's
@@ -164,7 +164,7 @@ class TransactionManager:
         return False
 
     def _resolve(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """After a batch with an unknown result: once nothing is in flight, check whether the numbers are continuous."""
+        """Check for a gap in the numbers after a batch with an unknown result, once no batch is in flight."""
         if not sequences.unresolved or sequences.in_flight:
             return
         sequences.unresolved = False

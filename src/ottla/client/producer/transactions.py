@@ -57,7 +57,7 @@ NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
 TWO_PHASE_INIT: Final = 6
 """The first version of InitProducerId with two-phase commit (KIP-939)."""
 CLOSE_SECONDS: Final = 5.0
-"""How long closing a producer waits for the abort of an open transaction."""
+"""Time for which closing a producer waits for the abort of an open transaction."""
 RETRIED: Final = (*MOVED, errors.ConcurrentTransactionsError, errors.UnknownTopicOrPartitionError)
 FATAL: Final = (
     errors.ProducerFencedError,
@@ -177,7 +177,7 @@ class Transactions:
             raise
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort; returns when the coordinator has decided. After a timeout it can be called again."""
+        """Commit or abort, and return when the coordinator has decided. After a timeout it can be called again."""
         if self.state is State.ENDING:
             if commit is not self._ending:
                 raise IllegalStateError(f"the transaction is being {'committed' if self._ending else 'aborted'}")
@@ -240,7 +240,7 @@ class Transactions:
             raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}")
 
     def may_send(self, tp: TopicPartition) -> bool:
-        """Whether a batch of this partition may be sent; if the partition must be added first, start that."""
+        """Return whether a batch of this partition may be sent; if the partition must be added first, start that."""
         if self.state not in (State.OPEN, State.ENDING):
             return False
         if self.newer:
@@ -340,7 +340,7 @@ class Transactions:
             self._unregistered.clear()
             self.failed(error)
         elif error is not None:
-            log.error("partitions could not be added to the transaction", exc_info=error)
+            log.error("transactional.id %s: could not add partitions to the transaction", self.id, exc_info=error)
         self._wake()
 
     async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:

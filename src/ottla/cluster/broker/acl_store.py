@@ -38,7 +38,7 @@ from ottla.security.acl import ACL, WILDCARD, ACLFilter, ACLPermissionType, Reso
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS: Final = 10
-"""How often a change is repeated because another broker has written the znode meanwhile. Kafka's, too."""
+"""Maximum number of attempts to write a znode that other brokers change at the same time, as in Kafka."""
 RETRY_SECONDS: Final = 0.1
 MAX_CONCURRENT: Final = 100
 """Znodes that are changed at the same time."""
@@ -65,7 +65,7 @@ class AclStore:
         """Whether the listener has been called since the last change."""
         self._notifications = ChangeNotifications(store, list(znodes.ACL_CHANGES.values()), monotonic)
         self._last_read: float | None = None
-        """When notifications were read last."""
+        """The time when notifications were last read."""
         self._lock = asyncio.Lock()
         """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
         self._changes = ChangeListener("ACLs", self._read_changes)

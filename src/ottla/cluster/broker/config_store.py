@@ -31,7 +31,7 @@ from ottla.errors import UnknownTopicOrPartitionError
 log = logging.getLogger("ottla.cluster")
 
 REFRESH_SECONDS: Final = 2.0
-"""How long a request waits for the store before it is answered with the last configs that were read."""
+"""Time for which a request waits for the store before the last configs that were read are returned."""
 
 
 class DynamicConfigStore:

@@ -109,7 +109,7 @@ class BrokerLifecycle:
         await self._registration.register(broker)
 
     async def join(self) -> None:
-        """Take part in controller elections; return when the controller is known."""
+        """Take part in controller elections, and return when the controller is known."""
         await self._election.start()
 
     async def _check_addresses(self, broker: BrokerImage) -> None:
@@ -159,7 +159,7 @@ class BrokerLifecycle:
                 return
 
     def _is_last(self, image: ClusterImage) -> bool:
-        """Whether all other brokers have left, or are shutting down as far as the controller knows."""
+        """Return whether all other brokers have left, or are shutting down as far as the controller knows."""
         return image.brokers.keys() <= image.shutting_down | {self._broker_id}
 
     async def _request_controlled_shutdown(self, own: BrokerImage) -> list[TopicPartition]:
@@ -245,7 +245,7 @@ def _socket_options(config: BrokerConfig) -> SocketOptions | None:
 
 
 def _proves_membership(config: BrokerConfig) -> bool:
-    """Whether this broker sends a proof of membership; Kafka's SASL listeners would take it for another login."""
+    """Return whether this broker sends a proof of membership, which Kafka's SASL listeners take for a second login."""
     return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
 
 

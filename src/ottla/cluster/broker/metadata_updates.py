@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 INITIALIZATION_SECONDS: Final = 10.0
 UNKNOWN_EPOCH: Final = -1
 MAX_MISSED_EPOCHS: Final = 1000
-"""How far a controller epoch may be ahead before the metadata store is asked whether it exists."""
+"""Maximum gap to a newer controller epoch; beyond it, the epoch is looked up in the metadata store."""
 PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
 UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
 """A partition without a state yet, below one that has a state."""
@@ -247,7 +247,7 @@ def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
 
 
 def _state(s: UpdateMetadataPartitionState, topic: TopicImage) -> PartitionImage:
-    """Return the state, with what is known of a reassignment, which this request does not have."""
+    """Return the state with the known reassignment, which this request does not have."""
     was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
     now = replace(was, leader=s.leader, leader_epoch=s.leader_epoch, isr=tuple(s.isr), state_version=s.zk_version)
     return (

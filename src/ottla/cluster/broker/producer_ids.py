@@ -28,7 +28,7 @@ MAX_PLAUSIBLE_ID: Final = 2**48
 """Ids in logs from here on were not allocated: a million per second for nine years do not reach it."""
 MAX_ID: Final = 2**63 - 1
 UNSEEN_IDS: Final = 1_000_000
-"""How far beyond the last known block an id is accepted while the store is not reachable."""
+"""Distance beyond the last known block within which an id is accepted while the store is not reachable."""
 
 
 class ProducerIds:
@@ -55,7 +55,7 @@ class ProducerIds:
             return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
-        """Whether a broker has allocated this id; concurrent requests share one read of the store."""
+        """Return whether a broker has allocated this id; concurrent requests share one read of the store."""
         if producer_id < self.end:
             return True
         if self._refreshing is None:

@@ -29,7 +29,9 @@ RETRY_SECONDS: Final = 0.1
 
 
 class Registration:
-    """Creates the znode, and creates it again. Not thread-safe: event loop only."""
+    """Creates the znode of this broker, and creates it again after its session has expired. Not thread-safe: event
+    loop only.
+    """
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, session_timeout_ms: int = 0) -> None:
         """`session_timeout_ms`: how long ephemeral znodes of a dead run may remain."""

@@ -47,7 +47,7 @@ class StaleSessionCleaner:
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
-            log.debug("%s stays: %s", self._path, error)
+            log.debug("Cannot delete %s: %s", self._path, error)
 
     def _read(self) -> Session | None:
         try:

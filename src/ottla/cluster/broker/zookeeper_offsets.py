@@ -10,7 +10,9 @@ from ottla.names import check_partition
 
 
 class ZooKeeperOffsets:
-    """Reads and writes one offset at a time, as text. Not thread-safe: event loop only."""
+    """Reads and writes committed offsets in the metadata store, one at a time, as text. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

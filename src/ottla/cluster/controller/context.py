@@ -26,22 +26,22 @@ from ottla.errors import NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
 PROPAGATION_SECONDS: Final = 2.0
-"""How long a client's change waits until all brokers have received it."""
+"""Time for which a client's change waits for all brokers to receive it."""
 
 
 class ControllerContext:
-    """The term, the image, and what goes beyond the image. Not thread-safe: event loop only."""
+    """The term, the image, and state that is not part of the image. Not thread-safe: event loop only."""
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, broker_id: int) -> None:
         self.store = store
         self.metadata_cache = metadata_cache
         self.broker_id = broker_id
         self.channels: ControllerChannels | None = None
-        """To the brokers, during a term."""
+        """The channels to the brokers, during a term."""
         self.shutting_down: dict[int, int] = {}
         """Brokers in their controlled shutdown, with their epochs."""
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """By broker, the replicas whose disk has failed while the broker is alive (KIP-112)."""
+        """The replicas whose disk has failed, by broker, while the broker is alive (KIP-112)."""
         self.uncertain: set[TopicPartition] = set()
         """Partitions whose last write may or may not have been successful; they are read again before the next
         change.
@@ -79,7 +79,7 @@ class ControllerContext:
         return self._term
 
     def retain_brokers(self, alive: Mapping[int, BrokerImage]) -> None:
-        """Forget what is known about brokers that have left; one with a new session counts as another broker."""
+        """Remove the state of brokers that have left; a broker with a new session counts as another one."""
         self.shutting_down = {i: e for i, e in self.shutting_down.items() if i in alive and alive[i].epoch == e}
         self.offline_replicas = {i: broken for i, broken in self.offline_replicas.items() if i in alive}
 
@@ -139,7 +139,7 @@ class ControllerContext:
             self.channels.notify()
 
     async def wait_propagated(self) -> None:
-        """Wait, not for long, until the other brokers have the change: clients ask them next."""
+        """Wait briefly until the other brokers have the change: clients may send them the next request."""
         if self.channels is not None:
             await self.channels.wait_sent(PROPAGATION_SECONDS)
 

@@ -162,7 +162,7 @@ class Controller:
             stayed = {i: b for i, b in now.items() if i in before and before[i].epoch == b.epoch}
             if len(stayed) == len(before) == len(now):
                 return
-            log.info("brokers: %s", sorted(now))
+            log.info("Live brokers: %s", sorted(now))
             self._context.retain_brokers(stayed)
             if len(stayed) < len(before):
                 await self._apply_brokers(stayed)

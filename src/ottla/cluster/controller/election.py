@@ -93,7 +93,7 @@ class ControllerElection:
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:
                 if not self._decided.is_set():
-                    raise  # at the start of the broker the error goes to the caller
+                    raise  # when the broker starts, the error is raised to the caller
                 log.exception("Cannot elect the controller")
                 await asyncio.sleep(RETRY_SECONDS)
 

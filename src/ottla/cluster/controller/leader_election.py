@@ -1,4 +1,4 @@
-"""Leader election: which replica leads a partition, and which are in sync; one rule for each reason (`DECISIONS`).
+"""Leader election: the choice of a partition's leader and ISR, with one rule for each reason (`DECISIONS`).
 
 Without I/O. Each rule takes the partition's state and returns the next one, or None if nothing changes. A leader is
 chosen from the replicas in their order, the first of which is preferred. It must be alive and in sync, since any other
@@ -17,7 +17,7 @@ from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage
 
 
 class Reason(Enum):
-    """Why a leader is elected."""
+    """The reason for an election."""
 
     BROKERS = "brokers"
     """Brokers have registered or left."""
@@ -36,7 +36,7 @@ class Candidates(NamedTuple):
 
     alive: Collection[int]
     shutting_down: Collection[int] = ()
-    """Alive, in their controlled shutdown."""
+    """The live brokers that are in their controlled shutdown."""
 
 
 Decision = Callable[[PartitionImage, Candidates], PartitionImage | None]
@@ -67,9 +67,7 @@ def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImag
 
 
 def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """As `on_broker_change`, but any replica may lead if no in-sync one is alive; records that only those had are
-    lost.
-    """
+    """Elect like `on_broker_change`, or an out-of-sync replica if no in-sync one is alive; records may be lost."""
     clean = on_broker_change(p, candidates)
     if (clean or p).leader != NO_LEADER:
         return clean

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from ottla import errors
 
 MAX_PARTITIONS = 10_000
-"""Per topic: each partition has files and memory, so a mistyped number must not take the broker down."""
+"""The maximum number of partitions per topic: a mistyped number must not exhaust the broker's files and memory."""
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:

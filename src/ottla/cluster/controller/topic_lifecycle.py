@@ -23,7 +23,7 @@ class TopicLifecycle:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._remaining_brokers: dict[str, set[int]] = {}
-        """By topic that is being deleted, the brokers that have not deleted its logs yet."""
+        """The brokers that have not deleted their logs of a topic yet, by topic that is being deleted."""
 
     def start_term(self, image: ClusterImage) -> None:
         """Continue the deletions of earlier terms."""

@@ -40,7 +40,7 @@ log = logging.getLogger("ottla.cluster")
 
 
 class ZNodeChangeHandlers:
-    """Applies such changes while this broker is the controller. Not thread-safe: event loop only."""
+    """Applies changes of znodes while this broker is the controller. Not thread-safe: event loop only."""
 
     def __init__(
         self, store: MetadataStore, metadata_cache: MetadataCache, controller: Controller, *, delete_topics: bool = True
@@ -62,7 +62,7 @@ class ZNodeChangeHandlers:
         self._watched: set[str] = set()
         """Topics whose znode is watched."""
         self._reassigning: dict[TopicPartition, Item] = {}
-        """Reassignments that a request has started, and that are still as it says."""
+        """Reassignments that a request has started, and that still have its targets."""
         self._leaderless: set[TopicPartition] = set()
         """Partitions without a leader whose configs have changed."""
         metadata_cache.on_change(self._on_change)

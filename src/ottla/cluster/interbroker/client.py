@@ -28,7 +28,7 @@ DEFAULT_PROTOCOL = "PLAINTEXT"
 """Kafka's default of `security.inter.broker.protocol`."""
 
 LOGIN_SECONDS: Final = 30.0
-"""How long the other broker may take for each step of the authentication; the caller has a timeout of its own."""
+"""Timeout for each step of the authentication by the other broker; the caller has a timeout of its own."""
 REPLACED: Final = 0.85
 """The share of a session's lifetime (KIP-368) after which its connection is replaced."""
 
@@ -52,7 +52,7 @@ class BrokerConnection:
         """Held while a connection is opened; the next holder uses it, or tries again if that failed."""
 
     def fits(self, endpoint: Endpoint | None) -> bool:
-        """Whether there is an open connection to this address."""
+        """Return whether there is an open connection to this address."""
         channel = self.channel
         if channel is None or endpoint is None:
             return False
@@ -96,7 +96,7 @@ class InterBrokerClient:
         self._protocol = protocol
         self._client_id = client_id
         self.options = options
-        """Of new connections; replaced when certificates are renewed."""
+        """The options of new connections; replaced when certificates are renewed."""
         self._connections: dict[tuple[int, str], BrokerConnection] = {}
         self._replaced: set[Channel] = set()
         self._closed = False

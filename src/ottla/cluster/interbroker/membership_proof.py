@@ -1,4 +1,4 @@
-"""How brokers of one cluster recognise each other on any listener: they prove that they know the cluster's secret.
+"""Proof of membership: brokers of one cluster recognise each other on any listener by the cluster's secret.
 
 The secret is a random value in `/cluster/secret` of ZooKeeper, made by the first broker. A broker that connects to
 another sends SaslHandshake with the mechanism `MECHANISM`, then two SaslAuthenticate requests. Each side answers a
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 MECHANISM: Final = "OTTLA-CLUSTER-MEMBER"
 """The name in SaslHandshake. Not in `sasl.enabled.mechanisms`: it says nothing about the principal."""
 MEMBER: Final = "cluster-member"
-"""Where a connection's state says that the peer has proved that it is a broker of this cluster."""
+"""Key in a connection's state: the peer has proved that it is a broker of this cluster."""
 PROOF: Final = "cluster-proof"
-"""Where a connection's state has an exchange that has begun."""
+"""Key in a connection's state: the exchange that has begun."""
 SECRET_BYTES: Final = 32
 CHALLENGE_BYTES: Final = 32
 HANDSHAKE_VERSION: Final = 1
@@ -34,7 +34,9 @@ AUTHENTICATE_VERSION: Final = 2
 
 
 async def shared_secret(store: MetadataStore) -> bytes:
-    """Return the cluster's secret; the first broker of the cluster makes it. StartupError if it cannot be read."""
+    """Return the cluster's secret; the first broker of the cluster makes it. Raises StartupError if it cannot be
+    read.
+    """
     node = await store.get(znodes.CLUSTER_SECRET)
     if node is None:
         value = znodes.secret_value(os.urandom(SECRET_BYTES))
@@ -61,7 +63,9 @@ class ProofVerifier:
         self.is_proven = False
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer to a message of the peer. SaslAuthenticationFailedError if it does not know the secret."""
+        """Return the answer to a message of the peer. Raises SaslAuthenticationFailedError if it does not know the
+        secret.
+        """
         if not self._expected:
             if len(message) != CHALLENGE_BYTES:
                 raise SaslAuthenticationFailedError(f"a challenge has {CHALLENGE_BYTES} bytes, not {len(message)}")
@@ -75,7 +79,7 @@ class ProofVerifier:
 
 
 async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
-    """Prove to the broker at the other end that this is a broker of its cluster; False if it does not ask for that.
+    """Prove to the broker at the other end that this is a broker of its cluster; return False if it requires no proof.
 
     Raises SaslAuthenticationFailedError if either side does not know the secret, and the errors of the channel.
     """

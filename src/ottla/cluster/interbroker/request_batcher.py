@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_BATCH: Final = 1000
-"""Items in one request."""
+"""The maximum number of items in one request."""
 
 
 class RequestBatcher(Generic[Item, Result]):

@@ -11,20 +11,22 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.image.store_reader import create_persistent_nodes
-from ottla.cluster.migration import kraft
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, Operation, Set
 from ottla.errors import StartupError
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
-from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern
 from ottla.storage.checkpoints import LEADER_EPOCHS
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log_dir import LogDir
 from ottla.storage.partition_metadata import read_topic_id
+
+if TYPE_CHECKING:
+    from ottla.cluster.migration import kraft
+    from ottla.protocol.messages.metadata_records import PartitionRecord
 
 log = logging.getLogger("ottla.cluster")
 
@@ -57,6 +59,8 @@ async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], brok
     logs = {tp: path for log_dir in log_dirs for tp, path in log_dir.partitions()}
     if not logs:
         return 0
+    from ottla.cluster.migration import kraft  # every standalone broker runs this, but few have a directory to import
+
     candidates = (log_dir.path / kraft.DIRECTORY for log_dir in log_dirs)
     metadata = next((path for path in candidates if path.is_dir()), None)
     operations: list[Operation] = []

@@ -42,7 +42,7 @@ class Metadata:
     topics: dict[UUID, Topic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By path (see `config_entities`)."""
+    """The configs by their paths (see `config_entities`)."""
     next_producer_id: int = 0
     acls: dict[UUID, ACL] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.5
 EXPIRY_SECONDS: Final = 900.0
-"""How long a notification stays, as in Kafka; a broker that was away for longer reads everything anyway."""
+"""Lifetime of a notification, as in Kafka; a broker that was away for longer reads everything anyway."""
 
 
 class ChangeListener:
@@ -73,7 +73,7 @@ class ChangeNotifications:
         self._parents = parents
         self._monotonic = monotonic
         self._handled: dict[str, float] = {}
-        """By path: when this broker has read them first."""
+        """The times when this broker has first read each notification, by path."""
 
     async def read(self, watch: Callable[[], None], handle: Callable[[list[str]], Awaitable[None]]) -> None:
         """Pass the paths of new notifications to `handle`, then delete expired ones; `watch` fires at the next one."""

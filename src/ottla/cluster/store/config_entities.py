@@ -24,7 +24,7 @@ USERS: Final = "users"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 TYPES: Final = (BROKERS, CLIENTS, CLIENT_METRICS, GROUPS, IPS, USERS)
 NESTED: Final = f"/{CLIENTS}"
-"""Between a user and a client of that user."""
+"""The part of the path between a user and a client of that user."""
 
 
 def entity(kind: str, name: str | None) -> str:
@@ -37,7 +37,7 @@ def user_client(user: str | None, client_id: str | None) -> str:
 
 
 def encoded(name: str | None) -> str:
-    """Return a name as it stands in a path, percent-encoded."""
+    """Return a name percent-encoded for a path."""
     if name is None:
         return DEFAULT
     if _PLAIN.fullmatch(name):

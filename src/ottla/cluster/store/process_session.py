@@ -1,4 +1,4 @@
-"""Sessions of the processes that share an embedded metadata store: who lives, and who is to look for changes.
+"""Sessions of the processes that share an embedded metadata store: detection of dead peers, and wake-ups for changes.
 
 Each session has two named pipes in the directory `sessions`. The kernel closes a process's ends when it dies, however
 that happens, so the others learn of it at once and cannot be wrong:
@@ -57,7 +57,7 @@ class OwnSession:
 
     @property
     def changes_fd(self) -> int:
-        """Readable when another process has changed the tree."""
+        """A descriptor that is readable when another process has changed the tree."""
         return self._fds[1]
 
     def drain(self) -> None:
@@ -69,7 +69,7 @@ class OwnSession:
             pass
 
     def beat(self) -> None:
-        """Show the others that this process goes on: one that is paused for too long loses its session."""
+        """Send a heartbeat to the other processes: a process that is paused for too long loses its session."""
         now = _now_ns()
         try:
             os.utime(self._paths[0], ns=(now, now))
@@ -129,7 +129,7 @@ class PeerSession:
 
 
 def is_alive(directory: Path, number: int) -> bool:
-    """Whether the process of a session exists."""
+    """Return whether the process of a session exists."""
     try:
         PeerSession(directory, number).close()
     except ProcessLookupError:

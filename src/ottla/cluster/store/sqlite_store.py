@@ -7,8 +7,8 @@ from the file what has changed.
 
 The session of a process ends as soon as the process dies; the first of the others that notices deletes its ephemeral
 znodes. A process that is alive and silent for the session timeout (it is paused, or its event loop is blocked) loses
-its session as in ZooKeeper: its writes fail from then on, it begins another session when it goes on, and calls those
-who registered with `on_new_session`.
+its session as in ZooKeeper: its writes fail from then on, it begins another session when it continues, and calls the
+callbacks of `on_new_session`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SqliteMetadataStore:
         self._tree = SqliteTree(self._path, shared=shared, busy_seconds=self._session_seconds)
         self._writer: ThreadPoolExecutor | None = None
         self._watchers: dict[str, list[Watcher]] = {}
-        """By the keys of `sqlite_tree.changed_keys`."""
+        """The watchers by the keys of `sqlite_tree.changed_keys`."""
         self._listeners: list[Callable[[], Awaitable[None]]] = []
         self._sessions = directory / SESSION_DIRECTORY
         self._own: OwnSession | None = None
@@ -207,7 +207,7 @@ class SqliteMetadataStore:
         self._own = created[0]
         asyncio.get_running_loop().add_reader(self._own.changes_fd, self._on_notification)
         self._read_sessions()
-        # Processes that died while no other one was there to notice: their znodes must not be taken for live brokers.
+        # Processes that died while no other one was there to notice: their znodes must not look like live brokers.
         for number in self._tree.sessions():
             if number not in self._peers and number != self._own.id:
                 await self._end_session(number)
@@ -215,7 +215,7 @@ class SqliteMetadataStore:
         self._beat()
 
     def _read_sessions(self) -> None:
-        """Notice processes that have come or gone, and whether this process has lost its session."""
+        """Detect processes that have started or ended, and whether this process has lost its session."""
         sessions = set(self._tree.sessions())
         for number in self._peers.keys() - sessions:
             self._forget(number)
@@ -275,7 +275,7 @@ class SqliteMetadataStore:
         asyncio.get_running_loop().remove_reader(session.changes_fd)
 
     def _beat(self) -> None:
-        """Show that this process goes on, and look for others that do not. Also finds what notifications missed."""
+        """Send a heartbeat, and look for processes that send none. Also finds changes whose notification was missed."""
         loop, own = asyncio.get_running_loop(), self._own
         interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT
         if own is not None:
@@ -291,7 +291,7 @@ class SqliteMetadataStore:
         for number, peer in list(self._peers.items()):
             if peer.silent_seconds() > self._session_seconds:
                 log.warning(
-                    "The process of session %d is alive and has not gone on for %.1f s: its session ends",
+                    "Ending session %d: its process is alive, but has sent no heartbeat for %.1f s",
                     number,
                     peer.silent_seconds(),
                 )

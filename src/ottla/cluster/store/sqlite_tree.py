@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS changes (
 
 OWNER_ONLY: Final = 0o600
 READ_SECONDS: Final = 1.0
-"""How long a read waits for another process that recovers the file after a crash."""
+"""Time for which a read waits for another process that recovers the file after a crash."""
 WAL_ATTEMPTS: Final = 40
 WAL_RETRY_SECONDS: Final = 0.025
 KEPT_CHANGES: Final = 10_000
@@ -92,7 +92,7 @@ class SqliteTree:
         self._db: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._keys: list[str] = []
-        """What the current transaction has changed."""
+        """The paths that the current transaction has changed."""
 
     def open(self) -> None:
         """Open or create the file. Raises StartupError if it is damaged."""

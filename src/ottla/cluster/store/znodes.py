@@ -151,7 +151,7 @@ def consumer_offset(group: str, name: str, index: int) -> str:
 
 
 def is_secret(path: str) -> bool:
-    """Whether a znode may have passwords, so that only brokers may read it."""
+    """Return whether a znode may have passwords, so that only brokers may read it."""
     return path.startswith((f"/config/{config_entities.USERS}", f"/config/{config_entities.BROKERS}", CLUSTER_SECRET))
 
 
@@ -168,7 +168,7 @@ def secret_of(raw: bytes) -> bytes:
 
 
 def is_open(path: str) -> bool:
-    """Whether clients write here: the consumers of 0.8."""
+    """Return whether clients write here: the consumers of 0.8."""
     return path.startswith(CONSUMERS)
 
 
@@ -208,7 +208,7 @@ class TopicLayout(NamedTuple):
     """The value of `/brokers/topics/T`: replicas by partition, and those that a reassignment adds and removes."""
 
     id: UUID | None
-    """None if it was written by a version before 2.8."""
+    """The topic's id; None if the znode was written by a version before 2.8."""
     replicas: tuple[tuple[int, ...], ...]
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
@@ -315,7 +315,7 @@ def acls(pattern: ResourcePattern) -> str:
 
 
 def is_valid_name(resource_name: str) -> bool:
-    """Whether ZooKeeper can have a znode of this name without children."""
+    """Return whether ZooKeeper can have a znode of this name without children."""
     return resource_name not in ("", ".", "..") and _INVALID_CHARACTERS.search(resource_name) is None
 
 

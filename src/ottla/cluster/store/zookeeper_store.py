@@ -79,7 +79,7 @@ class Security(NamedTuple):
 
 
 class Session(NamedTuple):
-    """The id and password of a session: who has both can take it over, or end it."""
+    """The id and password of a session, with which a client can take it over, or end it."""
 
     id: int
     password: bytes
@@ -301,7 +301,7 @@ class ZooKeeperMetadataStore:
             raise _translate(error, operation.path)
 
     async def _was_done(self, operations: Sequence[Operation]) -> bool:
-        """Whether a transaction was executed whose result was lost: one of its writes shows it for all.
+        """Return whether a transaction was executed whose result was lost: one of its writes shows it for all.
 
         A write that another client has undone or repeated meanwhile counts as not executed: repeating it then fails or
         changes nothing, because of its versions.

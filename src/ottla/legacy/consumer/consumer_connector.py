@@ -6,7 +6,7 @@
         for message in stream:
             print(message.message)
 
-A stream is for one thread. Streams beyond the partitions stay idle until members leave or partitions come.
+A stream is for one thread. Streams beyond the partitions stay idle until members leave or partitions are added.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Address = tuple[str, int]
 Brokers = Callable[[], Sequence[Address]]
 """Returns the live brokers; called whenever leaders are looked up."""
 JOIN_SECONDS: Final = 5.0
-"""How long a thread may take to end after its connection was closed."""
+"""Time for a thread to end after its connection was closed."""
 
 
 class ConsumerFetcherManager:
@@ -207,7 +207,7 @@ class ConsumerFetcherThread(threading.Thread):
         return failed
 
     def _accept(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> bool:
-        """Handle the response for a partition; return False if its leader has to be looked up again."""
+        """Handle the response for a partition, and return False if its leader has to be looked up again."""
         if fetched.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
             log.warning("%s: offset %d of %s is out of range", self.name, info.fetch_offset, info.partition)
             return self._reset(info)

@@ -43,7 +43,7 @@ class GroupOffsets:
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset to start at; INVALID_OFFSET if none was committed."""
         with self._lock:
-            # another member may have committed since: our own commits say nothing any more
+            # another member may have committed since: the own commits are no longer reliable
             self._written.clear()
             offsets = dict.fromkeys(partitions, INVALID_OFFSET)
             if self._config.in_zookeeper:

@@ -3,8 +3,8 @@
     for message in stream:
         print(message.topic, message.partition, message.offset, message.key, message.message)
 
-The loop ends with the connector's `shutdown()`; ConsumerTimeoutError ends it when nothing comes for
-consumer.timeout.ms, and iterating again goes on.
+The loop ends with the connector's `shutdown()`; ConsumerTimeoutError ends it when no message arrives within
+consumer.timeout.ms; iterate again to continue.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConsumerIterator:
     next = __next__
 
     def has_next(self) -> bool:
-        """Wait for a message; return False after shutdown. Raises ConsumerTimeoutError after consumer.timeout.ms.
+        """Wait for a message, and return False after shutdown. Raises ConsumerTimeoutError after consumer.timeout.ms.
 
         The message counts as consumed, as does one that was returned.
         """

@@ -10,7 +10,7 @@ from ottla.legacy.requests import MessageAndOffset
 from ottla.model import TopicPartition
 
 INVALID_OFFSET: Final = -1
-"""No offset was committed: auto.offset.reset decides where to start."""
+"""The offset if none was committed: auto.offset.reset selects the start."""
 
 
 class PartitionTopicInfo:
@@ -77,7 +77,9 @@ class ChunkQueue:
         self._closed = False
 
     def put(self, chunk: FetchedDataChunk) -> bool:
-        """Add a chunk when there is space; return False if its partition is released, or the queue closed, before."""
+        """Add a chunk when there is space, and return False if its partition is released, or the queue closed,
+        before.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or chunk.info.dropped or len(self._chunks) < self._capacity)
             if self._closed or chunk.info.dropped:

@@ -1,8 +1,8 @@
-"""What a member of a 0.8 group subscribes to, as it stands in `/consumers/G/ids/ID`: topics, and threads for each.
+"""The subscription of a member of a 0.8 group, in the format of `/consumers/G/ids/ID`: topics, and threads for each.
 
     {"version":1,"subscription":{"page_visits":2},"pattern":"static","timestamp":"1403061899859"}
 
-A topic filter stands there as its regular expression, with `white_list` or `black_list` as the pattern.
+A topic filter is stored as its regular expression, with `white_list` or `black_list` as the pattern.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class TopicFilter:
     """Selects topics by their names. Raises ValueError for an invalid regular expression."""
 
     PATTERN: ClassVar[str]
-    """Its name in a member's registration."""
+    """The filter's name in a member's registration."""
     CHOOSES: ClassVar[bool]
     """Whether matching topics are included or excluded."""
 

@@ -23,7 +23,7 @@ class ClientUtils:
     ) -> MetadataResponse:
         """Return the metadata of topics from the first broker that responds; brokers are tried in random order.
 
-        Each broker is asked over a new connection, which is closed afterwards. Raises BrokerNotAvailableError if none
+        Each request uses a new connection, which is closed afterwards. Raises BrokerNotAvailableError if none
         responds.
         """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in sorted(topics)])

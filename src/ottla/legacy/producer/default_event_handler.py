@@ -215,7 +215,7 @@ class DefaultEventHandler:
     # Sending
 
     def send(self, broker_id: int, data: Mapping[TopicPartition, list[Serialized]]) -> list[TopicPartition]:
-        """Send to one broker; return the partitions whose messages failed."""
+        """Send to one broker, and return the partitions whose messages failed."""
         if broker_id == NO_LEADER:
             log.warning("Could not send messages: %s have no leader", ", ".join(map(str, data)))
             return list(data)

@@ -26,7 +26,7 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: Event, timeout: float | None) -> bool:
-        """Add a message; return False if there is no space within `timeout` seconds (None: wait for ever).
+        """Add a message, and return False if there is no space within `timeout` seconds (None: wait for ever).
 
         Raises ProducerClosedError if the queue is closed, also while waiting for space.
         """

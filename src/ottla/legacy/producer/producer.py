@@ -29,7 +29,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 JOIN_SECONDS: Final = 0.5
-"""How long `close` waits for a thread after its connections were closed."""
+"""Maximum time that `close` waits for a thread after its connections were closed."""
 
 
 class Producer(Generic[K, V]):

@@ -38,13 +38,13 @@ class SyncProducer:
         return f"<SyncProducer {self.host}:{self.port}>"
 
     def send(self, request: ProduceRequest) -> ProduceResponse | None:
-        """Send messages; return the broker's response, or None with acks=0, which has none."""
+        """Send messages, and return the broker's response, or None with acks=0, which has none."""
         with self._lock:
             response = self._exchange(request, answered=request.acks != 0)
         return cast("ProduceResponse | None", response)
 
     def request(self, request: Request[R]) -> R:
-        """Send any other request; return its response."""
+        """Send any other request, and return its response."""
         with self._lock:
             return cast(R, self._exchange(request, answered=True))
 

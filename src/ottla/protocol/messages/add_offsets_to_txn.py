@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25): a transaction is going to commit offsets of a group (KIP-98).
+"""AddOffsetsToTxn (key 25): announce that a transaction will commit offsets of a group (KIP-98).
 
 - 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 knows KIP-890's errors
 """

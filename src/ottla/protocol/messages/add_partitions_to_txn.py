@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24): a transaction is going to write to these partitions (KIP-98).
+"""AddPartitionsToTxn (key 24): announce that a transaction will write to these partitions (KIP-98).
 
 Up to version 3 producers send it before the first batch. From 4 on brokers send it to verify a batch's transaction,
 for several transactions at once and in fields of their own (KIP-890).

@@ -1,4 +1,4 @@
-"""AddRaftVoter (key 80): let a controller vote in Kafka's metadata quorum (KIP-853).
+"""AddRaftVoter (key 80): add a voter to Kafka's metadata quorum (KIP-853).
 
 - 1 can be answered before the change is committed
 """
@@ -20,7 +20,7 @@ class Listener(Struct):
 
 
 class AddRaftVoterRequest(Request["AddRaftVoterResponse"], api_key=80, versions="0-1", flexible="0+"):
-    """The voter: its id, the directory of its log, and where it listens."""
+    """The voter: its id, the directory of its log, and its listeners."""
 
     cluster_id: str | None = f.string("0+", nullable="0+")
     timeout_ms: int = f.int32("0+")

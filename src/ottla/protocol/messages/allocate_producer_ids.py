@@ -1,4 +1,6 @@
-"""AllocateProducerIds (key 67): a broker has the controller give it producer ids (KIP-730). Between brokers."""
+"""AllocateProducerIds (key 67): a broker requests a block of producer ids from the controller (KIP-730). Between
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from ottla.protocol.message import Request, Response
 
 
 class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"], api_key=67, versions="0", flexible="0+"):
-    """Who asks."""
+    """The broker that needs producer ids."""
 
     broker_id: int = f.int32("0+")
     broker_epoch: int = f.int64("0+", default=-1)

@@ -17,7 +17,7 @@ class EntityData(Struct):
 
 
 class OpData(Struct):
-    """One quota: its key and new value, or that it goes."""
+    """One quota: its key, and its new value or its removal."""
 
     key: str = f.string("0+")
     value: float = f.float64("0+")
@@ -25,14 +25,14 @@ class OpData(Struct):
 
 
 class EntryData(Struct):
-    """One entity and what happens to its quotas."""
+    """One entity and the changes of its quotas."""
 
     entity: list[EntityData] = f.array(EntityData, "0+")
     ops: list[OpData] = f.array(OpData, "0+")
 
 
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"], api_key=49, versions="0-1", flexible="1+"):
-    """What to change."""
+    """The quotas to set or remove. With `validate_only`, the broker only checks them."""
 
     entries: list[EntryData] = f.array(EntryData, "0+")
     validate_only: bool = f.boolean("0+")
@@ -47,7 +47,7 @@ class EntryResponseData(Struct):
 
 
 class AlterClientQuotasResponse(Response, api_key=49, versions="0-1", flexible="1+"):
-    """The answer."""
+    """The result of each entity."""
 
     throttle_time_ms: int = f.int32("0+")
     entries: list[EntryResponseData] = f.array(EntryResponseData, "0+")

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): replace all options of a resource (KIP-133). IncrementalAlterConfigs is the better way.
+"""AlterConfigs (key 33): replace all configs of a resource (KIP-133). Prefer IncrementalAlterConfigs.
 
 - 1 throttles after the response is sent; 2 is flexible
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AlterableConfig(Struct):
-    """One option; None removes it."""
+    """One config; None removes it."""
 
     name: str = f.string("0+")
     value: str | None = f.string("0+", nullable="0+")

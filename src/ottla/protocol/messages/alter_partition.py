@@ -20,7 +20,7 @@ class AlterPartitionBrokerState(Struct):
 
 
 class AlterPartitionData(Struct):
-    """What a leader proposes for one partition."""
+    """The new ISR that a leader proposes for one partition."""
 
     partition_index: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")
@@ -28,7 +28,7 @@ class AlterPartitionData(Struct):
     new_isr_with_epochs: list[AlterPartitionBrokerState] = f.array(AlterPartitionBrokerState, "3+")
     # 0: recovered; 1: an unclean leader has yet to recover.
     leader_recovery_state: int = f.int8("1+")
-    # The version of the partition's znode that the proposal is made from.
+    # The version of the partition's znode that the proposal is based on.
     partition_epoch: int = f.int32("0+")
 
 

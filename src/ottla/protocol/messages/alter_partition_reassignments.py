@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): move partitions to other brokers, or call that off (KIP-455).
+"""AlterPartitionReassignments (key 45): start or cancel the reassignment of partitions to other brokers (KIP-455).
 
 - 1 can forbid to change the number of replicas
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ReassignablePartition(Struct):
-    """Where a partition is to go; None calls a move off."""
+    """The new replicas of a partition; None cancels its reassignment."""
 
     partition_index: int = f.int32("0+")
     replicas: list[int] | None = f.array(f.int32(), "0+", nullable="0+", default=None)
@@ -26,7 +26,7 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
 ):
-    """What to move."""
+    """The partitions to reassign."""
 
     timeout_ms: int = f.int32("0+", default=60000)
     allow_replication_factor_change: bool = f.boolean("1+", default=True)
@@ -49,7 +49,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
-    """The answer."""
+    """The result of each partition."""
 
     throttle_time_ms: int = f.int32("0+")
     allow_replication_factor_change: bool = f.boolean("1+", default=True, ignorable=True)

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34): move replicas to other data directories of their broker (KIP-113).
+"""AlterReplicaLogDirs (key 34): move replicas to other log directories of their broker (KIP-113).
 
 - 1 throttles after the response is sent; 2 is flexible
 """
@@ -17,14 +17,14 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A data directory and what is to lie there."""
+    """A log directory, and the replicas to move there."""
 
     path: str = f.string("0+")
     topics: list[AlterReplicaLogDirTopic] = f.array(AlterReplicaLogDirTopic, "0+")
 
 
 class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"], api_key=34, versions="0-2", flexible="2+"):
-    """Which replicas, and where to."""
+    """The replicas to move, grouped by the log directory that they move to."""
 
     dirs: list[AlterReplicaLogDir] = f.array(AlterReplicaLogDir, "0+")
 
@@ -44,7 +44,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 
 class AlterReplicaLogDirsResponse(Response, api_key=34, versions="0-2", flexible="2+"):
-    """The answer."""
+    """The result of each replica."""
 
     throttle_time_ms: int = f.int32("0+")
     results: list[AlterReplicaLogDirTopicResult] = f.array(AlterReplicaLogDirTopicResult, "0+")

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91): set where a share group begins in partitions (KIP-932)."""
+"""AlterShareGroupOffsets (key 91): set the offsets at which a share group begins to read partitions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AlterShareGroupOffsetsRequestPartition(Struct):
-    """One partition and its new start."""
+    """One partition and its new start offset."""
 
     partition_index: int = f.int32("0+")
     start_offset: int = f.int64("0+")

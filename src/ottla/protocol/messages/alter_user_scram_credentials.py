@@ -14,7 +14,7 @@ class ScramCredentialDeletion(Struct):
 
 
 class ScramCredentialUpsertion(Struct):
-    """A credential to set; the password comes salted and hashed."""
+    """A credential to set; the password is salted and hashed."""
 
     name: str = f.string("0+")
     mechanism: int = f.int8("0+")
@@ -26,7 +26,7 @@ class ScramCredentialUpsertion(Struct):
 class AlterUserScramCredentialsRequest(
     Request["AlterUserScramCredentialsResponse"], api_key=51, versions="0", flexible="0+"
 ):
-    """What to remove and what to set."""
+    """The SCRAM credentials to remove and to set."""
 
     deletions: list[ScramCredentialDeletion] = f.array(ScramCredentialDeletion, "0+")
     upsertions: list[ScramCredentialUpsertion] = f.array(ScramCredentialUpsertion, "0+")
@@ -41,7 +41,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Response, api_key=51, versions="0", flexible="0+"):
-    """The answer."""
+    """The result of each user."""
 
     throttle_time_ms: int = f.int32("0+")
     results: list[AlterUserScramCredentialsResult] = f.array(AlterUserScramCredentialsResult, "0+")

@@ -1,11 +1,11 @@
-"""ApiVersions (key 18): which APIs the broker serves, in which versions. Clients ask it first (KIP-35).
+"""ApiVersions (key 18): the APIs that the broker serves, with their versions. Clients send it first (KIP-35).
 
 A broker that does not know the request's version answers UNSUPPORTED_VERSION in the layout of version 0, with the
 versions of ApiVersions itself in the list, so the client can ask again. The response header is always version 0 for
 the same reason: the client cannot know yet what the broker will choose.
 
 - 1 adds the throttle time; 2 throttles after the response is sent
-- 3 is flexible; the client says what it is, the broker its features (KIP-511, KIP-584)
+- 3 is flexible; the client sends its software's name, the broker its features (KIP-511, KIP-584)
 - 4 also lists features whose lowest version is 0; 5 names the cluster and node that the client believes to talk to,
   so that a wrong address is noticed (KIP-1242)
 """
@@ -17,7 +17,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
-    """Empty, except for the client's software."""
+    """The name and version of the client's software."""
 
     client_software_name: str = f.string("3+", ignorable=True)
     client_software_version: str = f.string("3+", ignorable=True)

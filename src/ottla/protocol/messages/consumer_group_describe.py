@@ -12,7 +12,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"], api_key=69, versions="0-1", flexible="0+"):
-    """Which groups."""
+    """The groups to describe."""
 
     group_ids: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("0+")
@@ -27,7 +27,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What a member reads, or is to read."""
+    """A member's current or target assignment."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
@@ -64,7 +64,7 @@ class DescribedGroup(Struct):
 
 
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
-    """What the coordinator knows of them."""
+    """The described groups."""
 
     throttle_time_ms: int = f.int32("0+")
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

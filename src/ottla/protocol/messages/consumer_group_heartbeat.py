@@ -24,7 +24,7 @@ class TopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(
     Request["ConsumerGroupHeartbeatResponse"], api_key=68, versions="0-1", flexible="0+"
 ):
-    """A member: epoch 0 to join, -1 to leave, -2 to leave as a static member that comes back."""
+    """A member: epoch 0 to join, -1 to leave, -2 to leave as a static member that will return."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0+")
@@ -35,18 +35,18 @@ class ConsumerGroupHeartbeatRequest(
     subscribed_topic_names: list[str] | None = f.array(f.string(), "0+", nullable="0+", default=None)
     subscribed_topic_regex: str | None = f.string("1+", nullable="1+", default=None)
     server_assignor: str | None = f.string("0+", nullable="0+", default=None)
-    # What the member reads now; the broker gives a partition away only when its last owner no longer names it.
+    # The partitions that the member reads now; the broker reassigns one only when its owner no longer lists it.
     topic_partitions: list[TopicPartitions] | None = f.array(TopicPartitions, "0+", nullable="0+", default=None)
 
 
 class Assignment(Struct):
-    """What the member is to read from now on."""
+    """The partitions that the member shall read from now on."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
 
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):
-    """The member's epoch, and its assignment where it has changed."""
+    """The member's epoch, and its assignment if it has changed."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

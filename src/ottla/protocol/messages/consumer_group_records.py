@@ -1,7 +1,7 @@
 """Keys and values of a KIP-848 group's records in `__consumer_offsets`.
 
-The number that a key begins with (`protocol.versioned`) is the type of the record; each class of keys below says
-its own. Values have been of version 0 so far; fields that came later are tagged.
+The number that a key begins with (`protocol.versioned`) is the type of the record; each class of keys below lists its
+own. All values have version 0 so far; fields that were added later are tagged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REGEX_KEY: Final = 16
 
 
 class ConsumerGroupMetadataKey(Data, versions="0"):
-    """Key of a group, of its target assignment's epoch, and of the topics as it saw them (3, 6 and 4)."""
+    """Key of a group, of its target assignment's epoch, and of the metadata of its topics (3, 6 and 4)."""
 
     group_id: str = f.string("0")
 
@@ -91,7 +91,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Data, versions="0", flexible="0+"):
-    """What a member is to read in the end."""
+    """A member's target assignment."""
 
     topic_partitions: list[TargetTopicPartition] = f.array(TargetTopicPartition, "0+")
 
@@ -105,7 +105,7 @@ class CurrentTopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"):
-    """What a member reads now, and what it has yet to give up."""
+    """A member's current assignment, with the partitions that it has yet to revoke."""
 
     member_epoch: int = f.int32("0+")
     previous_member_epoch: int = f.int32("0+")

@@ -1,4 +1,4 @@
-"""The "consumer" protocol: what the members of a classic group say to each other through JoinGroup and SyncGroup.
+"""The "consumer" protocol: the data that members of a classic group exchange through JoinGroup and SyncGroup.
 
 Both are bytes to the broker: a version of 2 bytes, then the message (`protocol.versioned` reads and writes that).
 Readers take the versions they know and ignore what a newer one adds behind.
@@ -21,7 +21,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerProtocolSubscription(Data, versions="0-3"):
-    """What a member wants, and what it has."""
+    """A member's subscription, and the partitions that it owns."""
 
     topics: list[str] = f.array(f.string(), "0+")
     user_data: bytes | None = f.binary("0+", nullable="0+", default=None)
@@ -31,7 +31,7 @@ class ConsumerProtocolSubscription(Data, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Data, versions="0-3"):
-    """What a member gets."""
+    """The partitions that the leader of the group assigns to a member."""
 
     assigned_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
     user_data: bytes | None = f.binary("0+", nullable="0+", default=None)

@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7): a broker that is to stop asks the controller to move its leaderships. Between brokers.
+"""ControlledShutdown (key 7): a broker that shuts down has the controller move its leaderships. Between brokers.
 
 - 0 has a header without a client id; 1 has the usual one; 2 carries the broker's epoch (KIP-380); 3 is flexible
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ControlledShutdownRequest(Request["ControlledShutdownResponse"], api_key=7, versions="0-3", flexible="3+"):
-    """Who stops."""
+    """The broker that is shutting down."""
 
     broker_id: int = f.int32("0+")
     broker_epoch: int = f.int64("2+", default=-1, ignorable=True)

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AclCreation(Struct):
-    """One rule."""
+    """One ACL to create."""
 
     resource_type: int = f.int8("0+")
     resource_name: str = f.string("0+")
@@ -35,7 +35,7 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Response, api_key=30, versions="0-3", flexible="2+"):
-    """The answer."""
+    """The result of each ACL."""
 
     throttle_time_ms: int = f.int32("0+")
     results: list[AclCreationResult] = f.array(AclCreationResult, "0+")

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): a token that stands in for its owner (KIP-48).
+"""CreateDelegationToken (key 38): create a token with which a client authenticates as its owner (KIP-48).
 
 - 1 throttles after the response is sent; 2 is flexible; 3 creates tokens for others (KIP-373)
 """
@@ -17,7 +17,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"):
-    """Whose token, and how long it may live."""
+    """The token's owner and renewers, and its maximum lifetime."""
 
     owner_principal_type: str | None = f.string("3+", nullable="3+")
     owner_principal_name: str | None = f.string("3+", nullable="3+")

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): give topics more partitions (KIP-195).
+"""CreatePartitions (key 37): add partitions to topics (KIP-195).
 
 - 1 throttles after the response is sent; 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class CreatePartitionsAssignment(Struct):
-    """Where the replicas of one new partition go."""
+    """The brokers that get the replicas of one new partition."""
 
     broker_ids: list[int] = f.array(f.int32(), "0+")
 

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19): make topics.
+"""CreateTopics (key 19): create topics.
 
 - 1 can only check; adds messages to errors; 2 adds the throttle time; 3 throttles after the response is sent
 - 4 takes -1 for the broker's default of partitions and replicas; 5 is flexible and returns the topic's configs
@@ -14,21 +14,21 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class CreatableReplicaAssignment(Struct):
-    """Where the replicas of one partition go, the preferred leader first."""
+    """The brokers that get the replicas of one partition, the preferred leader first."""
 
     partition_index: int = f.int32("0+")
     broker_ids: list[int] = f.array(f.int32(), "0+")
 
 
 class CreatableTopicConfig(Struct):
-    """One option of the topic."""
+    """One config of the topic."""
 
     name: str = f.string("0+")
     value: str | None = f.string("0+", nullable="0+")
 
 
 class CreatableTopic(Struct):
-    """One topic: partitions and replicas by number, or every replica by hand."""
+    """One topic: the number of partitions and replicas, or an explicit assignment of all replicas."""
 
     name: str = f.string("0+")
     # -1 with assignments by hand, or (from version 4) for the default.
@@ -40,7 +40,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions="0-7", flexible="5+"):
-    """The topics to make."""
+    """The topics to create."""
 
     topics: list[CreatableTopic] = f.array(CreatableTopic, "0+")
     timeout_ms: int = f.int32("0+", default=60000)
@@ -48,7 +48,7 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions=
 
 
 class CreatableTopicConfigs(Struct):
-    """One option of the new topic."""
+    """One config of the new topic."""
 
     name: str = f.string("5+")
     value: str | None = f.string("5+", nullable="5+")

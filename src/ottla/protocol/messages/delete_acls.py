@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DeleteAclsFilter(Struct):
-    """Which rules."""
+    """A filter for the ACLs to delete."""
 
     resource_type_filter: int = f.int8("0+")
     resource_name_filter: str | None = f.string("0+", nullable="0+")
@@ -28,7 +28,7 @@ class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="0-3
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """One rule that a filter met, and whether it is gone."""
+    """One ACL that a filter matched, with the error if it was not deleted."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+")
@@ -50,7 +50,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Response, api_key=31, versions="0-3", flexible="2+"):
-    """The answer."""
+    """The deleted ACLs by filter."""
 
     throttle_time_ms: int = f.int32("0+")
     filter_results: list[DeleteAclsFilterResult] = f.array(DeleteAclsFilterResult, "0+")

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget groups without members and their offsets (KIP-229).
+"""DeleteGroups (key 42): delete groups without members, with their offsets (KIP-229).
 
 - 1 throttles after the response is sent; 2 is flexible; 3 adds messages to errors
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-3", flexible="2+"):
-    """Which groups."""
+    """The groups to delete."""
 
     groups_names: list[str] = f.array(f.string(), "0+")
 

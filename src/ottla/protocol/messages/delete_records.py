@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): forget the records before an offset (KIP-107).
+"""DeleteRecords (key 21): delete the records before an offset (KIP-107).
 
 - 1 throttles after the response is sent; 2 is flexible
 """

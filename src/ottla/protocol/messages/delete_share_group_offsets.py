@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92): forget how far a share group is in topics (KIP-932)."""
+"""DeleteShareGroupOffsets (key 92): delete a share group's offsets in topics (KIP-932)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions=
 
 
 class AclDescription(Struct):
-    """One rule of a resource."""
+    """One ACL of a resource."""
 
     principal: str = f.string("0+")
     host: str = f.string("0+")
@@ -31,7 +31,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """One resource and its rules."""
+    """One resource and its ACLs."""
 
     resource_type: int = f.int8("0+")
     resource_name: str = f.string("0+")
@@ -40,7 +40,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Response, api_key=29, versions="0-3", flexible="2+"):
-    """The answer."""
+    """The ACLs that match the filter."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ComponentData(Struct):
-    """What an entity is matched by: 0 a name, 1 the default, 2 any name."""
+    """A condition for one entity type. Match type 0: the name in `match`; 1: the default entity; 2: any name."""
 
     entity_type: str = f.string("0+")
     match_type: int = f.int8("0+")
@@ -46,7 +46,7 @@ class EntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexible="1+"):
-    """The answer."""
+    """The quotas that match the filter."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

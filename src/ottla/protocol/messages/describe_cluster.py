@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the brokers of the cluster (KIP-700).
 
-- 1 can ask for controllers instead of brokers; 2 can include fenced brokers
+- 1 can request controllers instead of brokers; 2 can include fenced brokers
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, versions="0-2", flexible="0+"):
-    """What to include."""
+    """The kind of endpoints, and the details to include."""
 
     include_cluster_authorized_operations: bool = f.boolean("0+")
     # 1 brokers, 2 controllers.

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the options of topics, brokers and other resources (KIP-133).
+"""DescribeConfigs (key 32): the configs of topics, brokers and other resources (KIP-133).
 
 - 1 adds the source of a value, and its synonyms; 2 throttles after the response is sent
 - 3 adds types and documentation; 4 is flexible
@@ -11,7 +11,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeConfigsResource(Struct):
-    """One resource, and which of its options; None for all."""
+    """One resource, and the names of its configs; None for all."""
 
     # 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.
     resource_type: int = f.int8("0+")
@@ -20,7 +20,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, versions="0-4", flexible="4+"):
-    """Which resources."""
+    """The resources to describe."""
 
     resources: list[DescribeConfigsResource] = f.array(DescribeConfigsResource, "0+")
     include_synonyms: bool = f.boolean("1+")
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, ver
 
 
 class DescribeConfigsSynonym(Struct):
-    """Another place that sets the option, in order of precedence."""
+    """Another source that sets the config, in order of precedence."""
 
     name: str = f.string("1+")
     value: str | None = f.string("1+", nullable="0+")
@@ -36,7 +36,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """One option."""
+    """One config."""
 
     name: str = f.string("0+")
     # None for what must not be shown.
@@ -63,7 +63,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="0-4", flexible="4+"):
-    """Their options."""
+    """The configs of the resources."""
 
     throttle_time_ms: int = f.int32("0+")
     results: list[DescribeConfigsResult] = f.array(DescribeConfigsResult, "0+")

@@ -19,7 +19,7 @@ class DescribeDelegationTokenOwner(Struct):
 class DescribeDelegationTokenRequest(
     Request["DescribeDelegationTokenResponse"], api_key=41, versions="0-3", flexible="2+"
 ):
-    """Whose tokens; None for all."""
+    """The owners whose tokens are described; None for all."""
 
     owners: list[DescribeDelegationTokenOwner] | None = f.array(DescribeDelegationTokenOwner, "0+", nullable="0+")
 
@@ -47,7 +47,7 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Response, api_key=41, versions="0-3", flexible="2+"):
-    """The answer."""
+    """The described tokens."""
 
     error_code: int = f.int16("0+")
     tokens: list[DescribedDelegationToken] = f.array(DescribedDelegationToken, "0+")

@@ -11,7 +11,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"):
-    """Which groups."""
+    """The groups to describe."""
 
     groups: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("3+")
@@ -42,7 +42,7 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
-    """What the coordinator knows of them."""
+    """The described groups."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): what lies in a broker's data directories (KIP-113).
+"""DescribeLogDirs (key 35): the replicas in a broker's log directories, and their sizes (KIP-113).
 
 - 1 throttles after the response is sent; 2 is flexible; 3 adds an error for the whole request
 - 4 adds the volume's size and free bytes (KIP-827); 5 adds whether a directory is cordoned
@@ -18,13 +18,13 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"], api_key=35, versions="0-5", flexible="2+"):
-    """Which partitions; None for all."""
+    """The partitions to describe; None for all."""
 
     topics: list[DescribableLogDirTopic] | None = f.array(DescribableLogDirTopic, "0+", nullable="0+")
 
 
 class DescribeLogDirsPartition(Struct):
-    """One log: its bytes, and how far it is behind."""
+    """One log: its size in bytes, and its lag."""
 
     partition_index: int = f.int32("0+")
     partition_size: int = f.int64("0+")
@@ -40,7 +40,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """One data directory."""
+    """One log directory."""
 
     error_code: int = f.int16("0+")
     log_dir: str = f.string("0+")
@@ -51,7 +51,7 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Response, api_key=35, versions="0-5", flexible="2+"):
-    """The answer."""
+    """The log directories of the broker."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("3+", ignorable=True)

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): what partitions know of their producers, such as transactions left open (KIP-664)."""
+"""DescribeProducers (key 61): the active producers of partitions, with their open transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DescribeProducersRequest(Request["DescribeProducersResponse"], api_key=61,
 
 
 class ProducerState(Struct):
-    """One producer; offset -1: it has no open transaction."""
+    """One producer. The offset is -1 if it has no open transaction."""
 
     producer_id: int = f.int64("0+")
     producer_epoch: int = f.int32("0+")

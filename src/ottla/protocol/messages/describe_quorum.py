@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): how far the members of Kafka's metadata quorum are (KIP-595).
+"""DescribeQuorum (key 55): the progress of the members of Kafka's metadata quorum (KIP-595).
 
 - 1 adds times (KIP-836); 2 adds directories, addresses and messages to errors (KIP-853)
 """
@@ -31,7 +31,7 @@ class DescribeQuorumRequest(Request["DescribeQuorumResponse"], api_key=55, versi
 
 
 class ReplicaState(Struct):
-    """How far one member is. Times in milliseconds, -1 where they are not known."""
+    """The progress of one member. Times are in milliseconds, -1 if unknown."""
 
     replica_id: int = f.int32("0+")
     replica_directory_id: UUID = f.uuid("2+")

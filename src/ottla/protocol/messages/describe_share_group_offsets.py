@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90): where share groups are in their partitions (KIP-932).
+"""DescribeShareGroupOffsets (key 90): the offsets of share groups (KIP-932).
 
 - 1 adds the lag (KIP-1226)
 """
@@ -30,13 +30,13 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 class DescribeShareGroupOffsetsRequest(
     Request["DescribeShareGroupOffsetsResponse"], api_key=90, versions="0-1", flexible="0+"
 ):
-    """Which groups."""
+    """The groups to describe."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = f.array(DescribeShareGroupOffsetsRequestGroup, "0+")
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """The first record that is not done with; -1 where the group has not begun."""
+    """The offset of the first unfinished record; -1 if the group has not begun to read."""
 
     partition_index: int = f.int32("0+")
     start_offset: int = f.int64("0+")
@@ -66,7 +66,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 
 class DescribeShareGroupOffsetsResponse(Response, api_key=90, versions="0-1", flexible="0+"):
-    """Where the groups are."""
+    """The start offsets of the groups' partitions."""
 
     throttle_time_ms: int = f.int32("0+")
     groups: list[DescribeShareGroupOffsetsResponseGroup] = f.array(DescribeShareGroupOffsetsResponseGroup, "0+")

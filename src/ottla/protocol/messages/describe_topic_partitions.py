@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75): topics with all that Metadata leaves out, page by page (KIP-966)."""
+"""DescribeTopicPartitions (key 75): topics with the details that Metadata leaves out, page by page (KIP-966)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(
     Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
 ):
-    """Which topics, and where to go on; no topics for all."""
+    """The topics to describe, none for all, and the cursor at which the page begins."""
 
     topics: list[TopicRequest] = f.array(TopicRequest, "0+")
     response_partition_limit: int = f.int32("0+", default=2000)
@@ -32,7 +32,7 @@ class DescribeTopicPartitionsRequest(
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """One partition: its leader, replicas, and who may lead after them."""
+    """One partition: its leader, its replicas, and the replicas that are eligible to lead."""
 
     error_code: int = f.int16("0+")
     partition_index: int = f.int32("0+")

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): the state of transactional ids, asked of their coordinator (KIP-664)."""
+"""DescribeTransactions (key 65): the state of transactional ids, from their coordinator (KIP-664)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """One transactional id; start -1: no transaction was begun yet."""
+    """One transactional id. The start is -1 if no transaction was begun yet."""
 
     error_code: int = f.int16("0+")
     transactional_id: str = f.string("0+")

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): which SCRAM credentials users have (KIP-554)."""
+"""DescribeUserScramCredentials (key 50): the SCRAM mechanisms for which users have credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(
     Request["DescribeUserScramCredentialsResponse"], api_key=50, versions="0", flexible="0+"
 ):
-    """Which users; None or none for all."""
+    """The users to describe; None or an empty list for all."""
 
     users: list[UserName] | None = f.array(UserName, "0+", nullable="0+")
 
 
 class CredentialInfo(Struct):
-    """One credential: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+    """One credential; mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
 
     mechanism: int = f.int8("0+")
     iterations: int = f.int32("0+")
@@ -37,7 +37,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 
 class DescribeUserScramCredentialsResponse(Response, api_key=50, versions="0", flexible="0+"):
-    """The answer."""
+    """The mechanisms of each user's credentials."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -17,7 +17,9 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request["ElectLeadersResponse"], api_key=43, versions="0-2", flexible="2+"):
-    """Which partitions; None for all. Type 0: the preferred replica; 1: any, even one out of sync."""
+    """The partitions that need an election; None for all. Type 0 elects the preferred replica, type 1 (unclean) any
+    replica.
+    """
 
     election_type: int = f.int8("1+")
     topic_partitions: list[TopicPartitions] | None = f.array(TopicPartitions, "0+", nullable="0+")
@@ -40,7 +42,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
-    """The answer."""
+    """The result of each partition."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("1+")

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40): end a token (KIP-48).
+"""ExpireDelegationToken (key 40): set the time at which a token expires (KIP-48).
 
 - 1 throttles after the response is sent; 2 is flexible
 """
@@ -10,14 +10,14 @@ from ottla.protocol.message import Request, Response
 
 
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"], api_key=40, versions="0-2", flexible="2+"):
-    """Which token, and when."""
+    """The token, and the time until it expires."""
 
     hmac: bytes = f.binary("0+")
     expiry_time_period_ms: int = f.int64("0+")
 
 
 class ExpireDelegationTokenResponse(Response, api_key=40, versions="0-2", flexible="2+"):
-    """When it ends."""
+    """The timestamp at which the token expires."""
 
     error_code: int = f.int16("0+")
     expiry_timestamp_ms: int = f.int64("0+")

@@ -23,19 +23,19 @@ from ottla.protocol.wire import RecordData
 
 
 class ReplicaState(Struct):
-    """The replica that asks; -1 for a consumer."""
+    """The replica that fetches; -1 for a consumer."""
 
     replica_id: int = f.int32("15+", default=-1)
     replica_epoch: int = f.int64("15+", default=-1)
 
 
 class FetchPartition(Struct):
-    """Where to go on reading in one partition."""
+    """A partition to fetch, with the offset at which to begin."""
 
     partition: int = f.int32("0+")
     current_leader_epoch: int = f.int32("9+", default=-1, ignorable=True)
     fetch_offset: int = f.int64("0+")
-    # Leader epoch of the last record that the reader has; -1 where it does not want the check.
+    # Leader epoch of the last record that the reader has; -1 if it does not request the check.
     last_fetched_epoch: int = f.int32("12+", default=-1)
     # Of a replica; a consumer leaves it at -1.
     log_start_offset: int = f.int64("5+", default=-1, ignorable=True)
@@ -61,7 +61,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexible="12+"):
-    """What to read, and how long to wait for it."""
+    """The partitions to fetch, and how long to wait for `min_bytes`."""
 
     cluster_id: str | None = f.string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     # -1 for a consumer.
@@ -81,14 +81,14 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexibl
 
 
 class EpochEndOffset(Struct):
-    """Where the reader's log parts from the leader's: the largest epoch in common and its end."""
+    """The point where the reader's log diverges from the leader's: the largest common epoch, and its end offset."""
 
     epoch: int = f.int32("12+", default=-1)
     end_offset: int = f.int64("12+", default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader that the broker knows; -1 where it knows none."""
+    """The current leader; -1 if the broker does not know it."""
 
     leader_id: int = f.int32("12+", default=-1)
     leader_epoch: int = f.int32("12+", default=-1)
@@ -125,7 +125,7 @@ class PartitionData(Struct):
     aborted_transactions: list[AbortedTransaction] | None = f.array(
         AbortedTransaction, "4+", nullable="4+", ignorable=True
     )
-    # A broker closer to the reader; -1 to go on here.
+    # A broker closer to the reader; -1 to stay at this broker.
     preferred_read_replica: int = f.int32("11+", default=-1)
     records: RecordData | None = f.records("0+", nullable="0+")
 
@@ -148,7 +148,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, api_key=1, versions="0-18", flexible="12+"):
-    """What was read."""
+    """The record batches of each partition."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     error_code: int = f.int16("7+", ignorable=True)

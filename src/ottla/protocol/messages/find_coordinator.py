@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker looks after a group or a transactional id.
+"""FindCoordinator (key 10): find the coordinator of a group or of a transactional id.
 
 - 0 knows groups only; 1 adds the key's type (0 group, 1 transaction) and the throttle time; 3 is flexible
-- 4 asks for several keys at once, in fields of their own; 5 and 6 allow share groups (type 2) and KIP-890's error
+- 4 looks up several keys at once, in separate fields; 5 and 6 allow share groups (type 2) and KIP-890's error
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
-    """Their coordinators."""
+    """The coordinators of the keys."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     error_code: int = f.int16("0-3")

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which metrics a client is to send (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client shall push (KIP-714)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ottla.protocol.message import Request, Response
 class GetTelemetrySubscriptionsRequest(
     Request["GetTelemetrySubscriptionsResponse"], api_key=71, versions="0", flexible="0+"
 ):
-    """The client; the zero id asks for a new one."""
+    """The id of the client; the zero id requests a new one."""
 
     client_instance_id: UUID = f.uuid("0+")
 
 
 class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions="0", flexible="0+"):
-    """What to send, how often, and how."""
+    """The metrics that the client shall push, how often, and in which form."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

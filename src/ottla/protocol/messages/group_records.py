@@ -13,13 +13,13 @@ from ottla.protocol import fields as f
 from ottla.protocol.message import Data, Struct
 
 OFFSET_KEYS: Final = (0, 1)
-"""What the key of a committed offset begins with; 1 is written."""
+"""Versions of the keys of committed offsets; 1 is written."""
 GROUP_KEY: Final = 2
-"""What the key of a group begins with."""
+"""Version of the keys of group metadata."""
 
 
 class OffsetCommitKey(Data, versions="0-1"):
-    """Whose offset it is."""
+    """Key of a committed offset."""
 
     group: str = f.string("0+")
     topic: str = f.string("0+")
@@ -41,7 +41,7 @@ class OffsetCommitValue(Data, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Data, versions="0-2"):
-    """Which group it is."""
+    """Key of a group's metadata."""
 
     group: str = f.string("0+")
 

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group is alive; the response reports a rebalance.
+"""Heartbeat (key 12): keep a member of a classic group alive; the response reports a rebalance.
 
 - 1 adds the throttle time; 2 throttles after the response is sent; 3 adds static members; 4 is flexible
 """
@@ -19,7 +19,7 @@ class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4",
 
 
 class HeartbeatResponse(Response, api_key=12, versions="0-4", flexible="4+"):
-    """All is well, or REBALANCE_IN_PROGRESS and its like."""
+    """No error, or an error such as REBALANCE_IN_PROGRESS."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     error_code: int = f.int16("0+")

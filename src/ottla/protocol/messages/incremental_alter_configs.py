@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): change single options of a resource (KIP-339).
+"""IncrementalAlterConfigs (key 44): change single configs of a resource (KIP-339).
 
 - 1 is flexible
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AlterableConfig(Struct):
-    """One change of one option."""
+    """One change of one config."""
 
     name: str = f.string("0+")
     # 0 set, 1 delete, 2 append to a list, 3 subtract from a list.

@@ -1,10 +1,10 @@
-"""JoinGroup (key 11): become a member of a classic group, or stay one through a rebalance.
+"""JoinGroup (key 11): join a classic group, or rejoin it in a rebalance.
 
 The coordinator holds the answers until all members have joined or the rebalance timeout is over. The leader's answer
-lists the members with what they subscribed to; it decides who gets what and sends that with SyncGroup.
+lists the members with what they subscribed to; it computes the assignment and sends it with SyncGroup.
 
 - 1 adds the rebalance timeout; 2 the throttle time; 3 throttles after the response is sent
-- 4 makes a new member come twice, with the id that MEMBER_ID_REQUIRED brought (KIP-394); 5 adds static members
+- 4 makes a new member join twice, with the id from the error MEMBER_ID_REQUIRED (KIP-394); 5 adds static members
 - 6 is flexible; 7 adds the protocol type; 8 a reason; 9 lets a static leader keep the assignment
 """
 
@@ -15,7 +15,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class JoinGroupRequestProtocol(Struct):
-    """One protocol, and what the member has to say to its leader."""
+    """One protocol, and the member's data for the leader."""
 
     name: str = f.string("0+")
     metadata: bytes = f.binary("0+")

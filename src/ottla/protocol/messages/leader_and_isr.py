@@ -2,7 +2,7 @@
 
 - 1 adds whether replicas are new; 2 groups the partitions by topic and carries the broker's epoch (KIP-380)
 - 3 adds reassignments (KIP-455); 4 is flexible; 5 adds topic ids, and whether all partitions are listed (KIP-516)
-- 6 adds whether a leader was elected uncleanly (KIP-704); 7 comes from a controller without ZooKeeper, too (KIP-866)
+- 6 adds whether a leader was elected uncleanly (KIP-704); 7 is also sent by a controller without ZooKeeper (KIP-866)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """Who leads a partition, and who follows."""
+    """The leader, the ISR and the replicas of a partition."""
 
     topic_name: str = f.string("0-1", ignorable=True)
     partition_index: int = f.int32("0+")
@@ -42,7 +42,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """Where a leader is reached."""
+    """The address of a leader."""
 
     broker_id: int = f.int32("0+")
     host_name: str = f.string("0+")

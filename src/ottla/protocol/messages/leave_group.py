@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members go, without waiting for their session to end.
+"""LeaveGroup (key 13): members leave a classic group at once, not only when their session expires.
 
 - 1 adds the throttle time; 2 throttles after the response is sent
 - 3 takes several members, static ones too, in a field of their own; 4 is flexible; 5 takes a reason
@@ -19,7 +19,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
-    """Who leaves."""
+    """The members that leave."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0-2")

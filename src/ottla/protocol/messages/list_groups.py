@@ -11,7 +11,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5", flexible="3+"):
-    """Which states and types are of interest; empty for all."""
+    """The group states and types to list; empty lists for all."""
 
     states_filter: list[str] = f.array(f.string(), "4+")
     types_filter: list[str] = f.array(f.string(), "5+")

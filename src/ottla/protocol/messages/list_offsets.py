@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): the begin of a log, its end, or the first offset at or after a moment.
+"""ListOffsets (key 2): the start or end offset of a log, or the first offset at or after a timestamp.
 
 The moment is given in milliseconds, or as -2 for the log's begin, -1 for its end, -3 for the record with the highest
 timestamp, -4 for the begin of what is on local disk, -5 for the end of what tiered storage has, -6 for its pending end.
@@ -32,7 +32,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-11", flexible="6+"):
-    """Moments to look up."""
+    """The timestamps to look up."""
 
     # -1 for a consumer.
     replica_id: int = f.int32("0+")
@@ -42,7 +42,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """The offset found; -1 where no record is that late."""
+    """The offset; -1 if no record is that late."""
 
     partition_index: int = f.int32("0+")
     error_code: int = f.int16("0+")
@@ -61,7 +61,7 @@ class ListOffsetsTopicResponse(Struct):
 
 
 class ListOffsetsResponse(Response, api_key=2, versions="0-11", flexible="6+"):
-    """What was found."""
+    """The offset and timestamp of each partition."""
 
     throttle_time_ms: int = f.int32("2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = f.array(ListOffsetsTopicResponse, "0+")

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): partitions that are on their way to other brokers (KIP-455)."""
+"""ListPartitionReassignments (key 46): the partitions that are being reassigned (KIP-455)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     Request["ListPartitionReassignmentsResponse"], api_key=46, versions="0", flexible="0+"
 ):
-    """Which partitions; None for all."""
+    """The partitions whose reassignment is listed; None for all."""
 
     timeout_ms: int = f.int32("0+", default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = f.array(
@@ -25,7 +25,7 @@ class ListPartitionReassignmentsRequest(
 
 
 class OngoingPartitionReassignment(Struct):
-    """One partition on its way."""
+    """One partition that is being reassigned."""
 
     partition_index: int = f.int32("0+")
     replicas: list[int] = f.array(f.int32(), "0+")
@@ -41,7 +41,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response, api_key=46, versions="0", flexible="0+"):
-    """The answer."""
+    """The reassignments in progress."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -1,6 +1,6 @@
 """ListTransactions (key 66): the transactional ids that a broker coordinates (KIP-664).
 
-- 1 can ask for those that run longer than a time (KIP-994); 2 for ids that match a pattern (KIP-1152)
+- 1 can select transactions that run longer than a time (KIP-994); 2 for ids that match a pattern (KIP-1152)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ListTransactionsRequest(Request["ListTransactionsResponse"], api_key=66, versions="0-2", flexible="0+"):
-    """What to list; an empty list does not filter."""
+    """Filters for the transactions to list; an empty list does not filter."""
 
     state_filters: list[str] = f.array(f.string(), "0+")
     producer_id_filters: list[int] = f.array(f.int64(), "0+")
@@ -29,7 +29,7 @@ class TransactionState(Struct):
 
 
 class ListTransactionsResponse(Response, api_key=66, versions="0-2", flexible="0+"):
-    """The transactional ids, and which of the states asked for do not exist."""
+    """The transactional ids, and the requested states that do not exist."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

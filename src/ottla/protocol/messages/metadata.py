@@ -1,12 +1,12 @@
-"""Metadata (key 3): the brokers of the cluster, its topics, and who leads which partition.
+"""Metadata (key 3): the brokers of the cluster, its topics, and the leader of each partition.
 
-The first thing a client asks, and again whenever a leader has moved. Asking for an unknown topic may create it.
+Clients send it first, and again whenever a leader has moved. A request for an unknown topic may create it.
 
 - 0 takes an empty list of topics for all of them; from 1 on None means all and an empty list means none
 - 1 adds the controller, racks and whether a topic is internal; 2 the cluster id; 3 the throttle time
 - 4 lets the client forbid the creation of topics; 5 adds offline replicas; 7 leader epochs
 - 8 adds permitted operations on request, 9 is flexible, 10 adds topic ids
-- 11 moves the operations on the cluster to DescribeCluster; 12 asks for topics by id; 13 adds an error for the whole
+- 11 moves the operations on the cluster to DescribeCluster; 12 selects topics by id; 13 adds an error for the whole
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", flexible="9+"):
-    """Which topics to describe."""
+    """The topics to describe."""
 
     # None for all topics (version 0: an empty list).
     topics: list[MetadataRequestTopic] | None = f.array(MetadataRequestTopic, "0+", nullable="1+")
@@ -48,7 +48,7 @@ class MetadataResponsePartition(Struct):
 
     error_code: int = f.int16("0+")
     partition_index: int = f.int32("0+")
-    # -1 where there is none at the moment.
+    # -1 if there is none at the moment.
     leader_id: int = f.int32("0+")
     leader_epoch: int = f.int32("7+", default=-1, ignorable=True)
     # The preferred leader comes first.
@@ -65,7 +65,7 @@ class MetadataResponseTopic(Struct):
     topic_id: UUID = f.uuid("10+", ignorable=True)
     is_internal: bool = f.boolean("1+", ignorable=True)
     partitions: list[MetadataResponsePartition] = f.array(MetadataResponsePartition, "0+")
-    # A bit per operation that the client may do; the lowest number of all when not asked for.
+    # A bit per authorized operation; the smallest number if the operations were not requested.
     topic_authorized_operations: int = f.int32("8+", default=-0x8000_0000)
 
 
@@ -75,7 +75,7 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
     throttle_time_ms: int = f.int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = f.array(MetadataResponseBroker, "0+")
     cluster_id: str | None = f.string("2+", nullable="2+", default=None, ignorable=True)
-    # -1 where there is none at the moment.
+    # -1 if there is none at the moment.
     controller_id: int = f.int32("1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic] = f.array(MetadataResponseTopic, "0+")
     cluster_authorized_operations: int = f.int32("8-10", default=-0x8000_0000)

@@ -1,4 +1,4 @@
-"""What Apache Kafka's own controllers (KRaft) keep in `__cluster_metadata`, as far as who takes over needs it.
+"""Records of Apache Kafka's `__cluster_metadata` (KRaft): the types that the import of a Kafka data directory reads.
 
 A record's value is a frame version (1), the number of its type, its version, and the message, all three numbers as
 unsigned varints (KIP-631).
@@ -88,7 +88,7 @@ class RemoveUserScramCredentialRecord(Data, versions="0", flexible="0+"):
 
 
 class QuotaEntity(Struct):
-    """One part of whom a quota is for."""
+    """One part of the entity that a quota limits."""
 
     entity_type: str = f.string("0+")
     entity_name: str | None = f.string("0+", nullable="0+")
@@ -104,7 +104,7 @@ class ClientQuotaRecord(Data, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Data, versions="0", flexible="0+"):
-    """Producer ids up to a number were given to a broker."""
+    """The next producer id after a block that a broker has been allocated."""
 
     broker_id: int = f.int32("0+")
     broker_epoch: int = f.int64("0+", default=-1)
@@ -131,17 +131,17 @@ class RemoveAccessControlEntryRecord(Data, versions="0", flexible="0+"):
 
 
 class BeginTransactionRecord(Data, versions="0", flexible="0+"):
-    """What follows counts only when it is ended."""
+    """The begin of a metadata transaction: the records that follow take effect only when it ends."""
 
     name: str | None = f.string("0+", nullable="0+", default=None, tag=0)
 
 
 class EndTransactionRecord(Data, versions="0", flexible="0+"):
-    """What came since the beginning counts."""
+    """The end of a metadata transaction: its records take effect."""
 
 
 class AbortTransactionRecord(Data, versions="0", flexible="0+"):
-    """What came since the beginning does not count."""
+    """The abort of a metadata transaction: its records have no effect."""
 
     reason: str | None = f.string("0+", nullable="0+", default=None, tag=0)
 
@@ -162,4 +162,4 @@ RECORDS: dict[int, type[Data]] = {
     24: EndTransactionRecord,
     25: AbortTransactionRecord,
 }
-"""By the number of the type; the others are about brokers and controllers that are no more."""
+"""The record classes by type number. Other types concern Kafka's own brokers and controllers."""

@@ -1,9 +1,9 @@
-"""OffsetCommit (key 8): store how far a group has read.
+"""OffsetCommit (key 8): commit offsets of a group.
 
 - 0 was kept in ZooKeeper; 1 adds the member and generation, and a timestamp per partition that was soon dropped
 - 2 to 4 take a retention time for all offsets; 3 adds the throttle time
 - 5 leaves the retention to the broker (KIP-211); 6 adds the leader epoch of the last record read
-- 7 adds static members; 8 is flexible; 9 is for KIP-848 groups, whose epoch stands in the generation's place
+- 7 adds static members; 8 is flexible; 9 is for KIP-848 groups, whose member epoch is in the field of the generation
 - 10 names topics by id
 """
 
@@ -16,7 +16,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class OffsetCommitRequestPartition(Struct):
-    """The next offset to read, and a text that comes back with it."""
+    """The next offset to read, and a text that is stored with it."""
 
     partition_index: int = f.int32("0+")
     committed_offset: int = f.int64("0+")
@@ -34,7 +34,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="0-10", flexible="8+"):
-    """Offsets of one group, from one of its members or (generation -1, no member) from outside."""
+    """Offsets of one group, committed by a member or (generation -1, no member) from outside."""
 
     group_id: str = f.string("0+")
     generation_id_or_member_epoch: int = f.int32("1+", default=-1, ignorable=True)

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget a group's offsets in topics that it no longer reads (KIP-496)."""
+"""OffsetDelete (key 47): delete a group's offsets in topics that it no longer reads (KIP-496)."""
 
 from __future__ import annotations
 

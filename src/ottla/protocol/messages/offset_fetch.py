@@ -1,9 +1,9 @@
-"""OffsetFetch (key 9): the offsets that groups have stored.
+"""OffsetFetch (key 9): the committed offsets of groups.
 
 - 0 read from ZooKeeper; 1 from Kafka; 2 takes None for all partitions of the group and adds an error for the whole
 - 3 adds the throttle time; 5 leader epochs; 6 is flexible
-- 7 can insist on offsets that no open transaction is about to change (KIP-447)
-- 8 asks for several groups at once, in fields of their own; 9 adds the member's epoch (KIP-848); 10 topic ids
+- 7 can require stable offsets, which no open transaction may change (KIP-447)
+- 8 selects several groups at once, in separate fields; 9 adds the member's epoch (KIP-848); 10 topic ids
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One group and what to fetch of it; None for everything."""
+    """One group and the topics to fetch; None for all."""
 
     group_id: str = f.string("8+")
     member_id: str | None = f.string("9+", nullable="9+", default=None, ignorable=True)

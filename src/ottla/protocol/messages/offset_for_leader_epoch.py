@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where an epoch of leadership ends in the leader's log (KIP-101).
+"""OffsetForLeaderEpoch (key 23): the offset at which a leader epoch ends in the leader's log (KIP-101).
 
-A replica that comes back, or a consumer after a change of leader, finds out so where its log diverges from the
-leader's.
+A restarted replica, or a consumer after a change of leader, learns from it where its log diverges from
+the leader's.
 
 - 1 adds the epoch of the end offset; 2 fences old leaders by the current epoch and adds the throttle time
 - 3 adds the replica id (KIP-392); 4 is flexible
@@ -37,7 +37,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"], api_k
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch up to the wanted one, and its end; -1 and -1 where there is none."""
+    """The largest epoch up to the requested one, and its end offset; -1 and -1 if there is none."""
 
     error_code: int = f.int16("0+")
     partition: int = f.int32("0+")

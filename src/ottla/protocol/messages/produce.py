@@ -39,7 +39,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="0-13", flexible="9+"):
-    """Batches for any number of partitions that one broker leads."""
+    """Batches for partitions that one broker leads."""
 
     transactional_id: str | None = f.string("3+", nullable="3+", default=None)
     # 0, 1 or -1 (all).
@@ -50,26 +50,26 @@ class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="0-13", fle
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record that made the broker refuse its batch."""
+    """A record because of which the broker rejected the batch."""
 
     batch_index: int = f.int32("8+")
     batch_index_error_message: str | None = f.string("8+", nullable="8+", default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader that the broker knows; -1 where it knows none."""
+    """The current leader; -1 if the broker does not know it."""
 
     leader_id: int = f.int32("10+", default=-1)
     leader_epoch: int = f.int32("10+", default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """Where the first record of the partition's batches lies, or why it does not."""
+    """The offset of the first record that was appended to a partition, or the error."""
 
     index: int = f.int32("0+")
     error_code: int = f.int16("0+")
     base_offset: int = f.int64("0+")
-    # -1 where records keep the time of their producer.
+    # -1 if records keep the timestamp of their producer.
     log_append_time_ms: int = f.int64("2+", default=-1, ignorable=True)
     log_start_offset: int = f.int64("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = f.array(BatchIndexAndErrorMessage, "8+", ignorable=True)

@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72): metrics of a client, in OpenTelemetry's format (KIP-714)."""
+"""PushTelemetry (key 72): push metrics of a client, in OpenTelemetry's format (KIP-714)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"], api_key=72, version
 
 
 class PushTelemetryResponse(Response, api_key=72, versions="0", flexible="0+"):
-    """The answer."""
+    """The broker's acknowledgement."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

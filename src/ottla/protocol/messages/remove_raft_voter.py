@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81): let a controller vote no more in Kafka's metadata quorum (KIP-853)."""
+"""RemoveRaftVoter (key 81): remove a voter from Kafka's metadata quorum (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39): let a token live longer (KIP-48).
+"""RenewDelegationToken (key 39): postpone the expiry of a token (KIP-48).
 
 - 1 throttles after the response is sent; 2 is flexible
 """
@@ -10,14 +10,14 @@ from ottla.protocol.message import Request, Response
 
 
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"], api_key=39, versions="0-2", flexible="2+"):
-    """Which token, and for how long."""
+    """The token, and the time by which its expiry is postponed."""
 
     hmac: bytes = f.binary("0+")
     renew_period_ms: int = f.int64("0+")
 
 
 class RenewDelegationTokenResponse(Response, api_key=39, versions="0-2", flexible="2+"):
-    """When it ends now."""
+    """The token's new expiry timestamp."""
 
     error_code: int = f.int16("0+")
     expiry_timestamp_ms: int = f.int64("0+")

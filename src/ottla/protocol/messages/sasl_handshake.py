@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17): which SASL mechanism follows (KIP-43).
+"""SaslHandshake (key 17): choose the SASL mechanism (KIP-43).
 
 - 0 is followed by the mechanism's bytes as they are, 1 by SaslAuthenticate requests (KIP-152)
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response
 
 
 class SaslHandshakeRequest(Request["SaslHandshakeResponse"], api_key=17, versions="0-1"):
-    """The mechanism that the client wants."""
+    """The mechanism that the client has chosen."""
 
     mechanism: str = f.string("0+")
 

@@ -12,9 +12,10 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class AcknowledgementBatch(Struct):
-    """What became of records in a row: one type for all or one for each.
+    """The acknowledgement of consecutive records: one type for all of them, or one for each.
 
-    0 there is none (a gap), 1 done with, 2 for another to try, 3 never again, 4 still at it (from version 2).
+    Types: 0 gap (there is no record), 1 accept, 2 release (deliver again), 3 reject (never deliver again), 4 renew the
+    acquisition lock (from version 2).
     """
 
     first_offset: int = f.int64("0+")
@@ -37,7 +38,7 @@ class AcknowledgeTopic(Struct):
 
 
 class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"], api_key=79, versions="1-2", flexible="0+"):
-    """Within the member's session; epoch -1 ends it."""
+    """The acknowledgements of a member in its share session; epoch -1 closes the session."""
 
     group_id: str | None = f.string("0+", nullable="0+", default=None)
     member_id: str | None = f.string("0+", nullable="0+")
@@ -47,7 +48,7 @@ class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"], api_key=79, v
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition, where it is not this broker."""
+    """The current leader of the partition, if it is not this broker."""
 
     leader_id: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")
@@ -70,7 +71,7 @@ class ShareAcknowledgeTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader is."""
+    """The address of a current leader."""
 
     node_id: int = f.int32("0+")
     host: str = f.string("0+")

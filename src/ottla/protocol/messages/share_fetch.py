@@ -14,7 +14,7 @@ from ottla.protocol.wire import RecordData
 
 
 class FetchPartition(Struct):
-    """A partition to acquire records of."""
+    """A partition from which to acquire records."""
 
     partition_index: int = f.int32("0+")
     partition_max_bytes: int = f.int32("0")
@@ -36,7 +36,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request["ShareFetchResponse"], api_key=78, versions="1-2", flexible="0+"):
-    """What is new in the session: epoch 0 opens it, -1 ends it."""
+    """The changes to a share session; epoch 0 opens the session, -1 closes it."""
 
     group_id: str | None = f.string("0+", nullable="0+", default=None)
     member_id: str | None = f.string("0+", nullable="0+")
@@ -54,7 +54,7 @@ class ShareFetchRequest(Request["ShareFetchResponse"], api_key=78, versions="1-2
 
 
 class AcquiredRecords(Struct):
-    """Records that the member has now, and the how-manieth time they are delivered."""
+    """Records that the member has acquired, with their delivery count."""
 
     first_offset: int = f.int64("0+")
     last_offset: int = f.int64("0+")
@@ -82,7 +82,7 @@ class ShareFetchableTopicResponse(Struct):
 
 
 class ShareFetchResponse(Response, api_key=78, versions="1-2", flexible="0+"):
-    """What was acquired, and for how long."""
+    """The acquired records, and how long their acquisition locks last."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"], api_key=77, versions="1", flexible="0+"):
-    """Which groups."""
+    """The groups to describe."""
 
     group_ids: list[str] = f.array(f.string(), "0+")
     include_authorized_operations: bool = f.boolean("0+")
@@ -24,7 +24,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What a member reads."""
+    """A member's assignment."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
@@ -56,7 +56,7 @@ class DescribedGroup(Struct):
 
 
 class ShareGroupDescribeResponse(Response, api_key=77, versions="1", flexible="0+"):
-    """What the coordinator knows of them."""
+    """The described groups."""
 
     throttle_time_ms: int = f.int32("0+")
     groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

@@ -26,13 +26,13 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What the member is to read; others may read the same."""
+    """The partitions that the member shall read; other members may read the same ones."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
 
 class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="0+"):
-    """The member's epoch, and its assignment where it has changed."""
+    """The member's epoch, and its assignment if it has changed."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

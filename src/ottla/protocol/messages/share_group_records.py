@@ -67,13 +67,13 @@ class TopicPartitions(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(Data, versions="0", flexible="0+"):
-    """What a member is to read."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
 
 class ShareGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"):
-    """What a member reads now."""
+    """A member's current assignment."""
 
     member_epoch: int = f.int32("0+")
     previous_member_epoch: int = f.int32("0+")
@@ -90,7 +90,7 @@ class SharePartitionKey(Data, versions="0"):
 
 
 class StateBatch(Struct):
-    """Records in a row that are alike: 0 available, 2 acknowledged, 4 archived."""
+    """Consecutive records in the same state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int = f.int64("0+")
     last_offset: int = f.int64("0+")
@@ -111,7 +111,7 @@ class ShareSnapshotValue(Data, versions="0", flexible="0+"):
 
 
 class ShareUpdateValue(Data, versions="0", flexible="0+"):
-    """What has changed since the snapshot of this epoch."""
+    """The changes to a share partition's state since the snapshot of this epoch."""
 
     snapshot_epoch: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")

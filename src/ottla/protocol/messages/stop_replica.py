@@ -2,7 +2,7 @@
 
 - 1 groups the partitions by topic and carries the broker's epoch (KIP-380); 2 is flexible
 - 3 adds the leader epoch and whether to delete, per partition (KIP-570)
-- 4 comes from a controller without ZooKeeper, too (KIP-866)
+- 4 is also sent by a controller without ZooKeeper (KIP-866)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in who gets what, and each member receives its part.
+"""SyncGroup (key 14): the leader of a classic group sends the assignment, and each member receives its part.
 
 - 1 adds the throttle time; 2 throttles after the response is sent; 3 adds static members; 4 is flexible
 - 5 checks the protocol's type and name
@@ -11,14 +11,14 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class SyncGroupRequestAssignment(Struct):
-    """What one member gets."""
+    """The assignment of one member."""
 
     member_id: str = f.string("0+")
     assignment: bytes = f.binary("0+")
 
 
 class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5", flexible="4+"):
-    """A member asks for its part; the leader brings all of them."""
+    """A member requests its assignment; the leader sends the assignments of all members."""
 
     group_id: str = f.string("0+")
     generation_id: int = f.int32("0+")
@@ -30,7 +30,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5",
 
 
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
-    """What the member gets."""
+    """The assignment of the member that sent the request."""
 
     throttle_time_ms: int = f.int32("1+", ignorable=True)
     error_code: int = f.int16("0+")

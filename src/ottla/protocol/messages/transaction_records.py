@@ -10,7 +10,7 @@ from ottla.protocol.message import Data, Struct
 
 
 class TransactionLogKey(Data, versions="0"):
-    """Which transactional id it is."""
+    """Key of a transaction's state."""
 
     transactional_id: str = f.string("0+")
 

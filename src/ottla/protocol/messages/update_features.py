@@ -10,12 +10,12 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class FeatureUpdateKey(Struct):
-    """One feature and its new level; below 1 it is taken away."""
+    """One feature and its new level; below 1 the feature is removed."""
 
     feature: str = f.string("0+")
     max_version_level: int = f.int16("0+")
     allow_downgrade: bool = f.boolean("0")
-    # 1: only upwards; 2: downwards where nothing is lost; 3: downwards whatever is lost.
+    # 1: upgrade only; 2: downgrade without data loss; 3: downgrade even with data loss.
     upgrade_type: int = f.int8("1+", default=1)
 
 

@@ -2,7 +2,7 @@
 
 - 1 adds an address per security protocol; 2 racks; 3 the names of listeners (KIP-103)
 - 4 adds offline replicas; 5 groups the partitions by topic and carries the broker's epoch (KIP-380)
-- 6 is flexible; 7 adds topic ids (KIP-516); 8 comes from a controller without ZooKeeper, too (KIP-866)
+- 6 is flexible; 7 adds topic ids (KIP-516); 8 is also sent by a controller without ZooKeeper (KIP-866)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class UpdateMetadataPartitionState(Struct):
-    """The state of one partition. A leader of -2 says that its topic is being deleted."""
+    """The state of one partition. A leader of -2 means that the topic is being deleted."""
 
     topic_name: str = f.string("0-4", ignorable=True)
     partition_index: int = f.int32("0+")
@@ -70,6 +70,6 @@ class UpdateMetadataRequest(Request["UpdateMetadataResponse"], api_key=6, versio
 
 
 class UpdateMetadataResponse(Response, api_key=6, versions="0-8", flexible="6+"):
-    """Whether it was taken."""
+    """The broker's acknowledgement."""
 
     error_code: int = f.int16("0+")

@@ -1,4 +1,5 @@
-"""WriteTxnMarkers (key 27): end transactions in the partitions that a broker leads (KIP-98). Between brokers.
+"""WriteTxnMarkers (key 27): write the markers that end transactions to partitions of a broker (KIP-98). Between
+brokers.
 
 - 1 is flexible; 2 adds the transaction version, so that a late marker of the newer transactions is detected (KIP-890)
 """
@@ -17,7 +18,7 @@ class WritableTxnMarkerTopic(Struct):
 
 
 class WritableTxnMarker(Struct):
-    """How one producer's transaction ends."""
+    """The outcome of one producer's transaction."""
 
     producer_id: int = f.int64("0+")
     producer_epoch: int = f.int16("0+")

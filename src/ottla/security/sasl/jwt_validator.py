@@ -86,7 +86,9 @@ class JwtValidator:
     """Accepts tokens signed with one of the keys. Validates on the event loop; a thread refreshes the keys."""
 
     def __init__(self, config: OAuthCheckConfig) -> None:
-        """Load the keys. Raises StartupError if there are none, or without a library that verifies signatures."""
+        """Load the keys. Raises StartupError if there are none, or if the library that verifies signatures is
+        missing.
+        """
         try:
             import jwt
         except ImportError:

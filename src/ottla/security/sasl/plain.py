@@ -9,7 +9,7 @@ from ottla.errors import SaslAuthenticationFailedError
 
 
 class PlainServer:
-    """One message without an answer; `user` is set after success."""
+    """The broker's side of PLAIN: one message without an answer; `user` is set after success."""
 
     expires: float | None = None
 

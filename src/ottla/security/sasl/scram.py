@@ -20,7 +20,7 @@ from ottla.errors import SaslAuthenticationFailedError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
-"""As in salts of Ottla's and Java's clients."""
+"""The size of a salt, as Ottla's and Java's clients make them."""
 MAX_ITERATIONS: Final = 1_000_000
 """A server that requests more would only keep the client busy."""
 OWN_SECRET: Final = secrets.token_bytes(32)

@@ -1,4 +1,4 @@
-"""Where a client gets its OAUTHBEARER tokens, and how long it uses them.
+"""OAUTHBEARER tokens of a client: their source, and how long they are used.
 
 Depending on the configs: a provider of the program, a token endpoint with the client credentials grant (KIP-768,
 KIP-1139), a file, or, for tests as in Kafka, an unsigned token. A token is used for new connections for four fifths of
@@ -65,7 +65,7 @@ class TokenEndpoint(NamedTuple):
     """Whether id and secret are URL-encoded in the header (RFC 6749; `sasl.oauthbearer.header.urlencode`)."""
     timeout: float
     patience: float
-    """For how many seconds failed requests are retried."""
+    """The time in seconds for which failed requests are retried."""
     first_pause: float
     context: ssl.SSLContext | None
 

@@ -165,13 +165,13 @@ def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
 
 
 def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
-    """Load the configured key; return False if there is none."""
+    """Load the configured key, and return False if there is none."""
     option, identity = _identity(config)
     if identity is None:
         return False
     if not identity.key or not identity.certificates:
         raise ConfigurationError(f"{option}: a private key and its certificates are required")
-    # without a password, OpenSSL would ask for one at the terminal
+    # without a password, OpenSSL would prompt for one at the terminal
     password = identity.password or ""
     with _private_file(f"{identity.key}\n{identity.certificates}\n") as path:
         try:

@@ -28,7 +28,7 @@ ENCODINGS: Final = {
     28: "utf-32-be",  # UniversalString
     30: "utf-16-be",  # BMPString
 }
-"""By the tag of a string in DER."""
+"""The encodings of strings, by their tags in DER."""
 _CONSTRUCTED_0: Final = 0xA0
 
 

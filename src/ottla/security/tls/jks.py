@@ -17,7 +17,7 @@ _KEY: Final = 1
 _CERTIFICATE: Final = 2
 _DIGEST_BYTES: Final = 20
 MAX_ENTRIES: Final = 10_000
-"""More than any undamaged store has."""
+"""The maximum number of entries; an undamaged store has fewer."""
 
 
 class JavaKeyStore(NamedTuple):
@@ -68,14 +68,14 @@ def _utf16(password: str) -> bytes:
 
 
 def _algorithm_end(hidden: bytes) -> int:
-    """Return where the AlgorithmIdentifier of an EncryptedPrivateKeyInfo ends."""
+    """Return the position where the AlgorithmIdentifier of an EncryptedPrivateKeyInfo ends."""
     _, inner = _der_length(hidden, 1)
     length, start = _der_length(hidden, inner + 1)
     return start + length
 
 
 def _der_length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a DER length, and where its content begins."""
+    """Return a DER length, and the position where its content begins."""
     first = data[at]
     if first < 0x80:
         return first, at + 1
@@ -110,7 +110,7 @@ def _entries(body: memoryview) -> Iterator[tuple[int, bytes, list[bytes]]]:
 
 
 def _counted(body: memoryview, at: int, layout: str) -> tuple[bytes, int]:
-    """Return length-prefixed bytes, and where they end."""
+    """Return length-prefixed bytes, and the position where they end."""
     (size,) = struct.unpack_from(layout, body, at)
     start = at + struct.calcsize(layout)
     if start + size > len(body):

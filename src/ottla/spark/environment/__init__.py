@@ -1,1 +1,1 @@
-"""Where Spark runs: its home, Java's AOT cache, Python workers, sockets, archives for clusters."""
+"""The environment of Spark: its home, Java's AOT cache, Python workers, sockets, archives for clusters."""

@@ -59,7 +59,7 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
 
 
 def python_name() -> str:
-    """The command of the Python version that executors need."""
+    """Return the command of the Python version that executors need."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -111,7 +111,7 @@ class Required(NamedTuple):
 
     name: str
     extras: tuple[str, ...] = ()
-    """For example `binary` of `psycopg[binary]`."""
+    """The extras, such as `binary` of `psycopg[binary]`."""
 
 
 _REQUIREMENT: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[(?P<extras>[^\]]*)\])?")
@@ -132,7 +132,7 @@ def _plain(name: str) -> str:
 
 
 def _module_files(name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the files of one of our modules: an editable installation does not list them."""
+    """Yield the files of one of Ottla's modules: an editable installation does not list them."""
     spec = find_spec(name)
     assert spec is not None, name
     assert spec.origin is not None, name

@@ -73,7 +73,9 @@ def _acknowledge(descriptor: int) -> None:
 
 
 def check_workers(executable: str) -> None:
-    """Raise ConfigurationError if workers of this Python could not run Ottla. Free if it is our own."""
+    """Raise ConfigurationError if workers of this Python could not run Ottla. Costs nothing if it is the driver's
+    Python.
+    """
     path = shutil.which(executable)
     if path != sys.executable:
         _check_other(executable, path)
@@ -90,7 +92,7 @@ def _check_other(executable: str, path: str | None) -> None:
 
 
 def _fault(python: str) -> str | None:
-    """Return why this Python cannot run our workers; None if it can."""
+    """Return the reason why this Python cannot run Ottla's workers, or None."""
     try:
         answer = subprocess.run(
             [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False

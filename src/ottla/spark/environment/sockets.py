@@ -1,4 +1,4 @@
-"""How the JVM and Python workers of Spark talk on one machine: through Unix domain sockets in a directory of their own.
+"""Unix domain sockets between Spark's JVM and its Python workers on one machine, in a directory of their own.
 
 By TCP, Spark's default, what a task has read costs more to hand over. It is handed over in larger pieces, too. The
 directory is there because Spark leaves a file of each session behind.
@@ -20,14 +20,15 @@ LONGEST: Final = 104 - len("/.00000000-0000-0000-0000-000000000000.sock")
 """A socket's path may have 104 characters, and these are its name."""
 
 BUFFER_BYTES: Final = 256 * 1024
-"""What the JVM and workers read at a time: all that a socket holds; Spark's 64 KiB take 4 % more processor time."""
+"""Size of the reads of JVM and workers: all that a socket holds; Spark's 64 KiB take 4 % more processor time."""
 
 
 @cache
 def worker_sockets() -> dict[str, str]:
-    """The settings of a session of Spark 4.1 or later on this machine; none on Windows, which has no such sockets.
+    """Return the configs of a session of Spark 4.1 or later on this machine; none on Windows, which has no Unix
+    sockets.
 
-    None, too, where the directory for temporary files has too long a name. What is made there goes with this process.
+    There are none, too, if the path for temporary files is too long. The directory is deleted when this process ends.
     """
     if not hasattr(socket, "AF_UNIX"):
         return {}

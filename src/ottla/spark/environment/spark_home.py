@@ -44,7 +44,7 @@ def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> Non
 
 
 def check_home(home: Path, version: str) -> None:
-    """ConfigurationError where a directory has another Spark; calls into it would fail with names of Java's methods."""
+    """Raise ConfigurationError if a directory has another Spark; calls into it would fail with errors of Java."""
     jar = next(home.glob("jars/spark-core_*.jar"), None)
     installed = None if jar is None else jar.stem.partition("-")[2].partition("-")[2]
     if installed is None or installed.split(".")[:2] != version.split(".")[:2]:
@@ -56,7 +56,7 @@ def check_home(home: Path, version: str) -> None:
 
 
 def local_home(pyspark: Path, cache: Path) -> Path:
-    """The directory; made where it is missing. Safe against others making the same one at once."""
+    """Return the directory, and create it if it is missing. Several processes may create it at the same time."""
     # The time: another version installed at the same place may have other files.
     name = sha256(f"{pyspark}:{pyspark.stat().st_mtime_ns}".encode()).hexdigest()[:12]
     home = cache / f"spark-home-{name}"

@@ -1,1 +1,1 @@
-"""What streaming queries do, seen: on the terminal, as metrics, as a page. `ottla.spark.watch` begins it."""
+"""Monitoring of streaming queries: on the terminal, as metrics, as a page. `ottla.spark.watch` starts it."""

@@ -17,7 +17,7 @@ from ottla.spark.monitoring.progress import MicroBatch, State, total
 
 MOST_QUERIES: Final = 100
 MOST_BATCHES: Final = 1000
-"""How many micro-batches of a query are kept; totals go over all of them."""
+"""Maximum number of micro-batches that are kept per query; totals include all of them."""
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
 
@@ -35,7 +35,7 @@ class QueryHistory:
     milliseconds: int = 0
     durations_ms: dict[str, int] = field(default_factory=dict)
     most_behind: dict[str, int] = field(default_factory=dict)
-    """By topic."""
+    """The largest numbers of unread offsets so far, by topic."""
     recent: deque[MicroBatch] = field(default_factory=lambda: deque(maxlen=MOST_BATCHES))
 
     @property
@@ -45,17 +45,17 @@ class QueryHistory:
 
     @property
     def rows_per_second(self) -> float:
-        """Over the time that micro-batches took."""
+        """The processing rate, over the time that micro-batches took."""
         return 1000 * self.rows / self.milliseconds if self.milliseconds else 0.0
 
     @property
     def behind(self) -> Mapping[str, int]:
-        """By topic, at the last micro-batch."""
+        """The number of unread offsets by topic, at the last micro-batch."""
         return {t: sum(p.values()) for t, p in self.last.behind.items()} if self.last else {}
 
     @property
     def state(self) -> State | None:
-        """What is kept, at the last micro-batch."""
+        """The state of the query's operators at the last micro-batch."""
         return self.last.state if self.last else None
 
     def add(self, batch: MicroBatch) -> None:
@@ -75,7 +75,7 @@ class QueryHistory:
             self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, under Spark's names where it has one."""
+        """Return the history as JSON, under Spark's names for what Spark reports."""
         return {
             "id": self.query_id,
             "name": self.name,
@@ -104,18 +104,18 @@ class Histories:
         self._changed = threading.Condition()
 
     def started(self, query_id: str, name: str) -> None:
-        """A query runs, for the first time or again."""
+        """Record that a query has started, for the first time or again."""
         with self._changed:
             query = self._query(query_id, name)
             query.status, query.error = RUNNING, None
 
     def progressed(self, batch: MicroBatch) -> None:
-        """A micro-batch is done."""
+        """Record a completed micro-batch."""
         with self._changed:
             self._query(batch.query_id, batch.name).add(batch)
 
     def ended(self, query_id: str, error: str | None) -> None:
-        """A query was stopped or has failed."""
+        """Record that a query was stopped or has failed."""
         with self._changed:
             if query_id in self._queries:
                 query = self._queries[query_id]
@@ -133,7 +133,7 @@ class Histories:
 
     @contextmanager
     def reading(self) -> Iterator[list[QueryHistory]]:
-        """The queries, while nothing changes."""
+        """Yield the queries, and block changes meanwhile."""
         with self._changed:
             yield list(self._queries.values())
 

@@ -15,39 +15,41 @@ Behind = Mapping[str, Mapping[str, int]]
 
 
 class State(NamedTuple):
-    """What the stateful operators of a query keep."""
+    """The state of a query's stateful operators."""
 
     rows: int
     memory_bytes: int
     disk_bytes: int
-    """Of the RocksDB state store; 0 for the one in memory."""
+    """The disk space of the RocksDB state store; 0 for the one in memory."""
 
 
 class MicroBatch(NamedTuple):
-    """What one micro-batch did."""
+    """The progress of one micro-batch."""
 
     query_id: str
     name: str
     """The query's name, else the beginning of its id."""
     batch_id: int
     at: str
-    """When it began, in ISO 8601."""
+    """The time when the micro-batch began, in ISO 8601."""
     rows: int
     rows_per_second: float
-    """As they were worked on."""
+    """The rate at which rows were processed."""
     input_rows_per_second: float
-    """As they came in since the micro-batch before."""
+    """The rate at which rows have arrived since the previous micro-batch."""
     milliseconds: int
     durations_ms: Mapping[str, int]
-    """By Spark's names of the phases: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets …"""
+    """The durations by Spark's names of the phases: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets
+    …
+    """
     behind: Behind
-    """Empty if no source reports it."""
+    """The offsets that are not read yet; empty if no source reports them."""
     state: State | None
     watermark: str | None
 
 
 def micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
-    """The micro-batch of a progress in JSON."""
+    """Parse a progress, as JSON, into its micro-batch."""
     durations = {str(k): int(v) for k, v in (progress.get("durationMs") or {}).items()}
     return MicroBatch(
         query_id=str(progress["id"]),
@@ -66,12 +68,12 @@ def micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
 
 
 def label(name: str | None, query_id: str) -> str:
-    """How a query is called here."""
+    """Return the name under which a query is shown."""
     return name or query_id[:8]
 
 
 def total(behind: Behind) -> int:
-    """All offsets that are not read yet."""
+    """Return the number of offsets that have not been read yet."""
     return sum(sum(partitions.values()) for partitions in behind.values())
 
 
@@ -99,7 +101,7 @@ def _behind(sources: Iterable[Mapping[str, Any]]) -> Behind:
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    """Offsets of the connector's form; nothing where a source has another one."""
+    """Parse offsets in the form of Spark's Kafka connector; empty for sources with another form."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.spark")
 
 LAST_WORDS_SECONDS: Final = 10.0
-"""How long `close` waits for Spark's last events of queries that have ended."""
+"""Maximum time that `close` waits for Spark's last events of queries that have ended."""
 
 
 class QueryMonitor:
@@ -71,7 +71,7 @@ class QueryMonitor:
             self.histories.wait_for_ends(active, LAST_WORDS_SECONDS)
             self._spark.streams.removeListener(self._listener)
         except Exception as error:  # the session has ended; the events received so far can still be shown
-            log.info("the session ended before its query monitor: %s", error)
+            log.info("The session ended before its query monitor: %s", error)
         if self._terminal is not None:
             self._terminal.close()
         self.metrics.close()

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as users specify it: five forms with a class each, and their JSON. Spark's
+"""The start or end of a read, as users specify it: five forms with a class each, and their JSON. Spark's
 `KafkaOffsetRangeLimit`.
 
 Offsets are those of the next record to read. In JSON, -2 is the earliest and -1 the latest offset.
@@ -44,7 +44,7 @@ class AtTimestamps:
 
     timestamps: Mapping[TopicPartition, int]
     latest_if_none: bool
-    """Without such a record: the partition's end if true, an error if false."""
+    """Whether a partition without such a record is read from its end; otherwise it is an error."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AtTimestamp:
 
     timestamp: int
     latest_if_none: bool
-    """Without such a record: the partition's end if true, an error if false."""
+    """Whether a partition without such a record is read from its end; otherwise it is an error."""
 
 
 OffsetRangeLimit = Earliest | Latest | Specific | AtTimestamps | AtTimestamp

@@ -193,7 +193,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def check_early(options: Mapping[str, str]) -> None:
-    """Raise the ConfigurationError that batches and streams have in common, before it is known which one it will be."""
+    """Raise the ConfigurationErrors that batches and streams have in common, before Spark creates either reader."""
     faults = []
     for streaming in (False, True):
         try:
@@ -262,7 +262,7 @@ def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str,
     for name in options:
         if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):
             log.warning(
-                "unknown option %s of the %s %s%s", name, side, source, nearest(name, names_by_lower_case.values())
+                "Unknown option %s of the %s %s%s", name, side, source, nearest(name, names_by_lower_case.values())
             )
 
 

@@ -18,13 +18,13 @@ ONCE_OPTIONS: Final = (
     OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
     OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
 )
-"""What every sink has, for writes in foreachBatch."""
+"""The options of every sink for writes in foreachBatch."""
 SINK_OPTIONS: Final = (
     OptionRow("topic", "", "both", "The topic to write; wins over the column topic."),
     OptionRow("transactionalIdPrefix", "ottla-sink", "both", "How transactional ids and marker groups begin."),
     *ONCE_OPTIONS,
 )
-"""Every option of the sink but kafka.*, which are handed to the producer as they are."""
+"""All options of the sink except kafka.*, which are passed to the producer unchanged."""
 
 FORBIDDEN: Final = {
     "key.serializer": "cast the column key to string or binary",
@@ -51,7 +51,7 @@ class SinkOptions:
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """How long a task may write before the brokers take its rows back."""
+        """The time in milliseconds after which the brokers abort the transaction of a task that has not committed."""
         return int(self.kafka["transaction.timeout.ms"])
 
     @property
@@ -64,7 +64,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
     lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
-        lowered.pop(IDEMPOTENCE)  # Many a job says so; it is what transactions need anyway.
+        lowered.pop(IDEMPOTENCE)  # Many jobs set it; transactions require it anyway.
     warn_of_unknown(options, [row.name for row in SINK_OPTIONS], "sink")
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
     _check_fits_transactions(kafka)
@@ -111,7 +111,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("int",),
     "headers": (HEADERS_TYPE,),
 }
-"""What may be written, and of which types; other columns are not looked at."""
+"""The columns that may be written, with their types; other columns are ignored."""
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:

@@ -1,1 +1,1 @@
-"""What is shown at the end of long work: a report as one HTML file with its chart inside."""
+"""The report at the end of long work: one HTML file with its chart inside."""

@@ -11,7 +11,7 @@ TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 def write(report: Report, chart: Path, path: Path, template: Path = TEMPLATE) -> None:
-    """Write the page. A template of one's own may extend ours by its name, page.html.jinja."""
+    """Write the page. A custom template may extend the default one, page.html.jinja."""
     from jinja2 import Environment, FileSystemLoader
 
     loader = FileSystemLoader([template.parent, TEMPLATE.parent])

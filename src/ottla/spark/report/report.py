@@ -1,4 +1,4 @@
-"""What there is to say, before it is known where: sentences, tables, bars and rates. `chart` and `page` show it."""
+"""The content of a report: sentences, tables, bars and rates. `chart` and `page` render it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bars(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is shown at the end."""
+    """The content of a report at the end of long work."""
 
     title: str
     findings: Sequence[str]

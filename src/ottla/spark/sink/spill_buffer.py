@@ -14,21 +14,21 @@ from typing import Final
 import pyarrow as pa
 
 HELD_BYTES: Final = 64 * 1024 * 1024
-"""What a task keeps in memory before it takes a file."""
+"""Size of the rows that a task keeps in memory; more rows go to a file."""
 
 
 class SpillBuffer:
-    """Batches that can be read more than once, one after the other. A context manager, with which its file goes."""
+    """Batches that can be read more than once, one after the other. A context manager, which deletes the file."""
 
     def __init__(self, most_in_memory: int = HELD_BYTES) -> None:
         self.count = 0
-        """Rows."""
+        """The number of rows."""
         # Where Spark keeps what does not fit into memory; the system's directory for temporary files may be memory.
         place = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
         self._file = SpooledTemporaryFile(most_in_memory, dir=place)  # noqa: SIM115 - it is closed with this
 
     def extend(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Keep all rows of `batches`, which have one schema. OSError where the disk is full."""
+        """Keep all rows of `batches`, which have one schema. Raises OSError if the disk is full."""
         writer = None
         for batch in batches:
             if batch.num_rows:
@@ -39,7 +39,7 @@ class SpillBuffer:
             writer.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The batches, from the first one on."""
+        """Yield the batches, from the first one on."""
         if self.count:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)

@@ -11,10 +11,10 @@ from ottla.errors import ConfigurationError
 
 
 def rows_of(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows, in the order of their keys: tasks that update the same rows then wait for each other in one order.
+    """Return the rows in the order of their keys, so that tasks which update the same rows lock them in the same order.
 
-    ConfigurationError for what no database takes: text that is no UTF-8, years that Python's dates do not have, and
-    null as a key.
+    Raises ConfigurationError for values that no database accepts: text that is no UTF-8, years that Python's dates do
+    not have, and null as a key.
     """
     for key in keys:
         if batch.column(key).null_count:
@@ -25,7 +25,7 @@ def rows_of(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]
     columns = [_values(name, column) for name, column in zip(batch.schema.names, _in_utc(batch).columns, strict=True)]
     rows = [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
     if keys:
-        # A key that comes twice in a statement is an error in PostgreSQL; the last one counts.
+        # A duplicate key in a statement is an error in PostgreSQL; the last row counts.
         rows = sorted({tuple(row[key] for key in keys): row for row in rows}.values(), key=lambda r: _order(r, keys))
     return rows
 
@@ -46,9 +46,10 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Instants come in the session's time zone; what has no zone in a database would be another time by it.
+    """Convert timestamps from the session's time zone to UTC, as database types without a time zone would change
+    them.
 
-    And where clocks are set back, two instants would become one, and with keyColumns one row.
+    Also, when clocks are set back, two timestamps would become one, and with keyColumns one row.
     """
     fields = [f.with_type(pa.timestamp(f.type.unit, "UTC")) if _has_zone(f.type) else f for f in batch.schema]
     return batch.cast(pa.schema(fields))

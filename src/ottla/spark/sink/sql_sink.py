@@ -52,7 +52,7 @@ SQL_OPTIONS: Final = (
 DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 ROWS_AT_ONCE: Final = 5_000
 TRIES: Final = 5
-"""How often a transaction is made again that the database has given up to resolve a deadlock."""
+"""Maximum number of attempts of a transaction that the database rolls back to resolve a deadlock."""
 CONNECT_SECONDS: Final = 30
 """The time limit of a connection, as the URL's connect_timeout: the drivers' own may be minutes."""
 SINK_ID_LENGTH: Final = 160
@@ -106,17 +106,17 @@ class SqlSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "ottla.sql"
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """For `df.write`."""
+        """Return the writer for `df.write`."""
         if overwrite:
             raise ConfigurationError('mode("overwrite") is not offered: empty the table, and use mode("append")')
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """For `df.writeStream`. The output mode complete updates rows by keyColumns; ConfigurationError without."""
+        """Return the writer for `df.writeStream`. Output mode complete requires keyColumns, and updates rows."""
         if overwrite and not sql_options(self.options).keys:
             raise ConfigurationError(
                 'outputMode("complete") needs the option keyColumns, by which rows are updated; or use append'
@@ -131,7 +131,7 @@ class SqlSource(DataSource):
 
 
 class SqlSink:
-    """Writes rows. Travels to the workers."""
+    """Writes rows. Spark serializes it for the workers."""
 
     def __init__(self, options: SqlOptions, types: Mapping[str, Any]) -> None:
         self.options = options
@@ -157,7 +157,7 @@ class SqlSink:
             engine.dispose()
 
     def _check_columns(self, inspector: sa.Inspector) -> None:
-        """ConfigurationError where a table of the user's lacks columns: tasks would fail one by one."""
+        """Raise ConfigurationError if an existing table lacks columns: otherwise tasks would fail one by one."""
         schema, name = _schema_and_name(self.options.table)
         columns = [str(column["name"]) for column in inspector.get_columns(name, schema)]
         # Only PostgreSQL has case-sensitive names.
@@ -170,7 +170,7 @@ class SqlSink:
             )
 
     def _check_keys(self, inspector: sa.Inspector) -> None:
-        """ConfigurationError where a table of the user's has no unique keyColumns: MySQL would append silently."""
+        """Raise ConfigurationError if an existing table has no unique keyColumns: MySQL would append silently."""
         keys = self.options.keys
         if not keys:
             return
@@ -185,7 +185,7 @@ class SqlSink:
             )
 
     def _check_transactions(self, connection: sa.Connection) -> None:
-        """ConfigurationError for tables that MySQL changes at once: what a failed task has written would stay there."""
+        """Raise ConfigurationError for tables without transactions in MySQL: rows of a failed task would stay there."""
         if connection.dialect.name != "mysql":
             return
         schema, name = _schema_and_name(self.options.table)
@@ -265,7 +265,9 @@ class SqlSink:
         return f"{share.query} {self.options.table} {self.options.url}"
 
     def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
-        """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
+        """Return the rows of the share's micro-batch that tasks other than `tasks` have written, if any. Runs in the
+        driver.
+        """
         if self.options.keys:
             return None  # Who writes a row again updates it to the same.
         engine = self._engine()
@@ -284,7 +286,7 @@ _WITHOUT_TRANSACTIONS: Final = sa.text(
 
 
 def _reached(engine: sa.Engine) -> sa.Connection:
-    """A connection. ConfigurationError where the database cannot be used at all, whatever the table is."""
+    """Return a connection. Raises ConfigurationError if the database cannot be used at all, whatever the table is."""
     try:
         return engine.connect()
     except DBAPIError as error:
@@ -296,13 +298,13 @@ def _shown(engine: sa.Engine) -> str:
 
 
 def _schema_and_name(table: str) -> tuple[str | None, str]:
-    """As in Spark's JDBC: `table` or `schema.table`."""
+    """Split `table` or `schema.table`, as in Spark's JDBC."""
     schema, _, name = table.rpartition(".")
     return schema or None, name
 
 
 def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
-    """Appends, or with keys updates what is there."""
+    """Return the statement that appends rows, or updates the rows with the same keys."""
     statement = INSERTS[dialect](table)
     if not keys:
         return statement
@@ -319,7 +321,7 @@ def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
 
 
 def _is_collision(error: OperationalError) -> bool:
-    """Whether the database has rolled the transaction back only because of another one."""
+    """Return whether the database has rolled the transaction back only because of another one."""
     original = error.orig
     if getattr(original, "sqlstate", None) in ("40001", "40P01"):
         return True
@@ -328,13 +330,13 @@ def _is_collision(error: OperationalError) -> bool:
 
 
 def _patience(url: sa.URL) -> dict[str, Any]:
-    """How long a server that does not answer is waited for; what the URL says wins."""
+    """Return the connect timeout, unless the URL sets one or the database is a file."""
     named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
     return {} if named else {"connect_timeout": CONNECT_SECONDS}
 
 
 def _make_strict(engine: sa.Engine) -> None:
-    """A server may be set to cut what is too long, keys too, and to take the nearest number for one out of range."""
+    """Make the server reject values that do not fit; by default it may truncate text, even keys, and clip numbers."""
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -343,7 +345,9 @@ def _make_strict(engine: sa.Engine) -> None:
 
 
 def _make_transactions_real(engine: sa.Engine) -> None:
-    """SQLite's driver starts transactions only with the first write, when what a writer has read may be outdated."""
+    """Begin transactions at once: SQLite's driver only does so at the first write, when what was read may be
+    outdated.
+    """
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""What stands for Spark's types in a database, and text of which no two values are taken for the same key."""
+"""Database types for Spark's types, and text types that compare keys exactly."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ def _exact(kind: ExactText, compiler: Any, **_: Any) -> str:
 
 
 def exact_text(length: int) -> Any:
-    """A type for keys."""
+    """Return the type of a key column."""
     return sa.String(length).with_variant(ExactText(length), "mysql", "mariadb")
 
 
 def column_types(schema: StructType, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The SQL type of each column. ConfigurationError for a type that has none, and for keys that are no columns."""
+    """Return the SQL type of each column. Raises ConfigurationError for unsupported types and for keys without a
+    column.
+    """
     missing = [key for key in keys if key not in schema.fieldNames()]
     if missing:
         raise ConfigurationError(f"keyColumns: {', '.join(missing)} is no column ({', '.join(schema.fieldNames())})")
@@ -86,4 +88,4 @@ TYPES: Final[dict[type[DataType], Any]] = {
     TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
 }
-"""Spark's types and what stands for them."""
+"""SQL types of Spark's types."""

@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.spark")
 
 
 class TopicSink:
-    """Writes records to topics. Serialized to the workers."""
+    """Writes records to topics. Spark serializes it for the workers."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -113,7 +113,7 @@ class TopicSink:
             raise
         except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
-            log.warning("could not check whether %s was divided into other tasks before: %s", share.query, error)
+            log.warning("Could not check whether %s was divided into other tasks before: %s", share.query, error)
             return None
         left = {task: m.rows for task, m in sorted(markers.items()) if m is not None and m.batch_id == share.batch_id}
         if not left:

@@ -68,16 +68,16 @@ class Written(WriterCommitMessage):
 
 
 class StaleTask(NamedTuple):
-    """Rows of a micro-batch that were written by tasks that do not exist now."""
+    """Rows of a micro-batch that were written by tasks that no longer exist."""
 
     rows: int
     tasks: list[int]
     remedy: str
-    """How to remove their markers, after which the query can continue."""
+    """Instructions for removing their markers, after which the query can continue."""
 
 
 class Sink(Protocol):
-    """The target of rows. Serialized to the workers."""
+    """The destination of the rows. Spark serializes it for the workers."""
 
     sink_id: str | None
     """In foreachBatch: identifies the write, which then happens once per micro-batch."""
@@ -228,5 +228,5 @@ def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Writ
             f" {share.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
             f" {other_name}"
         )
-    log.info("micro-batch %d, partition %d: %d rows are already written", share.batch_id, share.partition, rows)
+    log.info("Micro-batch %d, partition %d: %d rows have been written already", share.batch_id, share.partition, rows)
     return Written(share, rows, True)

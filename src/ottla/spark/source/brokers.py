@@ -117,7 +117,7 @@ class Brokers:
                 self._admin = KafkaAdminClient(connection_options(self._options.kafka))
             self._admin.alter_consumer_group_offsets(group, offsets)
         except KafkaError as error:
-            log.warning("could not commit the offsets of group %s at %s: %s", group, self._where, error)
+            log.warning("Could not commit the offsets of group %s at %s: %s", group, self._where, error)
 
     def _retrying(self, request: Callable[[], T]) -> T:
         for attempt in range(self._options.retries + 1):
@@ -133,7 +133,7 @@ class Brokers:
                     ) from error
                 if not error.retriable or attempt == self._options.retries:
                     raise
-                log.warning("retrying a failed lookup at %s: %s", self._options.bootstrap_servers, error)
+                log.warning("Retrying a failed lookup at %s: %s", self._options.bootstrap_servers, error)
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 

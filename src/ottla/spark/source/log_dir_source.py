@@ -49,10 +49,10 @@ class LogDirPartition(InputPartition):
 
 
 class LogDirReader(RangeReader, DataSourceReader):
-    """Plans and reads without brokers."""
+    """The reader of log directories, which needs no brokers."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per topic partition, or more by minPartitions."""
+        """Return one task per topic partition, or more if minPartitions requires it."""
         options = self.options
         logs = LogFiles(options)
         ranges = split(self.ranges(logs), options.min_partitions)
@@ -63,9 +63,9 @@ class LogDirReader(RangeReader, DataSourceReader):
         return LogDirPartition(offset_range, logs.logs[tp].directory, logs.aborted(tp))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The records of one range as Arrow batches. Runs in a worker."""
+        """Return the records of one range as Arrow batches. Runs in a worker."""
         if not isinstance(partition, LogDirPartition):
-            # Where nothing was planned, Spark reads a partition of its own.
+            # If nothing was planned, Spark reads a partition of its own.
             return iter(())
         keep_what_is_loaded()
 
@@ -83,7 +83,7 @@ class FilteredLogDirReader(FilterPushdown, LogDirReader):
 
 
 class LogFiles:
-    """What lies in the directories. A planning `Lookup`, as the brokers are."""
+    """The logs in the directories. A planning `Lookup`, like the brokers."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.logs = offline_logs([Path(path) for path in options.log_dirs])
@@ -92,7 +92,7 @@ class LogFiles:
         self._transactions: dict[TopicPartition, tuple[int, list[Aborted]]] = {}
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
-        """The partitions that a subscription means. UnknownTopicOrPartitionError for what is not there."""
+        """Return the partitions of a subscription. Raises UnknownTopicOrPartitionError for missing ones."""
         partitions = self.logs.keys()
         if subscription.pattern is not None:
             return frozenset(
@@ -104,15 +104,15 @@ class LogFiles:
         return frozenset(tp for tp in partitions if (tp.topic in topics if assigned is None else tp in assigned))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset that each partition holds."""
+        """Return the first offset of each partition."""
         return {tp: self.logs[tp].start for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The high watermark; with read_committed, the first offset of a transaction that is open there."""
+        """Return the high watermarks or, with read_committed, the first offsets of open transactions."""
         return {tp: self._outcomes(tp)[0] for tp in partitions}
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after each time in ms; None where a partition has no such record."""
+        """Return the first offset at or after each timestamp in ms, or None if a partition has no such record."""
         return {tp: self._at_time(tp, timestamp) for tp, timestamp in timestamps.items()}
 
     def _at_time(self, tp: TopicPartition, timestamp: int) -> int | None:
@@ -130,7 +130,7 @@ class LogFiles:
         return None
 
     def aborted(self, tp: TopicPartition) -> list[Aborted]:
-        """The transactions to leave out: none unless read_committed was asked for."""
+        """Return the transactions to leave out: none unless the reader uses read_committed."""
         return self._outcomes(tp)[1]
 
     def _outcomes(self, tp: TopicPartition) -> tuple[int, list[Aborted]]:
@@ -171,9 +171,9 @@ def _is_abort(batch: StoredBatch) -> bool:
 
 
 def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers: bool) -> Iterator[Columns]:
-    """The records of a range, decoded as they lie in the mapped files.
+    """Return the records of a range, decoded in place from the mapped files.
 
-    Raises OffsetOutOfRangeError where it begins with what is not there any more.
+    Raises OffsetOutOfRangeError if the range begins with records that have been deleted.
     """
     tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)

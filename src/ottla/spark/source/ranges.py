@@ -66,7 +66,7 @@ class RangeReader(SentToWorkers):
                 f"{message}. Retention, a deleted or a recreated topic may be the cause; "
                 "set failOnDataLoss to false to read on without them"
             )
-        log.warning("%s (failOnDataLoss is false, so reading goes on)", message)
+        log.warning("%s (failOnDataLoss is false, so reading continues)", message)
 
     def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
         """Return the ranges of a batch, without offsets that the filters exclude."""
@@ -114,4 +114,6 @@ def check_exists(
             f"{option}: no such topic: {', '.join(sorted(missing))} ({where}); create it, or correct the name"
         )
     if assigned is not None and assigned - existing:
-        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - existing), where)
+        log.warning(
+            "assign: ignoring partitions that do not exist: %s (%s)", partition_list(assigned - existing), where
+        )

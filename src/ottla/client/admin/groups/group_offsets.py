@@ -117,7 +117,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for alter_consumer_group_offsets. `group_coordinator_id` is ignored."""
+        """Alter committed offsets: kafka-python's name for `alter_consumer_group_offsets`. Ignores
+        `group_coordinator_id`.
+        """
         await self.alter_consumer_group_offsets(group_id, offsets, timeout_ms, errors=errors)
 
     async def reset_group_offsets(
@@ -129,7 +131,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Reset committed offsets to positions in the log; returns the new ones.
+        """Reset committed offsets to positions in the log, and return the new ones.
 
         If there is no record at or after a time, the latest offset is committed.
         """
@@ -148,7 +150,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Delete committed offsets of partitions. GroupSubscribedToTopicError if a member reads them."""
+        """Delete committed offsets of partitions. Raises GroupSubscribedToTopicError if a member reads them."""
 
         def request(remaining: list[TopicPartition]) -> delete.OffsetDeleteRequest:
             topics = by_topic(
@@ -175,7 +177,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for delete_consumer_group_offsets. `group_coordinator_id` is ignored."""
+        """Delete committed offsets: kafka-python's name for `delete_consumer_group_offsets`. Ignores
+        `group_coordinator_id`.
+        """
         await self.delete_consumer_group_offsets(group_id, partitions, timeout_ms, errors=errors)
 
     async def list_share_group_offsets(

@@ -133,7 +133,7 @@ class GroupsAdmin(AdminDriver):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """kafka-python's name for describe_consumer_groups. `group_coordinator_id` is ignored."""
+        """Describe groups: kafka-python's name for `describe_consumer_groups`. Ignores `group_coordinator_id`."""
         return await self.describe_consumer_groups(group_ids, timeout_ms, include_authorized_operations, errors=errors)
 
     async def describe_classic_groups(
@@ -188,7 +188,7 @@ class GroupsAdmin(AdminDriver):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for delete_consumer_groups. `group_coordinator_id` is ignored."""
+        """Delete groups: kafka-python's name for `delete_consumer_groups`. Ignores `group_coordinator_id`."""
         await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
 
     async def delete_share_groups(
@@ -237,7 +237,9 @@ class GroupsAdmin(AdminDriver):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for remove_members_from_consumer_group. `group_coordinator_id` is ignored."""
+        """Remove members: kafka-python's name for `remove_members_from_consumer_group`. Ignores
+        `group_coordinator_id`.
+        """
         await self.remove_members_from_consumer_group(group_id, members, timeout_ms, errors=errors)
 
 

@@ -63,7 +63,7 @@ class AclsAdmin(AdminDriver):
     async def delete_acls(
         self, acl_filters: Iterable[ACLFilter | ACL], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[ACLFilter | ACL, list[ACL]]:
-        """Delete the ACLs that match filters; returns the deleted ones by filter."""
+        """Delete the ACLs that match filters, and return the deleted ones by filter."""
         call: AdminCall[ACLFilter | ACL, list[ACL]] = AdminCall(
             lambda remaining: delete.DeleteAclsRequest(
                 filters=[delete.DeleteAclsFilter(**_filter(acl_filter)) for acl_filter in remaining]

@@ -58,14 +58,14 @@ class TokensAdmin(AdminDriver):
     async def renew_delegation_token(
         self, hmac: bytes, renew_period_ms: int = -1, timeout_ms: float | None = None
     ) -> int:
-        """Renew a token; returns its new expiry in milliseconds since 1970."""
+        """Renew a token, and return its new expiry in milliseconds since 1970."""
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
         return await self.call(request, _expiry, timeout_ms, "delegation token", to_controller)
 
     async def expire_delegation_token(
         self, hmac: bytes, expiry_time_period_ms: int = -1, timeout_ms: float | None = None
     ) -> int:
-        """Expire a token, at once (-1) or after a period; returns its expiry in milliseconds since 1970."""
+        """Expire a token, at once (-1) or after a period, and return its expiry in milliseconds since 1970."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_time_period_ms)
         return await self.call(request, _expiry, timeout_ms, "delegation token", to_controller)
 

@@ -60,7 +60,9 @@ class ScramAdmin(AdminDriver):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-        """Return the credentials of users (None: all with credentials). ResourceNotFoundError for one without."""
+        """Return the credentials of users (None: all with credentials). Raises ResourceNotFoundError for one
+        without.
+        """
         names = None if users is None else [scram.UserName(name=user) for user in users]
         outcomes = await self.call(
             scram.DescribeUserScramCredentialsRequest(users=names),

@@ -18,7 +18,7 @@ class RecordsToDelete(NamedTuple):
 
     @classmethod
     def before(cls, offset: int) -> RecordsToDelete:
-        """Java's `RecordsToDelete.beforeOffset`."""
+        """Select the records before an offset. Java's `RecordsToDelete.beforeOffset`."""
         return cls(offset)
 
 
@@ -33,7 +33,7 @@ class RecordsAdmin(AdminDriver):
         partition_leader_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (-1: before the high watermark); returns the new start of each log.
+        """Delete the records before an offset (-1: before the high watermark), and return the new start of each log.
 
         Leaders are looked up; kafka-python's `partition_leader_id` is ignored.
         """

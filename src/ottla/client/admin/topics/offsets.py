@@ -19,7 +19,7 @@ FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, 
 
 
 class IsolationLevel(IntEnum):
-    """Whether the latest offset is the high watermark or, for committed reads, the last stable offset."""
+    """The meaning of "latest": the high watermark or, for committed reads, the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -32,37 +32,37 @@ class OffsetSpec(NamedTuple):
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """The latest offset: after the last record."""
+        """Return the spec of the latest offset, after the last record."""
         return cls(LATEST_TIMESTAMP)
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """The earliest offset: the first record."""
+        """Return the spec of the earliest offset, that of the first record."""
         return cls(EARLIEST_TIMESTAMP)
 
     @classmethod
     def max_timestamp(cls) -> OffsetSpec:
-        """The record with the highest timestamp (KIP-734)."""
+        """Return the spec of the record with the highest timestamp (KIP-734)."""
         return cls(MAX_TIMESTAMP)
 
     @classmethod
     def earliest_local(cls) -> OffsetSpec:
-        """The first record on the broker's own disk (KIP-405)."""
+        """Return the spec of the first record on the broker's own disk (KIP-405)."""
         return cls(EARLIEST_LOCAL)
 
     @classmethod
     def latest_tiered(cls) -> OffsetSpec:
-        """The last record in tiered storage (KIP-1005)."""
+        """Return the spec of the last record in tiered storage (KIP-1005)."""
         return cls(LATEST_TIERED)
 
     @classmethod
     def earliest_pending_upload(cls) -> OffsetSpec:
-        """The first record that is not in tiered storage yet (KIP-1023)."""
+        """Return the spec of the first record that is not in tiered storage yet (KIP-1023)."""
         return cls(EARLIEST_PENDING_UPLOAD)
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """The first record at or after a time in milliseconds."""
+        """Return the spec of the first record at or after a time in milliseconds."""
         return cls(timestamp)
 
 
@@ -116,7 +116,7 @@ class OffsetsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """kafka-python's name for list_offsets."""
+        """List offsets: kafka-python's name for `list_offsets`."""
         return await self.list_offsets(topic_partition_specs, timeout_ms, isolation_level, errors=errors)
 
 

@@ -25,7 +25,7 @@ from ottla.protocol.messages import list_partition_reassignments as ongoing
 
 
 class ElectionType(IntEnum):
-    """Which replica becomes the leader."""
+    """The kind of a leader election: of the preferred replica, or of any replica that is alive."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -62,7 +62,7 @@ class PartitionsAdmin(AdminDriver):
         raise_errors: bool = True,
         errors: Errors | None = None,
     ) -> set[TopicPartition]:
-        """Elect leaders of partitions (None: all); returns the partitions with a new leader.
+        """Elect leaders of partitions (None: all), and return the partitions with a new leader.
 
         A partition whose leader is already the right one is not changed, which is no error.
         """

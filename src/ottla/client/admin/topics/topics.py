@@ -50,7 +50,9 @@ class NewPartitions(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created; -1 and None if the broker does not say (before 2.4, or without authorization)."""
+    """A topic that was created; -1 and None if the broker does not report them (before 2.4, or without
+    authorization).
+    """
 
     name: str
     topic_id: UUID

@@ -71,7 +71,7 @@ class CompletedFetch:
         self.generation = state.generation
         self.nbytes = data.nbytes
         self.totals = totals
-        """Of its response."""
+        """The totals of the response that the data came with."""
         self.returned = 0
         """The number of returned records."""
         self.data = data = up_converted(data, max_decompressed_bytes)
@@ -89,9 +89,9 @@ class CompletedFetch:
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
         """The offset after the last batch."""
         self.epoch = state.fetch_epoch
-        """The leader epoch of the last returned record, or of the one before this data…"""
+        """The leader epoch of the last returned record, or of the one before this data."""
         self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
-        """… and of the last batch."""
+        """The leader epoch of the last batch."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
         self._taken_from: tuple[BatchHeader, int, int] | None = None
@@ -130,9 +130,9 @@ class CompletedFetch:
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
-        """Return the next batch with records to return, and where it starts; None at the end.
+        """Return the next batch with records to return, and its start; None at the end.
 
-        It remains the next one until `decoded` is called. CorruptBatchError for a damaged batch, at each call.
+        It remains the next one until `decoded` is called. Raises CorruptBatchError for a damaged batch, at each call.
         """
         if self._rows and self._taken_from is not None:
             # Rows of a batch that next_records() has not returned are decoded again, from `position` on.
@@ -191,7 +191,7 @@ class CompletedFetch:
         self._rows, self._row = rows, 0
 
     def _wants(self, header: BatchHeader, start: int) -> bool:
-        """Whether a batch has records to return: no control batch, and not of an aborted transaction."""
+        """Return whether a batch has records to return: no control batch, and not of an aborted transaction."""
         if self._check_crc:
             verify(self.data, start, header)
         if self._aborted_producers is not None:

@@ -33,7 +33,7 @@ class FetchBuffer:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.completed: deque[CompletedFetch] = deque()
         self.is_full = False
-        """Whether the fetcher has stopped because of it; a poll that takes data wakes the fetcher."""
+        """Whether the fetcher has stopped because the buffer is full; a poll that takes data wakes the fetcher."""
         self._current: CompletedFetch | None = None
         self.metrics: FetchMetrics | None = None
 
@@ -153,7 +153,7 @@ class FetchBuffer:
 
 
 def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
-    """Decode data before the offset `end`, and advance past it; returns False if COLUMN_BYTES leave more.
+    """Decode data before the offset `end`, and advance past it. Return False if COLUMN_BYTES leave more.
 
     Raises CorruptBatchError at a batch that cannot be decoded, after advancing past those before it.
     """

@@ -34,7 +34,7 @@ log = logging.getLogger("ottla.client")
 FETCHES_AHEAD: Final = 2
 """A partition is fetched while it has less than this many full fetches buffered: one to read from, one in reserve."""
 GOODBYE_SECONDS: Final = 0.2
-"""How long close() waits for a broker to end a fetch session."""
+"""Maximum time that close() waits for a broker to end a fetch session."""
 
 Asked = dict[TopicPartition, tuple[PartitionState, int, FetchPosition]]
 """The partitions of a request: states with their generations at the time of the request, and fetch positions."""
@@ -176,7 +176,7 @@ class Fetcher:
         try:
             response = await self.connections.send(node, request, at_most=version, purpose=FETCH)
         except errors.KafkaError as error:
-            log.debug("fetch from node %d: %s", node, error)
+            log.debug("Cannot fetch from node %d: %s", node, error)
             session.restart()
             for state, _, _ in requested.values():
                 state.preferred = None
@@ -191,7 +191,7 @@ class Fetcher:
         self._measure(node, time.monotonic() - began, response.throttle_time_ms)
         if not session.answered(response):
             error_class = errors.for_code(response.error_code)
-            log.debug("fetch session with node %d: %s", node, error_class.name)
+            log.debug("Node %d closed the fetch session: %s", node, error_class.name)
             if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:
                 self.metadata.request_update()
                 await asyncio.sleep(self._retry_backoff)
@@ -206,7 +206,7 @@ class Fetcher:
     # Responses
 
     def _handle_response(self, node: int, response: FetchResponse, requested: Asked) -> bool:
-        """Handle a response; returns whether some partition needs a backoff before the next fetch."""
+        """Handle a response, and return whether some partition needs a backoff before the next fetch."""
         names = {place.topic_id: tp.topic for tp, (_, _, place) in requested.items()}
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         failed = False
@@ -226,7 +226,7 @@ class Fetcher:
     def _handle_partition_error(
         self, state: PartitionState, answer: PartitionData, generation: int, node: int, nodes: list[Node]
     ) -> bool:
-        """Handle an error of one partition; returns False if it needs a backoff before the next fetch."""
+        """Handle an error of one partition, and return False if it needs a backoff before the next fetch."""
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
             state.preferred = None
@@ -236,7 +236,7 @@ class Fetcher:
     def _handle_partition(
         self, state: PartitionState, answer: PartitionData, generation: int, totals: ResponseTotals
     ) -> bool:
-        """Handle one partition; returns False if it needs a backoff before the next fetch."""
+        """Handle one partition, and return False if it needs a backoff before the next fetch."""
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         if answer.log_start_offset >= 0:

@@ -30,7 +30,7 @@ from ottla.records.columns import Columns
 PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
 """Whole ranges are read, so fetches are large; the user's max.partition.fetch.bytes overrides it."""
 POLL_TIMEOUT_MS: Final = 120_000
-"""How long a range may go without a record, as Spark's kafkaConsumer.pollTimeoutMs."""
+"""Maximum time without a record of a range, as Spark's kafkaConsumer.pollTimeoutMs."""
 
 
 class Planner:
@@ -96,7 +96,7 @@ class Planner:
 def offsets_for(
     bootstrap: str, timestamps: Mapping[TopicPartition, int], options: Mapping[str, Any]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Like `Planner.offsets_for`, with a planner for a single call."""
+    """Look up offsets by time like `Planner.offsets_for`, with a planner for a single call."""
     with Planner({**options, "bootstrap.servers": bootstrap}) as planner:
         return planner.offsets_for(timestamps)
 

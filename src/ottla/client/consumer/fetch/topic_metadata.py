@@ -51,7 +51,9 @@ class TopicMetadataFetcher:
         return ()
 
     async def _fetch(self, names: list[str] | None, timeout: float) -> list[TopicInfo]:
-        """Request metadata, repeatedly while leaders are being elected. KafkaTimeoutError after `timeout` seconds."""
+        """Request metadata, repeatedly while leaders are being elected. Raises KafkaTimeoutError after `timeout`
+        seconds.
+        """
         deadline = time.monotonic() + timeout
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(

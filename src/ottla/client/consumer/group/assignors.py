@@ -194,7 +194,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
 
 
 def _improve(assignment: Assignment, takers: Mapping[str, list[str]]) -> bool:
-    """Move a partition to a member with at least two fewer; returns False if that is not possible."""
+    """Move a partition to a member with at least two fewer, and return False if that is not possible."""
     for member in sorted(assignment, key=lambda m: -len(assignment[m])):
         for tp in reversed(assignment[member]):
             least = min(takers[tp.topic], key=lambda m: len(assignment[m]))

@@ -41,11 +41,11 @@ JOIN_MARGIN: Final = 5.0
 """Seconds that the response to JoinGroup may take beyond the rebalance timeout."""
 
 HOLD_SECONDS: Final = 0.5
-"""How long close() waits for a rebalance: if the group completes it first, records since the last commit are read
-twice.
+"""Maximum time that close() waits for a rebalance: if the group completes the rebalance first, the records since the
+last commit are read twice.
 """
 MAX_REASON: Final = 255
-"""Characters of a reason that brokers keep."""
+"""The maximum length of a reason, as brokers keep it."""
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
 
 
@@ -103,7 +103,7 @@ class ClassicMembership(Membership):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """As the leader: topics that any member has subscribed to."""
+        """The topics that any member has subscribed to, if this member is the leader."""
         return frozenset(self._assigned_counts or ())
 
     # Joining
@@ -161,7 +161,7 @@ class ClassicMembership(Membership):
         return True
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
-        """Wait for the rebalance; returns False if it has failed and there is no time to retry."""
+        """Wait for the rebalance, and return False if it has failed and there is no time to retry."""
         try:
             self._assigned = joining.result()
         except errors.KafkaError as error:
@@ -190,7 +190,7 @@ class ClassicMembership(Membership):
         self._lost = False
 
     async def _rejoin(self, topics: frozenset[str]) -> set[TopicPartition]:
-        """Run one rebalance, JoinGroup and SyncGroup; returns the assignment. It may outlive the poll that started
+        """Run one rebalance, JoinGroup and SyncGroup, and return the assignment. It may outlive the poll that started
         it.
         """
         deadline = time.monotonic() + self.config.max_poll_interval_ms / 1000 + JOIN_MARGIN
@@ -301,7 +301,12 @@ class ClassicMembership(Membership):
             return
         self._last_assigned = (self.generation, assigned)
         self.subscription.assign(assigned)
-        log.info("group %s, generation %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(assigned))))
+        log.info(
+            "group %s: assigned in generation %d: %s",
+            self.group_id,
+            self.generation,
+            ", ".join(map(str, sorted(assigned))),
+        )
         self.metrics.rebalance_ended()
         await self.notify_listener("on_partitions_assigned", added if self.cooperative else assigned)
 
@@ -338,7 +343,7 @@ class ClassicMembership(Membership):
                     timeout=min(session, self.config.request_timeout_ms / 1000),
                 )
             except errors.KafkaError as error:
-                log.debug("heartbeat: %s", error)
+                log.debug("group %s: heartbeat failed: %s", self.group_id, error)
                 if time.monotonic() - last_response > session:
                     self.handle_error(errors.UnknownMemberIdError)
                     return
@@ -348,7 +353,7 @@ class ClassicMembership(Membership):
                 last_response = time.monotonic()
                 continue
             error_class = errors.for_code(response.error_code)
-            log.debug("heartbeat: %s", error_class.name)
+            log.debug("group %s: heartbeat failed: %s", self.group_id, error_class.name)
             self.handle_error(error_class)
             if error_class is errors.RebalanceInProgressError:
                 last_response = time.monotonic()
@@ -405,7 +410,7 @@ class ClassicMembership(Membership):
                 request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS
             )
         except errors.KafkaError as error:
-            log.debug("leaving the group: %s", error)
+            log.debug("group %s: could not leave: %s", self.group_id, error)
 
     def reset(self) -> None:
         """Reset the membership: the next poll of a subscription joins as a new member."""

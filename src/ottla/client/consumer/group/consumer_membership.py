@@ -216,7 +216,7 @@ class ConsumerMembership(Membership):
     # Reconciliation
 
     def _is_joined(self) -> bool:
-        """Whether reconciliation should continue: the group may fence the member during a listener or commit."""
+        """Return whether reconciliation should continue: the group may fence the member during a listener or commit."""
         return self.state is State.RECONCILING
 
     async def _reconcile(self, target: dict[TopicPartition, uuid.UUID]) -> None:
@@ -235,7 +235,9 @@ class ConsumerMembership(Membership):
         added = target.keys() - self._owned.keys()
         self._owned = target
         self.subscription.assign(target)
-        log.info("group %s, epoch %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(target))))
+        log.info(
+            "group %s: assigned in epoch %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(target)))
+        )
         self.metrics.rebalance_ended()
         await self.notify_listener("on_partitions_assigned", set(added))
         if self._is_joined() and target == self._target:
@@ -300,7 +302,7 @@ class ConsumerMembership(Membership):
                 what = "the cluster does not support group.protocol=consumer; use classic"
                 self._fail(errors.UnsupportedVersionError(f"{what}: {error}"))
             except errors.KafkaError as error:
-                log.debug("heartbeat: %s", error)
+                log.debug("group %s: heartbeat failed: %s", self.group_id, error)
                 self._beats.reset()
                 if not error.retriable:
                     self._fail(error)
@@ -341,7 +343,7 @@ class ConsumerMembership(Membership):
 
     def _handle_error(self, error: type[errors.KafkaError], message: str | None) -> None:
         """Handle the error of a heartbeat."""
-        log.debug("heartbeat: %s", error.name)
+        log.debug("group %s: heartbeat failed: %s", self.group_id, error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
             log.info("group %s: this member was fenced and rejoins: %s", self.group_id, error.name)
@@ -383,7 +385,7 @@ class ConsumerMembership(Membership):
         try:
             await self.coordinator.send(request, time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS)
         except errors.KafkaError as error:
-            log.debug("leaving the group: %s", error)
+            log.debug("group %s: could not leave: %s", self.group_id, error)
 
     def reset(self) -> None:
         """Reset the membership."""

@@ -24,7 +24,7 @@ log = logging.getLogger("ottla.client")
 NO_GENERATION: Final = -1
 """The generation of a consumer that is not a member."""
 LEAVE_SECONDS: Final = 5.0
-"""How long leaving may take at most."""
+"""Maximum time for leaving the group."""
 
 
 class Committer(NamedTuple):
@@ -38,7 +38,7 @@ class Committer(NamedTuple):
 
 
 class GroupMembershipOperation(enum.Enum):
-    """What close() does about the group (KIP-1092): by default a dynamic member leaves and a static one stays."""
+    """Whether close() leaves the group (KIP-1092); by default a dynamic member leaves and a static one stays."""
 
     DEFAULT = "default"
     LEAVE_GROUP = "leave"
@@ -132,7 +132,7 @@ class Membership(abc.ABC):
         """Handle an error of the coordinator."""
 
     async def finish_rebalance(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
-        """Before closing: end a rebalance in progress within so many seconds, so that the last commit is accepted."""
+        """End a rebalance in progress within so many seconds before closing, so that the last commit is accepted."""
 
     @abc.abstractmethod
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
@@ -171,7 +171,7 @@ class Membership(abc.ABC):
         self.raise_listener_error()
 
     async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
-        """Call the listener where poll() was called. Its error is kept for `raise_listener_error`."""
+        """Call the listener in the thread that called poll(). Its error is kept for `raise_listener_error`."""
         call = getattr(self.listener, method, None)
         if call is None and method == "on_partitions_lost":
             call = getattr(self.listener, "on_partitions_revoked", None)

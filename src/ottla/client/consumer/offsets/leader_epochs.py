@@ -73,7 +73,7 @@ class LeaderEpochs:
             ends.update({tp: (epoch, None) for tp, epoch in epochs.items()})
             return
         except KafkaError as error:
-            log.debug("offsets of leader epochs from node %d: %s", node, error)
+            log.debug("Cannot look up end offsets of leader epochs at node %d: %s", node, error)
             if not error.retriable:
                 raise
             return

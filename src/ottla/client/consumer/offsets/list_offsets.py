@@ -72,7 +72,7 @@ class OffsetLookup:
                     await asyncio.sleep(pause)
 
     def _have_metadata(self, partitions: Iterable[TopicPartition], version: int) -> bool:
-        """Whether metadata newer than `version` covers the topics. Raises their errors."""
+        """Return whether metadata newer than `version` covers the topics. Raises their errors."""
         topics = {tp.topic for tp in partitions}
         if self.metadata.version == version:
             return False

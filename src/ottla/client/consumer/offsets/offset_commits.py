@@ -1,4 +1,4 @@
-"""When a consumer commits, and in which order: automatically, before a rebalance, on close, and in the background."""
+"""Commits of a consumer, and their order: automatic, before a rebalance, on close, and in the background."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ CommitCallback = Callable[[Offsets, BaseException | None], Any]
 
 
 class OffsetCommits:
-    """Event loop only, except for `consumed` and `is_due`, which the polling thread calls, too."""
+    """The commits of one consumer. Event loop only, except for `consumed` and `is_due`, which the polling thread
+    calls, too.
+    """
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class OffsetCommits:
             raise
 
     async def run_callbacks(self) -> None:
-        """Run the callbacks where poll() was called."""
+        """Run the callbacks in the thread that called poll()."""
         while self.callbacks:
             await run_at_caller(self.callbacks.popleft())
 
@@ -127,7 +129,7 @@ class OffsetCommits:
             await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
 
     async def commit_on_close(self, deadline: float, automatic: bool) -> None:
-        """Before closing: wait for commits in flight, commit automatically, run the callbacks."""
+        """Wait for commits in flight, commit automatically, and run the callbacks, before closing."""
         if self._on_their_way:
             await asyncio.wait(self._on_their_way, timeout=max(0.0, deadline - time.monotonic()))
         if self.automatic and automatic:

@@ -90,7 +90,7 @@ class Positions:
             ended()
             error = None if task.cancelled() else task.exception()
             if isinstance(error, KafkaTimeoutError):
-                log.debug("positions: %s", error)
+                log.debug("Cannot look up positions; the next poll retries: %s", error)
             elif error is not None:
                 self.poll_trigger.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
             self.poll_trigger.set()
@@ -109,7 +109,7 @@ class Positions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def out_of_range(self, state: PartitionState) -> bool:
-        """Reset a position that is out of range; returns False without a reset policy."""
+        """Reset a position that is out of range, and return False without a reset policy."""
         policy = self.config.auto_offset_reset
         timestamp = reset_timestamp(policy)
         if timestamp is None:
@@ -182,7 +182,7 @@ class Positions:
             state.set_position(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
-        """Return the next offset to read. KafkaTimeoutError if it cannot be determined in time."""
+        """Return the next offset to read. Raises KafkaTimeoutError if it cannot be determined in time."""
         deadline = time.monotonic() + timeout
         state = self.subscription.state(tp)
         while state.position is None:
@@ -225,8 +225,8 @@ class Positions:
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _apply_checks(self) -> None:
-        """Apply the results: move back to where the leader's log diverges. LogTruncationError without a reset
-        policy.
+        """Apply the results: move back to the offset where the leader's log diverges. Raises LogTruncationError
+        without a reset policy.
         """
         findings, self._findings = self._findings, []
         divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}

@@ -1,4 +1,4 @@
-"""A start: a topic as a table."""
+"""A minimal pipeline: a topic as a table."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame

@@ -5,7 +5,7 @@ topic visits ─┬─► visits (table) ─┬─► top_pages, referrers, visi
               ├─► sessions (table, transformWithState) ─┬─► topic sessions
               │                                         └─► SQL table sessions
               ├─► topic dead-letters
-              └─► quality (what was expected, and how often it was not so)
+              └─► quality (expectations, and the number of rows that do not meet them)
 """
 
 from pyspark import pipelines as dp
@@ -27,11 +27,11 @@ CHECKS = Expectations(
 
 
 def rows() -> DataFrame:
-    """Every record of the topic, parsed where it can be."""
+    """Return every record of the topic, parsed if possible."""
     return parsed(read_topic("visits"))
 
 
-# --- the visits, and what is not one
+# --- the visits, and the lines that are no visits
 
 
 @dp.table(comment="Every line that is a visit, and where it came from.")
@@ -62,7 +62,7 @@ def quality() -> DataFrame:
 
 # --- sessions
 
-# Outside of the function: Spark looks at the columns at once.
+# Outside of the function: Spark resolves the columns at once.
 SESSIONS = sessions_of(CHECKS.good(rows()).filter("not is_bot"))
 
 
@@ -71,7 +71,7 @@ def sessions() -> DataFrame:
     return SESSIONS
 
 
-# --- materialized views, recomputed by every run, so late visits count where they belong
+# --- materialized views, recomputed by every run, so late visits are counted in the right place
 
 
 @dp.materialized_view(comment="The ten pages looked at most in each hour, by people.")
@@ -92,7 +92,7 @@ def visitors_per_minute() -> DataFrame:
     return per_minute.agg(F.count_distinct("visitor").alias("visitors"), F.count("*").alias("visits"))
 
 
-# --- to others
+# --- sinks
 
 dp.create_sink("parsed_visits", "ottla", writing("parsed-visits"))
 

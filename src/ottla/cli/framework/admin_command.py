@@ -1,0 +1,50 @@
+"""Commands that send requests through an admin client. A module of its own: `ottla broker` starts without a client."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.connection import client_options
+from ottla.cli.framework.output import Output
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.errors import KafkaError
+
+ERROR: Final = "ottla: {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminCommand(Command):
+    """A command that sends requests through an admin client, and prints text or, with `--json`, JSON."""
+
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    """Configs of the admin client that differ from its defaults; a file of the user overrides them."""
+    fixed_configs: Mapping[str, Any] = field(default_factory=dict)
+    """Configs that a file of the user does not override."""
+    error: str = ERROR
+    """Format of the message for a failure."""
+    usage_error: str = ERROR
+    """Format of the message for a mistake on the command line."""
+
+    def execute(self, args: argparse.Namespace) -> int:
+        """Check the options, connect, run the action, print the result, and return the exit code."""
+        text, output = self.usage_error, Output(as_json=getattr(args, "json", False))
+        try:
+            action = self.check_options(args)
+            text = self.error
+            run = self.run if action is None else action.run
+            assert run is not None, "a command has a function or actions"
+            with KafkaAdminClient({**self.configs, **client_options(args), **self.fixed_configs}) as admin:
+                result = run(admin, args, output)
+                if action is not None and action.header:
+                    result = output.rows(action.header, result)
+            if result is not None:
+                output.document = result
+        except KafkaError as error:
+            return output.error(text.format(error))
+        finally:
+            output.close()
+        return output.exit_code
