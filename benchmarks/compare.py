@@ -2,6 +2,7 @@
 
     make bench                       all of it, medians of three, the two in turns
     make bench ARGS="--quick"        smaller loads
+    make bench ARGS="--against DIR"  another checkout of Ottla, with its .venv, instead of Apache Kafka
 
 Both serve the same client on loopback with their defaults: acks=all, no fsync per batch. A ratio is the median over
 the repeats of Ottla's figure by Kafka's of the same repeat; its least and greatest value stand beside it. Machines
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +39,8 @@ START_SECONDS = 60
 IDLE_SECONDS = 3
 BATCH_BYTES = 65_536
 WARM_ROUNDS = 4
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Of the brokers: they load compiled modules, as an installed Ottla does; compiling takes longer than a start."""
 
 
 class Metric(NamedTuple):
@@ -67,7 +71,7 @@ class Broker:
         command = self._command(self.directory, self.port)
         began = time.perf_counter()
         self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=ENVIRONMENT
         )
         wait_for_answer(self.port)
         self.start_seconds = time.perf_counter() - began
@@ -105,9 +109,9 @@ def wait_for_answer(port: int) -> None:
     raise SystemExit(f"the broker on port {port} did not start")
 
 
-def ottla_command(directory: Path, port: int) -> list[str]:
+def ottla_command(directory: Path, port: int, python: str = sys.executable) -> list[str]:
     options = (f"--override=listeners=PLAINTEXT://127.0.0.1:{port}", f"--override=log.dirs={directory}")
-    return [sys.executable, "-m", "ottla", "broker", *options]
+    return [python, "-m", "ottla", "broker", *options]
 
 
 class Bench:
@@ -116,31 +120,31 @@ class Bench:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.ottla = Broker("ottla", ottla_command)
-        self.kafka = Broker("kafka", apache_kafka.prepare_node)
+        self.peer = Broker("peer", args.peer_command)
         self.metrics: list[Metric] = []
 
     def run(self) -> None:
         self._starts()
         self.ottla.start()
-        self.kafka.start()
+        self.peer.start()
         try:
             self._warm()
             for size, partitions in ((100, 1), (100, 6), (1024, 1)):
                 self._throughput(size, partitions)
             self._latency()
-            self._add("RSS after the load", "MB", False, [self.ottla.rss_mb()], [self.kafka.rss_mb()])
+            self._add("RSS after the load", "MB", False, [self.ottla.rss_mb()], [self.peer.rss_mb()])
         finally:
             self.ottla.stop()
-            self.kafka.stop()
+            self.peer.stop()
 
     def _in_turns(self, measure: Callable[[Broker], list[float]]) -> tuple[list[list[float]], list[list[float]]]:
         """Both brokers, once each per repeat, the first one changing."""
-        figures: dict[str, list[list[float]]] = {"ottla": [], "kafka": []}
+        figures: dict[str, list[list[float]]] = {"ottla": [], "peer": []}
         for repeat in range(self.args.repeats):
-            pair = (self.ottla, self.kafka) if repeat % 2 == 0 else (self.kafka, self.ottla)
+            pair = (self.ottla, self.peer) if repeat % 2 == 0 else (self.peer, self.ottla)
             for broker in pair:
                 figures[broker.name].append(measure(broker))
-        return figures["ottla"], figures["kafka"]
+        return figures["ottla"], figures["peer"]
 
     def _add(self, name: str, unit: str, more_is_better: bool, ours: list[float], theirs: list[float]) -> None:
         metric = Metric(name, unit, more_is_better, ours, theirs)
@@ -171,7 +175,7 @@ class Bench:
         """A JVM needs some load before it is at its best."""
         batch, per_batch = batch_of(100, BATCH_BYTES)
         rounds = max(1, int(self.args.megabytes * 1e6 / len(batch)))
-        for broker in (self.ottla, self.kafka):
+        for broker in (self.ottla, self.peer):
             client = Raw(broker.port)
             client.create("warm", 1)
             for _ in range(WARM_ROUNDS):
@@ -235,18 +239,23 @@ def main() -> int:
     parser.add_argument("--megabytes", type=float, default=300, help="produced in each cell")
     parser.add_argument("--seconds", type=float, default=2, help="of reading in each cell")
     parser.add_argument("--rate", type=int, default=1000, help="requests per second of the latency part")
+    parser.add_argument("--against", metavar="DIR", type=Path, help="a checkout of Ottla to compare with")
     parser.add_argument("--quick", action="store_true", help="50 MB and one second")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
     args = parser.parse_args()
     if args.quick:
         args.megabytes, args.seconds = 50, 1
-    reason = apache_kafka.missing()
-    if reason:
+    args.peer_command = apache_kafka.prepare_node
+    peer, name = f"Apache Kafka {apache_kafka.VERSION}", "Kafka"
+    if args.against:
+        args.peer_command = partial(ottla_command, python=str(args.against / ".venv/bin/python"))
+        peer = name = args.against.name
+    elif reason := apache_kafka.missing():
         print(f"The comparison with Apache Kafka is skipped: {reason}.")
         return 0
-    print(f"Ottla and Apache Kafka {apache_kafka.VERSION}: medians of {args.repeats}, in turns")
+    print(f"Ottla and {peer}: medians of {args.repeats}, in turns")
     print("↑ more is better, ↓ less is better\n")
-    print(f"{'':<52} {'Ottla':>10} {'Kafka':>10} {'':<10} {'ratio':>7}   least … greatest")
+    print(f"{'':<52} {'Ottla':>10} {name:>10} {'':<10} {'ratio':>7}   least … greatest")
     bench = Bench(args)
     bench.run()
     if args.json:

@@ -6,13 +6,14 @@ python -m scripts.prose_sample SEED
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-SIZES: Final = {"docstring": 30, "log line": 10, "help text": 10, "config description": 10}
+SIZES: Final = {"docstring": 30, "attribute docstring": 10, "log line": 10, "help text": 10, "config description": 10}
 LOG_METHODS: Final = {"debug", "info", "warning", "error", "critical", "exception"}
 OPTIONS: Final = {"Option", "Flag", "Repeatable"}
 SOURCE: Final = Path(__file__).parents[1] / "src"
@@ -24,15 +25,24 @@ def texts(path: Path) -> Iterator[tuple[str, int, str]]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if docstring := ast.get_docstring(node):
                 yield "docstring", getattr(node, "lineno", 1), docstring
+            yield from _of_attributes(node.body)
         elif isinstance(node, ast.Call):
             yield from _of_call(node, path)
+
+
+def _of_attributes(body: list[ast.stmt]) -> Iterator[tuple[str, int, str]]:
+    for attribute, statement in itertools.pairwise(body):
+        match attribute, statement:
+            case ast.Assign() | ast.AnnAssign(), ast.Expr(ast.Constant(str(text))):
+                yield "attribute docstring", attribute.lineno, f"{ast.unparse(attribute)}\n{text}"
 
 
 def _of_call(call: ast.Call, path: Path) -> Iterator[tuple[str, int, str]]:
     strings = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    if isinstance(function, ast.Attribute) and function.attr in LOG_METHODS and strings:
-        yield "log line", call.lineno, strings[0]
+    if isinstance(function, ast.Attribute) and function.attr in LOG_METHODS and call.args:
+        if strings or isinstance(call.args[0], ast.JoinedStr):
+            yield "log line", call.lineno, ", ".join(map(ast.unparse, call.args))
     elif isinstance(function, ast.Name) and function.id in OPTIONS and strings:
         if "config" in path.parts:
             yield "config description", call.lineno, strings[-1]

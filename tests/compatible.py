@@ -40,7 +40,7 @@ def note_marked(request: pytest.FixtureRequest) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect what the tests noted, in the process that sees all workers' reports."""
     if report.when == "call" and report.passed:
-        noted = [list(reported) for name, reported in report.user_properties if name == "compatibility"]
+        noted: list[Any] = [reported for name, reported in report.user_properties if name == "compatibility"]
         if noted:
             _noted[report.nodeid] = noted
 

@@ -59,7 +59,7 @@ class Health:
 
     def make_topics(self) -> None:
         """The topics of the load, replicated to all brokers."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         admin = AdminClient({"bootstrap.servers": self._servers, **CLIENT})
         topics = [NewTopic(ORDERED, ORDERED_PARTITIONS, 3), NewTopic(TRANSFERS, TRANSFERS_PARTITIONS, 3)]

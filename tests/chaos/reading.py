@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.chaos.history import Place, Stored
 from tests.chaos.sending import CLIENT
@@ -36,6 +36,7 @@ def read_all(bootstrap: str, topics: dict[str, int]) -> Contents:
     waiting = {Place(topic, p) for topic, count in topics.items() for p in range(count)}
     ends = {place: consumer.get_watermark_offsets(TopicPartition(*place), 30)[1] for place in waiting}
     consumer.assign([TopicPartition(*place, 0) for place in waiting])
+    message: Any  # whose fields are None only in errors of other kinds
     records: list[Stored] = []
     held_back: dict[Place, tuple[int, int]] = {}
     deadline = time.monotonic() + READ_SECONDS

@@ -97,7 +97,7 @@ class Transfer(threading.Thread):
         )
         if committed.error is not None:
             raise GiveUpError
-        return max(0, committed.offset)
+        return max(0, int(committed.offset))
 
     def _transaction(self, producer: Any, consumer: Any, messages: list[Any]) -> bool:
         """One transaction over these records; whether it was committed."""

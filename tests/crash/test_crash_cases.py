@@ -85,9 +85,9 @@ def check_reads(log: Log, actual: list[Record], first: int) -> None:
             assert piece.read() == (batches[0][1] if batches else b""), offset
     latest = max((r.timestamp for r in actual), default=-1)
     for time in (NOW, NOW + 300, latest, latest + 1):
-        first = next((r.offset for r in actual if r.timestamp >= time), None)
+        expected = next((r.offset for r in actual if r.timestamp >= time), None)
         at = log.offset_for_time(time)
-        assert (None if at is None else at.offset) == first, time
+        assert (None if at is None else at.offset) == expected, time
 
 
 def check_indexes(segment: Segment) -> None:

@@ -10,8 +10,10 @@ import random
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.storage.conftest import NOW, batch, contents
@@ -43,7 +45,7 @@ IN_MEMORY = Path("/dev/shm")
 class Faults:
     """Counts system calls below a directory, and has the n-th one fail."""
 
-    def __init__(self, monkeypatch, fail_at, code, only=CALLS) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: Any, code: Any, only: Any = CALLS) -> None:
         self.count = 0
         self.fail_at = fail_at
         self.code = code
@@ -52,8 +54,8 @@ class Faults:
         for name in CALLS:
             monkeypatch.setattr(os, name, self._counted(name, getattr(os, name), name in only))
 
-    def _counted(self, name, real, counts):
-        def call(*args, **kwargs):
+    def _counted(self, name: Any, real: Any, counts: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             if self.on and counts:
                 self.count += 1
                 if self.count == self.fail_at:
@@ -67,13 +69,13 @@ class Faults:
 class Scenario:
     """What a broker does with a data directory; notes what was acknowledged and what was flushed."""
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: Any) -> None:
         self.clock = ManualClock(NOW)
         self.log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
         self.log_dir.load(CONFIGS.__getitem__)
-        self.acknowledged = {PLAIN: [], COMPACTED: []}
+        self.acknowledged: dict[TopicPartition, list[Any]] = {PLAIN: [], COMPACTED: []}
         self.flushed = {PLAIN: 0, COMPACTED: 0}
-        self.errors = []
+        self.errors: list[Exception] = []
 
     def run(self) -> None:
         for round_ in range(3):
@@ -88,7 +90,7 @@ class Scenario:
             for opened in list(self.log_dir.logs.values()):
                 self.attempt(opened.close_idle)
 
-    def attempt(self, what) -> None:
+    def attempt(self, what: Any) -> None:
         if self.log_dir.offline:
             return
         try:
@@ -98,13 +100,13 @@ class Scenario:
             if isinstance(error, DiskFailedError):
                 self.log_dir.take_offline(str(error))
 
-    def append(self, tp, key, value) -> None:
+    def append(self, tp: Any, key: Any, value: Any) -> None:
         opened = self.log_dir.logs.get(tp) or self.log_dir.create(tp, CONFIGS[tp])
         appended = opened.append(batch((key, value * 20)), leader_epoch=0)
         self.acknowledged[tp].append((appended.base_offset, key, value * 20))
         opened.high_watermark = opened.log_end_offset
 
-    def flush(self, tp) -> None:
+    def flush(self, tp: Any) -> None:
         opened = self.log_dir.logs.get(tp)
         if opened is not None:
             opened.flush()
@@ -131,7 +133,7 @@ class Scenario:
             opened = self.log_dir.logs.get(tp)
             assert self.holds(opened, tp, acknowledged), f"{tp}: records are missing while the log is in service"
 
-    def check_reopened(self, path) -> None:
+    def check_reopened(self, path: Any) -> None:
         log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
         log_dir.load(CONFIGS.__getitem__)
         assert not log_dir.failed, log_dir.failed
@@ -145,7 +147,7 @@ class Scenario:
         log_dir.close()
 
     @staticmethod
-    def holds(opened, tp, rows):
+    def holds(opened: Any, tp: Any, rows: Any) -> Any:
         if opened is None:
             return not rows
         records = {(r.offset, r.key, r.value) for r in contents(opened)}
@@ -159,13 +161,13 @@ class Scenario:
 
 
 @pytest.fixture
-def directory():
+def directory() -> Iterator[Any]:
     path = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
     yield path
     shutil.rmtree(path)
 
 
-def number_of_calls(directory, only=CALLS):
+def number_of_calls(directory: Any, only: Any = CALLS) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         scenario = Scenario(directory / "count")
         faults = Faults(patch, 0, 0, only)
@@ -186,7 +188,9 @@ def number_of_calls(directory, only=CALLS):
     ],
     ids=["EIO", "ENOSPC", "EMFILE"],
 )
-def test_any_call_that_fails_once_loses_nothing_that_was_flushed(directory, code, only, kind) -> None:
+def test_any_call_that_fails_once_loses_nothing_that_was_flushed(
+    directory: Any, code: Any, only: Any, kind: Any
+) -> None:
     total = number_of_calls(directory, only)
     assert total > 50
     for fail_at in range(1, total + 1):
@@ -217,7 +221,7 @@ def test_any_call_that_fails_once_loses_nothing_that_was_flushed(directory, code
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE], ids=errno.errorcode.get)
-def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directory, code) -> None:
+def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directory: Any, code: Any) -> None:
     template = directory / "template"
     scenario = Scenario(template)
     scenario.run()
@@ -225,7 +229,7 @@ def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directo
     scenario.log_dir.close()
     scenario.flushed = dict.fromkeys(scenario.flushed, 1 << 60)  # the machine did not crash: nothing may be missing
 
-    def load(path, fail_at):
+    def load(path: Any, fail_at: Any) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             faults = Faults(patch, fail_at, code)
             faults.on = True
@@ -262,8 +266,8 @@ class PowerFailure(Exception):  # noqa: N818  # not an error: the moment at whic
 class UnsyncedWrites:
     """Knows what every file had when it was last synced, and makes what a power failure may leave of it."""
 
-    def __init__(self, monkeypatch, end_at) -> None:
-        self.synced = {}
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, end_at: Any) -> None:
+        self.synced: dict[int, bytes] = {}
         self.count = 0
         self.end_at = end_at
         self.fsync = os.fsync
@@ -271,8 +275,8 @@ class UnsyncedWrites:
         for name in ("pwrite", "ftruncate", "replace", "rename", "unlink"):
             monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
 
-    def _counted(self, real):
-        def call(*args, **kwargs):
+    def _counted(self, real: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             self._tick()
             return real(*args, **kwargs)
 
@@ -283,14 +287,14 @@ class UnsyncedWrites:
         if self.count == self.end_at:
             raise PowerFailure
 
-    def _sync(self, fd) -> None:
+    def _sync(self, fd: Any) -> None:
         self._tick()
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
             path = Path(f"/proc/self/fd/{fd}")
             self.synced[status.st_ino] = path.read_bytes()
 
-    def image(self, source, target, rng) -> None:
+    def image(self, source: Any, target: Any, rng: Any) -> None:
         """Names as they are (a journal keeps their order), contents lost, torn or whole where they were not synced."""
         shutil.copytree(source, target, ignore=lambda *_: {".lock"})
         for path in source.rglob("*"):
@@ -313,7 +317,7 @@ class UnsyncedWrites:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_power_failure_at_any_moment_leaves_what_was_flushed(directory, seed) -> None:
+def test_power_failure_at_any_moment_leaves_what_was_flushed(directory: Any, seed: Any) -> None:
     rng = random.Random(seed)
     path = directory / "log"
     with pytest.MonkeyPatch.context() as patch:

@@ -142,10 +142,10 @@ def _push(socks: list[socket.socket], data: bytes, seconds: float = 2.0) -> None
         deadline = time.monotonic() + seconds
         while views and time.monotonic() < deadline:
             for key, _ in selector.select(0.1):
-                sock = key.fileobj
-                assert isinstance(sock, socket.socket)
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
                 try:
-                    views[sock] = views[sock][sock.send(views[sock][:65536]) :]
+                    views[ready] = views[sock][sock.send(views[sock][:65536]) :]
                 except BlockingIOError:
                     continue
                 except OSError:

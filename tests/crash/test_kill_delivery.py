@@ -39,7 +39,7 @@ class Programs:
     """A group of the same example, of which one after the other is killed and started again."""
 
     def __init__(self, name: str, arguments: Callable[[int], list[str]], log: Path) -> None:
-        self._command = lambda i: [sys.executable, str(EXAMPLES / name), *arguments(i)]
+        self._command: Callable[[int], list[str]] = lambda i: [sys.executable, str(EXAMPLES / name), *arguments(i)]
         self._log = log
         self._running = [self._start(i) for i in range(PROGRAMS)]
 
@@ -194,7 +194,7 @@ def test_at_most_once_doubles_nothing(bootstrap: str, topic: str, tmp_path: Path
 
     def committed() -> int:
         """Records whose offset was stored, processed or lost."""
-        return sum(int(reader.committed(tp) or 0) for tp in partitions)  # type: ignore[arg-type]
+        return sum(int(reader.committed(tp) or 0) for tp in partitions)
 
     with reader, killed_at_random(bootstrap, topic, programs, committed, numbered, FEW_KILLS):
         pass

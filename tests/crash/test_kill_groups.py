@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash.process import BrokerProcess
-from tests.interop.clients.test_consumer_protocol import QUICK, Member, read_all, shared, until
+from tests.interop.group_members import QUICK, Member, read_all, shared, until
 
 from ottla import KafkaAdminClient, KafkaProducer
 

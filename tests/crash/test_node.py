@@ -87,7 +87,7 @@ def test_node_of_three_brokers_survives_the_death_of_each(tmp_path: Path) -> Non
                 wait_until_in_sync(servers)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(WAIT_SECONDS) == 0
-    assert len([line for line in running.lines if "starting it again" in line]) == 3
+    assert len([line for line in running.lines if "restarting it" in line]) == 3
     with node(tmp_path, "--brokers", "3") as running:
         options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
         with KafkaConsumer("visits", bootstrap_servers=running.bootstrap, **options) as consumer:

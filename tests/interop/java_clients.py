@@ -1,7 +1,8 @@
 """Java clients of every age, from Maven, running the scenarios in `java/`."""
 
 import subprocess
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from scripts import maven
 from scripts.apache_kafka import SHORT_LIVED
 from tests.interop.scenarios import checked_by
 
+from ottla import KafkaAdminClient, NewTopic
+
 SOURCES = Path(__file__).parent / "java"
+Record = Callable[[str, str, str, list[str]], None]
 
 
 @cache
@@ -41,3 +45,10 @@ def java_command(artifact: str, version: str, scenario: str, *arguments: str, wi
     except subprocess.CalledProcessError as error:
         pytest.fail(f"{scenario} does not compile against {artifact} {version}:\n{error.stderr[-3000:]}")
     return ["java", "-Xmx256M", *SHORT_LIVED, "-cp", f"{classes}:{libs}/*", scenario, *arguments]
+
+
+def topic_of(bootstrap: str, partitions: int = 3) -> str:
+    name = f"java-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)])
+    return name

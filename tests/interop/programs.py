@@ -36,9 +36,9 @@ def _go_program() -> Path | str:
 @cache
 def _node_modules() -> Path | str:
     """The folder with kafkajs, or why it cannot be had."""
-    for command in ("node", "npm"):
-        if shutil.which(command) is None:
-            return f"{command} is not on the PATH"
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            return f"{program} is not on the PATH"
     home = CACHE / "node"
     with locked("node"):
         if not (home / "done").exists():

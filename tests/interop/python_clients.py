@@ -11,7 +11,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Protocol
+from typing import Any, Protocol
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT = 60.0
@@ -147,7 +147,7 @@ class Confluent:
         return metadata.version("confluent-kafka")
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is collected
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT)
@@ -159,8 +159,13 @@ class Confluent:
         producer = Producer(
             {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5}
         )
+
+        def on_delivery(error: Any, _: Any) -> None:
+            if error:
+                failed.append(str(error))
+
         for value in values:
-            producer.produce(topic, value.encode(), on_delivery=lambda e, m: e and failed.append(str(e)))
+            producer.produce(topic, value.encode(), on_delivery=on_delivery)
         assert producer.flush(TIMEOUT) == 0
         assert not failed
 
@@ -189,7 +194,7 @@ class _ConfluentMember(_ThreadMember):
             message = self._consumer.poll(0.1)
             if message is not None:
                 assert message.error() is None, message.error()
-                self._seen.add(message.value().decode())
+                self._seen.add((message.value() or b"").decode())
         self._consumer.close()
 
 

@@ -98,7 +98,7 @@ def confluent_kafka(access: Access, topic: str, values: Sequence[str], folder: P
     assert producer.flush(TIMEOUT) == 0
     consumer = Consumer({**access.librdkafka, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    records = [message.value().decode() for message in consumer.consume(len(values), TIMEOUT)]
+    records = [(message.value() or b"").decode() for message in consumer.consume(len(values), TIMEOUT)]
     consumer.close()
     return records
 

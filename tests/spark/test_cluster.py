@@ -74,7 +74,12 @@ class Cluster:
 
     def _start(self, kind: str, name: str, ready: str, *arguments: str) -> str:
         log = self.folder / f"{name}.log"
-        command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+        command: list[str | Path] = [
+            SPARK_HOME / "bin" / "spark-class",
+            f"org.apache.spark.deploy.{kind}",
+            "--host",
+            "127.0.0.1",
+        ]
         command += ["--port", "0", "--webui-port", "0", *arguments]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment(), start_new_session=True)

@@ -14,9 +14,8 @@ pytest.importorskip("sqlalchemy")
 
 import pyarrow as pa
 
-from ottla_pipelines.catalog import DELAYS, FLIGHT_VALUES, JOINED_FLIGHTS, WEATHER_VALUES
+from ottla_pipelines.catalog import DELAYS, FLIGHT_VALUES, FLIGHTS, JOINED_FLIGHTS, WEATHER, WEATHER_VALUES
 from ottla_pipelines.ingest.events import Event, Numbered, event, number
-from ottla_pipelines.ingest.nycflights import FLIGHTS, WEATHER
 from ottla_pipelines.refine.batches import Batches
 from ottla_pipelines.refine.flights import FlightRefiner
 from ottla_pipelines.refine.store import Results, Store

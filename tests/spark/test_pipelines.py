@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.crash.process import BrokerProcess
@@ -49,7 +50,7 @@ SEED = int(os.environ.get("OTTLA_PIPELINE_SEED", random.randrange(10**6)))
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    options = {"auto_create_topics_enable": "true", "num_partitions": 1}
+    options: dict[str, Any] = {"auto_create_topics_enable": "true", "num_partitions": 1}
     with BrokerProcess(tmp_path / "broker", **options) as running:
         yield running
 

@@ -344,5 +344,6 @@ def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send) -> None:
 
 
 def test_the_jvm_does_not_check_each_access_to_what_workers_have_read(spark: "SparkSession") -> None:
+    assert spark._jvm is not None
     assert spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
     assert spark._jvm.org.apache.arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED is False

@@ -1,4 +1,4 @@
-"""The structure of `src/`, beside the import contract in pyproject.toml: no circle of imports, no full folder."""
+"""The structure of `src/` and `tests/`, beside the import contract in pyproject.toml."""
 
 import ast
 from collections import Counter
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-SRC = Path(__file__).parents[2] / "src"
+TESTS = Path(__file__).parents[1]
+SRC = TESTS.parent / "src"
 MAX_MODULES = 20
 FLAT = {"ottla/broker/handlers", "ottla/protocol/messages"}
 """Folders with a file per API; Kafka's list of APIs is flat."""
@@ -75,3 +76,28 @@ def test_no_two_classes_of_the_server_have_one_name() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_module_imports_from_a_test_module() -> None:
+    """What several test modules use is in a module without tests."""
+    imported = {path: list(imported_names(path)) for path in TESTS.rglob("*.py")}
+    assert sum(map(len, imported.values())) > 2000, "the imports are missing"
+    offenders = [
+        f"{path.relative_to(TESTS)}: {name}"
+        for path, names in imported.items()
+        for name in names
+        if any(part.startswith("test_") for part in name.split("."))
+    ]
+    assert offenders == []
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, and what it imports from a package of the tests, which may be a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno} is a relative import"
+            yield str(node.module)
+            if str(node.module).split(".")[0] == "tests":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,14 +27,14 @@ ROWS = [
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_java_batches_are_read(codec) -> None:
+def test_java_batches_are_read(codec: Any) -> None:
     data = GOLDEN[f"plain_{codec}"]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in records(data)] == ROWS
     assert [r.offset for r in records(data)] == [42, 43, 44, 45, 46]
     assert read_header(data).leader_epoch == 7
 
 
-def build(**options):
+def build(**options: Any) -> Any:
     builder = BatchBuilder(bytearray(2000), base_offset=options.pop("base_offset", 0))
     for row in ROWS:
         assert builder.append(*row)
@@ -57,7 +58,7 @@ def test_our_bytes_are_javas() -> None:
 
 
 @pytest.mark.parametrize(("name", "offset", "kind"), [("commit_marker", 50, COMMIT), ("abort_marker", 51, ABORT)])
-def test_transaction_markers_are_javas(name, offset, kind) -> None:
+def test_transaction_markers_are_javas(name: Any, offset: Any, kind: Any) -> None:
     data = GOLDEN[name]
     (header, start, _), (record,) = next(iter(split(data))), list(records(data))
     verify(data, start, header)
@@ -69,12 +70,12 @@ def test_transaction_markers_are_javas(name, offset, kind) -> None:
     assert ours == data
 
 
-OLD = [(*row[:3], []) for row in ROWS[:3]]
+OLD: list[tuple[Any, ...]] = [(*row[:3], []) for row in ROWS[:3]]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_javas_old_message_sets_are_read(magic, codec) -> None:
+def test_javas_old_message_sets_are_read(magic: Any, codec: Any) -> None:
     actual = list(legacy_message_set.records(GOLDEN[f"v{magic}_{codec}"]))
     assert [r.offset for r in actual] == [42, 43, 44]
     assert [(r.timestamp if magic else -1, r.key, r.value) for r in actual] == [
@@ -83,7 +84,7 @@ def test_javas_old_message_sets_are_read(magic, codec) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_our_old_messages_are_javas(magic) -> None:
+def test_our_old_messages_are_javas(magic: Any) -> None:
     builder = BatchBuilder(bytearray(500), base_offset=42)
     for row in OLD:
         builder.append(*row)
@@ -96,4 +97,6 @@ def test_the_odd_lz4_checksum_of_format_0_is_javas() -> None:
         builder.append(*row)
     ours = next(legacy_message_set.messages(down_converted(builder.close(), 0)))
     javas = next(legacy_message_set.messages(GOLDEN["v0_lz4"]))
+    assert ours.value is not None
+    assert javas.value is not None
     assert ours.value[:7] == javas.value[:7]

@@ -17,8 +17,8 @@ from ottla import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from ottla.broker.embedded import Broker
 from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.net.ports import free_port
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 pytestmark = pytest.mark.interop
 
@@ -100,6 +100,7 @@ class Node:
             self.channel.connect()
             self.channel.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1, 1, "corpus")
             answer = self.channel.receive()
+            assert isinstance(answer, InitProducerIdResponse)
             if not answer.error_code:
                 return answer.producer_id
             time.sleep(0.1)
@@ -131,7 +132,9 @@ class Node:
         self.channel.connect()
         request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=10_000, topic_data=[topic])
         self.channel.send(request, version, 1, "corpus")
-        answer = self.channel.receive().responses[0].partition_responses[0]
+        response = self.channel.receive()
+        assert isinstance(response, ProduceResponse)
+        answer = response.responses[0].partition_responses[0]
         return answer.error_code, answer.base_offset
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.group_members import PARTITIONS, QUICK, Member, read_all, shared, until
 from tests.interop.kafka_jars import run_tool
 from tests.interop.steady import new_topic, sending
 
@@ -21,14 +19,7 @@ from ottla.broker.embedded import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-PARTITIONS = 6
-SECONDS = 60
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-QUICK = {
-    "group.consumer.min.heartbeat.interval.ms": 100,
-    "group.consumer.heartbeat.interval.ms": 200,
-    "group.initial.rebalance.delay.ms": 0,
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,69 +39,6 @@ def sent(quick: str, topic: str) -> Iterator[list[bytes]]:
     """Values that keep being sent to all partitions until the test ends."""
     with sending(quick, topic, PARTITIONS, 0.005) as values:
         yield values
-
-
-class Member:
-    """A consumer of librdkafka's on a thread of its own."""
-
-    def __init__(self, bootstrap: str, group: str, topic: str, protocol: str = "consumer") -> None:
-        confluent_kafka = pytest.importorskip("confluent_kafka")
-        self.values: list[bytes] = []
-        self.partitions: set[tuple[str, int]] = set()
-        self.errors: list[str] = []
-        self._stop = threading.Event()
-        options: dict[str, Any] = {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "topic.metadata.refresh.interval.ms": 1000,
-            "log_level": 3,
-        }
-        if protocol == "classic":
-            options |= {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 200}
-        self._consumer = confluent_kafka.Consumer(options)
-        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _assigned(self, _consumer: Any, partitions: Any) -> None:
-        self.partitions |= {(p.topic, p.partition) for p in partitions}
-
-    def _revoked(self, _consumer: Any, partitions: Any) -> None:
-        self.partitions -= {(p.topic, p.partition) for p in partitions}
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            for message in self._consumer.consume(100, 0.05):
-                if message.error() is None:
-                    self.values.append(message.value())
-                else:
-                    self.errors.append(str(message.error()))
-        self._consumer.close()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
-def shared(*members: Member) -> bool:
-    """Whether every partition has one reader and the shares are even."""
-    sizes = [len(m.partitions) for m in members]
-    owned = set().union(*(m.partitions for m in members))
-    return sum(sizes) == len(owned) == PARTITIONS and max(sizes) - min(sizes) <= 1
-
-
-def read_all(sent: list[bytes], *members: Member) -> None:
-    goal = set(sent)
-    until(lambda: goal <= {v for m in members for v in m.values}, "a record is missing")
 
 
 def groups_tool(bootstrap: str, *arguments: str) -> str:

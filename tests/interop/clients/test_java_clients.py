@@ -3,26 +3,14 @@ results.
 """
 
 import uuid
-from collections.abc import Callable
 
 import pytest
-from tests.interop.java_clients import run_java
-
-from ottla import KafkaAdminClient
-from ottla.client.admin.topics.topics import NewTopic
+from tests.interop.java_clients import Record, run_java, topic_of
 
 pytestmark = pytest.mark.interop
 
 OLD, TRANSACTIONAL, ADMIN = "0.10.0.1", ("0.11.0.3", "1.1.1"), ("2.8.2",)
 NEWEST = ("3.9.2", "4.4.0")
-Record = Callable[[str, str, str, list[str]], None]
-
-
-def topic_of(bootstrap: str, partitions: int = 3) -> str:
-    name = f"java-{uuid.uuid4().hex[:8]}"
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(name, partitions, 1)])
-    return name
 
 
 def codecs_of(version: str) -> str:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import apache_kafka
@@ -278,7 +279,7 @@ def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
 def test_a_killed_broker_loses_repeats_and_reorders_nothing(kafka: Node) -> None:
     address, topic = f"127.0.0.1:{kafka.port}", f"t-{uuid.uuid4().hex[:8]}"
     stop = threading.Event()
-    futures = []
+    futures: list[Any] = []
     with KafkaProducer(bootstrap_servers=address, linger_ms=1, request_timeout_ms=5000) as producer:
 
         def send() -> None:

@@ -100,7 +100,7 @@ def test_log_append_time_is_the_brokers(address: str) -> None:
 
 
 def test_keys_stay_in_order_with_five_requests_in_flight(address: str, topic: str) -> None:
-    options = {"batch_size": 500, "linger_ms": 0, "max_in_flight_requests_per_connection": 5}
+    options: dict[str, Any] = {"batch_size": 500, "linger_ms": 0, "max_in_flight_requests_per_connection": 5}
     with KafkaProducer(bootstrap_servers=address, **options) as producer:
         for i in range(5000):
             producer.send(topic, b"%d" % i, b"%d" % (i % 10))
@@ -173,7 +173,7 @@ def test_transactions_are_seen_whole_or_not_at_all(address: str, topic: str) -> 
 
 
 def test_the_next_producer_of_an_id_fences_the_one_before(address: str, topic: str) -> None:
-    options = {"bootstrap_servers": address, "transactional_id": topic}
+    options: dict[str, Any] = {"bootstrap_servers": address, "transactional_id": topic}
     with KafkaProducer(**options) as old, KafkaProducer(**options) as new:
         old.init_transactions()
         old.begin_transaction()
@@ -248,7 +248,11 @@ def test_asyncio_sends_and_reads(address: str, topic: str) -> None:
                 await producer.flush()
             assert [(await future).partition for future in futures] == [i % 3 for i in range(300)]
         result: list[tuple[bytes, bytes]] = []
-        options = {"group_id": topic, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        options: dict[str, Any] = {
+            "group_id": topic,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+        }
         async with aio.KafkaConsumer(topic, bootstrap_servers=address, **options) as consumer:
             async for record in consumer:
                 result.append((record.key, record.value))

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
-from tests.interop.migration.test_node_exchange import kafka_on_zookeeper, kafka_or_skip
+from tests.interop.kafka_on_zookeeper import kafka_on_zookeeper, kafka_or_skip
 from tests.interop.old_members import JavaMember, OurMember, Seen, options, seen
 from tests.interop.steady import new_topic
 
@@ -21,6 +21,8 @@ from ottla import Broker, KafkaProducer
 from ottla.cli.main import main as ottla
 from ottla.cluster.store import znodes
 from ottla.legacy import (
+    Consumer,
+    ConsumerConfig,
     ConsumerMetadataRequest,
     ConsumerTimeoutException,
     OffsetFetchRequest,
@@ -29,7 +31,6 @@ from ottla.legacy import (
     Whitelist,
     ZkClient,
 )
-from ottla.legacy.consumer.consumer_connector import Consumer, ConsumerConfig
 from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.clients.test_consumer_protocol import until
+from tests.interop.group_members import until
 from tests.interop.kafka_jars import run_tool
 
 from ottla import KafkaAdminClient, KafkaProducer, NewTopic

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.interop.clients.test_java_clients import Record, topic_of
-from tests.interop.java_clients import run_java
+from tests.interop.java_clients import Record, run_java, topic_of
 
 pytestmark = pytest.mark.interop
 

@@ -234,8 +234,8 @@ def test_javas_clients_use_classic_transactions_where_the_feature_is_lowered() -
         tool(bootstrap, "FeatureCommand", "downgrade", "--feature", "transaction.version=0")
         described = tool(bootstrap, "FeatureCommand", "describe")
         assert re.search(r"transaction.version.*FinalizedVersionLevel: 0\s+Epoch: 1", described)
-        load = ("--topic", topic, "--num-records", "500", "--record-size", "20", "--throughput", "-1")
-        load += ("--transactional-id", "perf", "--transaction-duration-ms", "10")
+        load = ["--topic", topic, "--num-records", "500", "--record-size", "20", "--throughput", "-1"]
+        load += ["--transactional-id", "perf", "--transaction-duration-ms", "10"]
         tool(bootstrap, "ProducerPerformance", *load)
         assert epoch_of(bootstrap, "perf") == 0
         tool(bootstrap, "FeatureCommand", "upgrade", "--feature", "transaction.version=2")
@@ -261,13 +261,16 @@ def test_ottla_transactions_says_what_kafkas_tool_says(bootstrap: str, capsys: p
             producer.send(topic, b"x", partition=partition).get(timeout=SECONDS)
         return producer
 
+    def cells(text: str) -> list[list[str]]:
+        return sorted(line.split("\t") for line in text.splitlines())
+
     def said_by_both(*arguments: str) -> tuple[list[list[str]], list[list[str]]]:
         """The cells of ours and theirs: they are as wide where they are the same."""
         theirs = run_tool(TOOLS + "TransactionsCommand", *at, *arguments)
         assert theirs.returncode == 0, theirs.stdout + theirs.stderr
         assert main(["transactions", *at, *arguments]) == 0
         ours = capsys.readouterr().out
-        return tuple(sorted(line.split("\t") for line in text.splitlines()) for text in (ours, theirs.stdout))
+        return cells(ours), cells(theirs.stdout)
 
     with open_transaction(0) as committed:
         committed.commit_transaction()

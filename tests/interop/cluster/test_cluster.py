@@ -23,10 +23,10 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from tests.interop.eventually import eventually as until_found
-from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
+from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_or_skip
 from tests.interop.old_members import JavaMember, options
 
-from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, RecordMetadata
 from ottla.broker.apis import SUPPORTED_APIS
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.main import main as ottla
@@ -191,7 +191,7 @@ def test_fifty_partitions_move_under_load_within_the_throttle(
         command = (TOOLS + "reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
         began = time.monotonic()
         tool(cluster, *command, "--execute", "--throttle", str(rate))
-        sent = []
+        sent: list[RecordMetadata] = []
         while any(len(p.replicas) != 2 for p in admin.describe_topics([topic])[topic].partitions):
             sent.append(producer.send(topic, b"%d" % len(sent), partition=len(sent) % count).get(30))
             assert time.monotonic() - began < SECONDS, "the partitions do not arrive"

@@ -87,7 +87,7 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
 
 
 def nodes(cluster: Cluster, tree: ZooKeeperTree) -> dict[str, Any]:
-    actual = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(cluster.tree).items()}
+    actual = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(str(cluster.tree)).items()}
     for path in EPHEMERAL:
         stat = tree._client.exists(path)
         actual[path] = None if stat is None else sorted(json.loads(tree._client.get(path)[0]))

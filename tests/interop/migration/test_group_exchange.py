@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.clients.test_consumer_protocol import Member, until
+from tests.interop.group_members import Member, until
 from tests.interop.kafka_jars import kafka, run_tool
 
 from ottla import KafkaAdminClient, NewTopic
@@ -68,6 +68,7 @@ def loaded(log: Log, image: ClusterImage) -> GroupCoordinator:
     coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
     for header, data in log.batches_from(log.log_start_offset):
         for record in [] if header.is_control else decode_records(data, 0, header):
+            assert record.key is not None
             actual = read_key(record.key)
             if actual is None or actual[1] is None:
                 coordinator.replay(record.key, record.value, live=False)

@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TOPIC = "exchange"
 TP = TopicPartition(TOPIC, 0)
+Row = tuple[bytes | None, bytes | None]
 SEGMENT_BYTES = 1 << 20
 """The least that Apache Kafka allows."""
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
@@ -39,11 +40,11 @@ if os.environ.get("OTTLA_EXCHANGES") != "all":
     ENDINGS = ENDINGS[:1]
 
 
-def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:
+def produce(bootstrap: str, seed: int, count: int) -> list[Row]:
     """Records in transactions, every third of them rolled back, with all codecs; those that count."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     rng = random.Random(seed)
-    remaining = []
+    remaining: list[Row] = []
     for i, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         producer = confluent_kafka.Producer(
             {
@@ -56,7 +57,9 @@ def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:
         producer.init_transactions(60)
         for n in range(3):
             producer.begin_transaction()
-            rows = [(b"%d-%d-%d-%d" % (seed, i, n, j), rng.randbytes(rng.randrange(2000))) for j in range(count)]
+            rows: list[Row] = [
+                (b"%d-%d-%d-%d" % (seed, i, n, j), rng.randbytes(rng.randrange(2000))) for j in range(count)
+            ]
             for key, value in rows:
                 producer.produce(TOPIC, value, key, 0)
             if n == 1:
@@ -68,14 +71,14 @@ def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:
     return remaining
 
 
-def consume(bootstrap: str, count: int) -> list[tuple[bytes, bytes]]:
+def consume(bootstrap: str, count: int) -> list[Row]:
     """All committed records of the partition from its start."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "x", "isolation.level": "read_committed"}
     )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
-    result = []
+    result: list[Row] = []
     deadline = time.monotonic() + 60
     while len(result) < count and time.monotonic() < deadline:
         for message in consumer.consume(1000, 1):
@@ -85,10 +88,10 @@ def consume(bootstrap: str, count: int) -> list[tuple[bytes, bytes]]:
     return result
 
 
-def committed(log: Log) -> list[tuple[bytes, bytes]]:
+def committed(log: Log) -> list[Row]:
     """What a read_committed consumer gets from our log."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
-    result = []
+    result: list[Row] = []
     for header, data in log.batches_from(0):
         rolled_back = any(
             a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
@@ -99,10 +102,10 @@ def committed(log: Log) -> list[tuple[bytes, bytes]]:
     return result
 
 
-def append_ours(log: Log, seed: int, count: int) -> list[tuple[bytes, bytes]]:
+def append_ours(log: Log, seed: int, count: int) -> list[Row]:
     """Two transactions through our log."""
     rng = random.Random(seed)
-    rows = [(b"ours-%d-%d" % (seed, i), rng.randbytes(rng.randrange(3000))) for i in range(count)]
+    rows: list[Row] = [(b"ours-%d-%d" % (seed, i), rng.randbytes(rng.randrange(3000))) for i in range(count)]
     epoch = log.leader_epochs.latest
     for i, (key, value) in enumerate(rows):
         builder = BatchBuilder(bytearray(5000), i % 5)
@@ -145,7 +148,9 @@ def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kills: tuple[bool, 
         assert len(log.aborted_transactions(0, log.log_end_offset)) == 5
         for segment in log.segments:
             segment.sanity_check()
-        assert log.offset_for_time(0).offset == 0
+        earliest = log.offset_for_time(0)
+        assert earliest is not None
+        assert earliest.offset == 0
         expected += append_ours(log, 7, 400)
 
     with kafka(tmp_path, port, kill=kills[1]) as bootstrap:
@@ -175,6 +180,7 @@ def states_in(log_dir: LogDir) -> dict[str, Transaction]:
     for tp, log in log_dir.logs.items():
         for _, data in log.batches_from(0) if tp.topic == TRANSACTION_STATE else ():
             for record in records(data):
+                assert record.key is not None
                 name = read_key(record.key)
                 assert name is not None
                 assert record.value is not None

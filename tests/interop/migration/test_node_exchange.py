@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import NODE_HEAP, kafka, server
+from tests.interop.kafka_jars import kafka
+from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_on_zookeeper, kafka_or_skip
 
 from ottla import Broker
 from ottla.cli.main import main as ottla
@@ -24,7 +25,6 @@ from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-WITH_ZOOKEEPER = "3.9.2"
 ENDINGS = [(WITH_ZOOKEEPER, False), (apache_kafka.VERSION, True)]
 """Versions, and whether they are killed."""
 if os.environ.get("OTTLA_EXCHANGES") == "all":
@@ -149,37 +149,11 @@ class Work:
 
 
 @contextlib.contextmanager
-def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
-    port = free_port(in_a_row=2)
-    settings = {
-        "broker.id": 0,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "zookeeper.connect": connect,
-        "log.dirs": directory / "data",
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "group.initial.rebalance.delay.ms": 0,
-    }
-    properties = directory / "server.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    command = apache_kafka.java("kafka.Kafka", str(properties), version=WITH_ZOOKEEPER, heap=NODE_HEAP)
-    with server(command, port, directory / "kafka.txt"):
-        yield f"127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
 def ours(data: Path) -> Iterator[str]:
     with Broker(
         {"transaction.state.log.num.partitions": 50, "offsets.topic.num.partitions": 50}, data_dir=data
     ) as node:
         yield node.bootstrap_servers
-
-
-def kafka_or_skip(version: str) -> None:
-    reason = apache_kafka.missing(version)
-    if reason:
-        pytest.skip(f"Apache Kafka {version}: {reason}")
 
 
 def test_a_node_goes_from_us_to_kafka_on_zookeeper_and_back(tmp_path: Path, compatibility: Record) -> None:

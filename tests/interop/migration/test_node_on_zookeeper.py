@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from scripts import apache_kafka
 from tests.crash.process import BrokerProcess
-from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_on_zookeeper
+from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_on_zookeeper
 from tests.interop.node_fields import comparable
 
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
-
 
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.main import main
@@ -30,8 +29,8 @@ OF_ONE_RUN = {"timestamp", "topic_id", "id", "port", "host", "endpoints", "block
 
 
 def broker(zookeeper: ZooKeeperServer, chroot: str, data: Path, session_ms: int = SESSION_MS) -> BrokerProcess:
-    options = {"broker.id": 0, "zookeeper.connect": f"{zookeeper.connect}/{chroot}"}
-    timeouts = {"zookeeper.session.timeout.ms": session_ms, "group.initial.rebalance.delay.ms": 0}
+    options: dict[str, Any] = {"broker.id": 0, "zookeeper.connect": f"{zookeeper.connect}/{chroot}"}
+    timeouts: dict[str, Any] = {"zookeeper.session.timeout.ms": session_ms, "group.initial.rebalance.delay.ms": 0}
     return BrokerProcess(data, **options, **timeouts)
 
 

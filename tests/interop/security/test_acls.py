@@ -8,6 +8,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import apache_kafka, maven
@@ -145,7 +146,7 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
         at = ("--authorizer-properties", f"zookeeper.connect={connect}")
         return succeeded(apache_kafka.tool("kafka.admin.AclCommand", *at, *arguments, version=WITH_ZOOKEEPER))
 
-    options = {"broker.id": 0, "zookeeper.connect": connect, **WITH_RULES}
+    options: dict[str, Any] = {"broker.id": 0, "zookeeper.connect": connect, **WITH_RULES}
     with (
         BrokerProcess(tmp_path, **options) as node,
         KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin,
@@ -199,7 +200,7 @@ def test_acl_added_on_one_broker_applies_on_all(connect: str, tmp_path: Path) ->
         await registry.close()
 
     asyncio.run(let_in())
-    options = {"zookeeper.connect": connect, **WITH_RULES}
+    options: dict[str, Any] = {"zookeeper.connect": connect, **WITH_RULES}
     with (
         BrokerProcess(tmp_path / "0", **options, **{"broker.id": 0}) as one,
         BrokerProcess(tmp_path / "1", **options, **{"broker.id": 1}) as two,
@@ -253,7 +254,12 @@ def test_older_tools_find_and_leave_rules_in_zookeeper(version: str, connect: st
         )
         return done.stdout
 
-    options = {"broker.id": 0, "zookeeper.connect": connect, **WITH_RULES, "super.users": "User:ANONYMOUS"}
+    options: dict[str, Any] = {
+        "broker.id": 0,
+        "zookeeper.connect": connect,
+        **WITH_RULES,
+        "super.users": "User:ANONYMOUS",
+    }
     with BrokerProcess(tmp_path, **options) as node, KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
         ours = ACL("User:bob", "*", ACLOperation.DESCRIBE, ALLOW, TOPIC)
         assert admin.create_acls([ours]) == [ours]

@@ -94,7 +94,7 @@ def test_librdkafka_shows_what_its_callback_gives(signed: Signed, topic: str) ->
         shown.append(signed.token())
         return shown[-1], time.time() + LIFE_SECONDS
 
-    options = {"bootstrap.servers": signed.address("SIGNED"), "security.protocol": "SASL_PLAINTEXT"}
+    options: dict[str, Any] = {"bootstrap.servers": signed.address("SIGNED"), "security.protocol": "SASL_PLAINTEXT"}
     options |= {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": give}
     producer = Producer(options)
     # longer than a token holds: the connection has to be kept by another one
@@ -174,7 +174,7 @@ def test_javas_tools_make_their_own(signed: Signed, topic: str, tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.encode().split() == VALUES
-    how = ("--bootstrap-server", signed.address("SIGNED"), "--command-config", str(config))
-    refused = run_tool("org.apache.kafka.tools.TopicCommand", *how, "--list")
+    signed_only = ("--bootstrap-server", signed.address("SIGNED"), "--command-config", str(config))
+    refused = run_tool("org.apache.kafka.tools.TopicCommand", *signed_only, "--list")
     assert refused.returncode != 0
     assert "invalid_token" in refused.stdout + refused.stderr

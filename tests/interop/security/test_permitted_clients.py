@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interop.python_clients import TIMEOUT, module_missing
@@ -94,7 +95,11 @@ def test_librdkafka_gets_authorization_errors(broker: Broker, topic: str) -> Non
     options = access(broker, "ann").librdkafka
     codes: list[int] = []
     producer = Producer(options)
-    producer.produce(topic, b"v", callback=lambda error, _: codes.append(error.code()))
+
+    def on_delivery(error: Any, _: Any) -> None:
+        codes.append(error.code())
+
+    producer.produce(topic, b"v", on_delivery=on_delivery)
     assert producer.flush(TIMEOUT) == 0
     assert codes == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
@@ -104,7 +109,9 @@ def test_librdkafka_gets_authorization_errors(broker: Broker, topic: str) -> Non
     message = consumer.poll(TIMEOUT)
     consumer.close()
     assert message is not None
-    assert message.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    error = message.error()
+    assert error is not None
+    assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 def poll_until_assigned(consumer: KafkaConsumer) -> None:

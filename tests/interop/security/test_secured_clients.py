@@ -67,9 +67,9 @@ def address(broker: Broker, listener: str) -> str:
 
 @pytest.fixture(params=WAYS, ids="-".join)
 def access(request: pytest.FixtureRequest, broker: Broker, identities: dict[str, Path]) -> Access:
-    listener, *mechanism = request.param
-    if mechanism:
-        return Access(address(broker, listener), listener, identities["server"], None, *mechanism, "ann", PASSWORD)
+    listener, *mechanisms = request.param
+    if mechanisms:
+        return Access(address(broker, listener), listener, identities["server"], None, mechanisms[0], "ann", PASSWORD)
     key = identities["client"] if listener == "MUTUAL" else None
     return Access(address(broker, listener), "SSL", identities["server"], key)
 

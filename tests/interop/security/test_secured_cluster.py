@@ -18,7 +18,7 @@ pytest.importorskip("kazoo")
 from scripts import apache_kafka
 from tests.interop.certified import identities as identities
 from tests.interop.eventually import eventually as until_found
-from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
+from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.cluster.local_cluster import LocalCluster

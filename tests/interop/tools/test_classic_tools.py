@@ -30,7 +30,11 @@ eventually = partial(until_found, seconds=SECONDS)
 
 @pytest.fixture(scope="module")
 def node(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    options = {"broker.id": 1, "zookeeper.connect": zookeeper.connect, "auto.create.topics.enable": "false"}
+    options: dict[str, Any] = {
+        "broker.id": 1,
+        "zookeeper.connect": zookeeper.connect,
+        "auto.create.topics.enable": "false",
+    }
     with BrokerProcess(tmp_path_factory.mktemp("data"), **options) as started:
         yield started
 

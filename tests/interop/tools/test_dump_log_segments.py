@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interop.kafka_jars import run_tool
@@ -40,7 +41,7 @@ NOW = 1_700_000_000_000
 CONFIG = {"segment_bytes": 20_000, "index_interval_bytes": 500, "file_delete_delay_ms": 0}
 
 
-def append(log: Log, *rows, codec=0, **options) -> None:
+def append(log: Log, *rows: Any, codec: Any = 0, **options: Any) -> None:
     builder = BatchBuilder(bytearray(100_000), codec)
     for row in rows:
         assert builder.append(*row)
@@ -84,7 +85,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("logs")
     clock = ManualClock(NOW)
 
-    def make(name: str, **config) -> Log:
+    def make(name: str, **config: Any) -> Log:
         return open_log(root / name, TopicPartition(name, 0), LogConfig(**{**CONFIG, **config}), clock=clock)
 
     rng = random.Random(11)
@@ -147,7 +148,7 @@ OLD = ["format_0", "format_1", "adopted"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
-def test_logs_are_sound_to_kafka_and_printed_alike(directories, name) -> None:
+def test_logs_are_sound_to_kafka_and_printed_alike(directories: Any, name: Any) -> None:
     outputs = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
     assert "isvalid: true" in outputs
     assert "isvalid: false" not in outputs
@@ -157,7 +158,7 @@ def test_logs_are_sound_to_kafka_and_printed_alike(directories, name) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OLD])
-def test_indexes_fit_their_logs(directories, name) -> None:
+def test_indexes_fit_their_logs(directories: Any, name: Any) -> None:
     if name == "open":
         pytest.skip("a broker that runs has zeros behind its entries, in Kafka as well")
     outputs = compare("--files", files(directories[name], ".index", ".timeindex"))
@@ -169,14 +170,14 @@ def test_indexes_fit_their_logs(directories, name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_producer_snapshots_and_transaction_indexes_are_read(directories, name) -> None:
+def test_producer_snapshots_and_transaction_indexes_are_read(directories: Any, name: Any) -> None:
     outputs = compare("--files", files(directories[name], ".snapshot"))
     assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4" in outputs
     if name != "compacted":  # what was rolled back is gone
         assert "lastStableOffset" in compare("--files", files(directories[name], ".txnindex"))
 
 
-def test_group_records_are_printed_alike(tmp_path) -> None:
+def test_group_records_are_printed_alike(tmp_path: Path) -> None:
     log = open_log(tmp_path / "offsets", TopicPartition("__consumer_offsets", 0), LogConfig())
     key = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)
     rows = [
@@ -203,7 +204,7 @@ def test_group_records_are_printed_alike(tmp_path) -> None:
     compare("--offsets-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
-def test_transaction_records_are_printed_alike(tmp_path) -> None:
+def test_transaction_records_are_printed_alike(tmp_path: Path) -> None:
     log = open_log(tmp_path / "state", TopicPartition("__transaction_state", 0), LogConfig())
     idle = Transaction("tx", 7, 0, timeout_ms=1000, update_ms=NOW)
     partitions = frozenset({TopicPartition("a", 0), TopicPartition("b", 2), TopicPartition("a", 3)})
@@ -216,7 +217,7 @@ def test_transaction_records_are_printed_alike(tmp_path) -> None:
     compare("--transaction-log-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
 
 
-def test_old_message_formats_are_printed_alike(tmp_path) -> None:
+def test_old_message_formats_are_printed_alike(tmp_path: Path) -> None:
     builder = BatchBuilder(bytearray(5000), 1, base_offset=42)
     for i in range(5):
         builder.append(NOW + i, b"k%d" % i, b"value")
@@ -227,7 +228,7 @@ def test_old_message_formats_are_printed_alike(tmp_path) -> None:
     compare("--files", str(path))
 
 
-def test_damage_is_reported_alike(directories, tmp_path) -> None:
+def test_damage_is_reported_alike(directories: Any, tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     data = bytearray((directories["closed"] / path.name).read_bytes()[:5000])
     data[70] ^= 1

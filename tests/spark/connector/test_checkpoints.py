@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.spark.connector.changing import Changing
 from tests.spark.connector.jobs import Jobs
 from tests.spark.connector.table import often
-from tests.spark.connector.test_streams import Changing
 
 WRITTEN_BEFORE = Path(__file__).parent / "checkpoints"
 

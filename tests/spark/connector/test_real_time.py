@@ -27,6 +27,7 @@ START_SECONDS = 120
 def one_partition(spark: SparkSession) -> Iterator[None]:
     """Stages of a real-time query run at once: one task for the source and one behind the shuffle are two cores."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
+    assert before is not None
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     yield
     spark.conf.set("spark.sql.shuffle.partitions", before)
@@ -50,7 +51,7 @@ def test_rows_do_not_wait_for_their_micro_batch(counted: bool, theirs: Jobs, tmp
         if counted:
             rows = rows.groupBy("value").count().select("value")
         query = (
-            rows.writeStream.format("kafka")
+            rows.writeStream.format("kafka")  # type: ignore[call-overload]
             .option("kafka.bootstrap.servers", theirs.servers)
             .option("topic", target)
             .option("checkpointLocation", str(tmp_path))

@@ -21,7 +21,7 @@ from ottla.net.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 SECONDS = 90
 STAYS_AWAY = 3.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.spark.connector.sink_table import REFUSED, WRITES
-from tests.spark.connector.table import BATCHES, OFTEN, STREAMS, WRONG_BATCHES, WRONG_STREAMS
+from tests.spark.connector.table import BATCHES, OFTEN, STREAMS, WRONG_BATCHES, WRONG_STREAMS, Named, Row, Stream, Wrong
 
 from ottla.spark.options.options import FORBIDDEN_KAFKA, OPTIONS
 
@@ -12,12 +12,13 @@ PASSED_ON = {"kafka.isolation.level", "kafka.group.id", *(f"kafka.{name}" for na
 
 
 def test_what_runs_often_is_in_the_tables() -> None:
-    rows = (*BATCHES, *STREAMS, *WRONG_BATCHES, *WRONG_STREAMS, *WRITES, *REFUSED)
+    rows: list[Named] = [*BATCHES, *STREAMS, *WRONG_BATCHES, *WRONG_STREAMS, *WRITES, *REFUSED]
     assert {row.name for row in rows} >= OFTEN
 
 
 def test_every_option_has_a_row() -> None:
-    used = {name for row in (*BATCHES, *STREAMS, *WRONG_BATCHES, *WRONG_STREAMS) for name in row.options}
+    rows: list[Row | Stream | Wrong] = [*BATCHES, *STREAMS, *WRONG_BATCHES, *WRONG_STREAMS]
+    used = {name for row in rows for name in row.options}
     assert {row.name for row in OPTIONS} - ONLY_OURS | PASSED_ON <= used
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ottla import KafkaProducer, NewTopic, TopicPartition
 from ottla.broker.embedded import Broker
@@ -24,7 +25,12 @@ TOPICS = {
     "cut": (2, {}),  # 20 records each, the first 5 of partition 0 deleted
 }
 SIZES = (50, 30, 10)
-HEADERS = (None, [], [("h", b"\x00\xff")], [("h", b"1"), ("h", None), ("ü", b"")])
+HEADERS: Sequence[list[tuple[str, bytes | None]] | None] = (
+    None,
+    [],
+    [("h", b"\x00\xff")],
+    [("h", b"1"), ("h", None), ("ü", b"")],
+)
 KEYS = (None, b"", b"key", b"\xff\xfe")
 
 
@@ -66,11 +72,11 @@ def _send_plain(address: str) -> None:
 def _send_old(address: str) -> None:
     for codec in ("none", "gzip", "snappy"):
         config = {"metadata.broker.list": address, "compression.codec": codec, "request.required.acks": "1"}
-        producer = Producer(ProducerConfig(config))
+        producer: Producer[bytes, bytes] = Producer(ProducerConfig(config))
         producer.send([KeyedMessage("format0", KEYS[n], b"%d" % n) for n in (0, 2, 3)])
         producer.close()
     for codec in ("none", "gzip", "lz4"):
-        plain = {"linger_ms": 5, "compression_type": codec, "enable_idempotence": False}
+        plain: dict[str, Any] = {"linger_ms": 5, "compression_type": codec, "enable_idempotence": False}
         with KafkaProducer(bootstrap_servers=address, **plain) as new:
             for n in range(5):
                 new.send("format1", b"%d" % n, timestamp_ms=1000 * n)

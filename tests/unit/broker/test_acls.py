@@ -27,18 +27,19 @@ LITERAL, PREFIXED, ANY, MATCH = (
     ACLResourcePatternType.ANY,
     ACLResourcePatternType.MATCH,
 )
-WITH_RULES = {"authorizer_class_name": "AclAuthorizer", "super_users": "User:ANONYMOUS"}
+WITH_RULES: dict[str, Any] = {"authorizer_class_name": "AclAuthorizer", "super_users": "User:ANONYMOUS"}
 
 
 def creation(**others: Any) -> AclCreation:
-    reported = {
+    reported: dict[str, Any] = {
         "resource_type": TOPIC,
         "resource_name": "t",
         "resource_pattern_type": LITERAL,
         "principal": "User:alice",
     }
     reported |= {"host": "*", "operation": ACLOperation.READ, "permission_type": ACLPermissionType.ALLOW}
-    return AclCreation(**{name: int(v) if isinstance(v, int) else v for name, v in (reported | others).items()})
+    fields: dict[str, Any] = {name: int(v) if isinstance(v, int) else v for name, v in (reported | others).items()}
+    return AclCreation(**fields)
 
 
 def expected(**others: Any) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def test_acls_are_added_described_and_removed(tmp_path: Path) -> None:
         group = (GROUP, "g-", PREFIXED, "User:alice", 3)
         assert await rules(client) == [everything, read, group]
         assert await rules(client, resource_type_filter=TOPIC, operation=3) == [read]
-        matching = {"resource_name_filter": "g-1", "pattern_type_filter": MATCH}
+        matching: dict[str, Any] = {"resource_name_filter": "g-1", "pattern_type_filter": MATCH}
         assert await rules(client, resource_type_filter=GROUP, **matching) == [group]
         filters = [DeleteAclsFilter(**expected(operation=3)), DeleteAclsFilter(**expected(principal_filter="User:bob"))]
         removed = await client.ask(DeleteAclsRequest(filters=filters), 3)

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ async def create(client: Asker) -> None:
     await client.ask(CreateTopicsRequest(topics=[topic]), 7)
 
 
-def test_without_an_authorizer_acls_are_refused(tmp_path):
+def test_without_an_authorizer_acls_are_refused(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         for version in (0, 3):
             described = await client.ask(DescribeAclsRequest(resource_type_filter=1), version)
@@ -65,7 +66,7 @@ def test_without_an_authorizer_acls_are_refused(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_on_a_listener_without_authentication_there_is_neither_sasl_nor_a_token(tmp_path):
+def test_on_a_listener_without_authentication_there_is_neither_sasl_nor_a_token(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         for request, version, error in (
             (SaslHandshakeRequest(mechanism="PLAIN"), 1, ILLEGAL_SASL_STATE),
@@ -76,13 +77,13 @@ def test_on_a_listener_without_authentication_there_is_neither_sasl_nor_a_token(
             (ExpireDelegationTokenRequest(hmac=b"x"), 2, TOKEN_NOT_ALLOWED),
             (DescribeDelegationTokenRequest(owners=None), 3, TOKEN_NOT_ALLOWED),
         ):
-            answer: Any = await client.ask(request, version)  # type: ignore[type-var]
+            answer: Any = await client.ask(request, version)
             assert answer.error_code == error, request
 
     with_broker(test, tmp_path)
 
 
-def test_one_node_has_nothing_to_elect(tmp_path):
+def test_one_node_has_nothing_to_elect(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         requested = [TopicPartitions(topic="t", partitions=[0, 1, 2]), TopicPartitions(topic="no", partitions=[0])]
@@ -97,7 +98,7 @@ def test_one_node_has_nothing_to_elect(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_partitions_can_be_moved_to_where_they_are(tmp_path):
+def test_partitions_can_be_moved_to_where_they_are(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         replicas_by_partition = {0: [0], 1: [1], 2: [0]}
@@ -113,7 +114,7 @@ def test_partitions_can_be_moved_to_where_they_are(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_a_move_that_changes_the_number_of_replicas_may_be_forbidden(tmp_path):
+def test_a_move_that_changes_the_number_of_replicas_may_be_forbidden(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         for allowed, target, error in (
@@ -131,7 +132,7 @@ def test_a_move_that_changes_the_number_of_replicas_may_be_forbidden(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
+def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         begun = asyncio.Barrier(3)
 
@@ -154,7 +155,7 @@ def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
     with_broker(test, tmp_path)
 
 
-def test_topics_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
+def test_topics_of_one_request_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         topics, begun = client.context.controller.topics, asyncio.Barrier(2)
 
@@ -203,7 +204,7 @@ async def described(client: Asker, *users: str) -> dict[str, Any]:
     return {r.user: r.error_code or [(c.mechanism, c.iterations) for c in r.credential_infos] for r in answer.results}
 
 
-def test_credentials_are_set_described_and_removed(tmp_path):
+def test_credentials_are_set_described_and_removed(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         assert await alter(client, upsertion(), upsertion(mechanism=SHA_512, iterations=8192)) == {"alice": 0}
 
@@ -234,7 +235,9 @@ def test_credentials_are_set_described_and_removed(tmp_path):
         ([upsertion(), ScramCredentialDeletion(name="alice", mechanism=SHA_512)], 91),
     ],
 )
-def test_credentials_that_cannot_be_changed_so_are_left_as_they_are(tmp_path, changes, error):
+def test_credentials_that_cannot_be_changed_so_are_left_as_they_are(
+    tmp_path: Path, changes: list[ScramCredentialDeletion | ScramCredentialUpsertion], error: int
+) -> None:
     async def test(client: Asker) -> None:
         assert list((await alter(client, *changes)).values()) == [error]
         assert await described(client) == {}
@@ -263,7 +266,7 @@ def _codes(value: Any) -> set[int]:
 
 
 @pytest.mark.parametrize(("request_", "version"), BY_CONTROLLER, ids=lambda v: getattr(v, "NAME", None))
-def test_request_for_controller_during_election_waits_for_its_end(request_: Any, version: int, tmp_path):
+def test_request_for_controller_during_election_waits_for_its_end(request_: Any, version: int, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         controller = client.context.controller
@@ -280,7 +283,9 @@ def test_request_for_controller_during_election_waits_for_its_end(request_: Any,
     with_broker(test, tmp_path)
 
 
-def test_request_for_controller_without_an_elected_one_is_answered_in_time(tmp_path, monkeypatch):
+def test_request_for_controller_without_an_elected_one_is_answered_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ottla.broker.dispatch.ELECTION_SECONDS", 0.01)
 
     async def test(client: Asker) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.unit.broker.asking import Asker, with_broker
-from tests.unit.broker.test_groups_and_offsets import commit, prepare
-from tests.unit.broker.test_produce_and_fetch import create
+from tests.unit.broker.group_requests import commit, prepare
+from tests.unit.broker.produce_and_fetch import create
 
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest

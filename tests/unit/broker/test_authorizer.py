@@ -30,14 +30,14 @@ def with_rules(*acls: ACL, allow_everyone: bool = False, super_users: tuple[str,
     return authorizer
 
 
-def test_without_a_rule_nothing_is_allowed_but_to_super_users():
+def test_without_a_rule_nothing_is_allowed_but_to_super_users() -> None:
     authorizer = with_rules(super_users=("User:alice",))
     assert authorizer.allows(ALICE, ACLOperation.DELETE, TOPIC, "t")
     assert not authorizer.allows(BOB, ACLOperation.READ, TOPIC, "t")
     assert with_rules(allow_everyone=True).allows(BOB, ACLOperation.READ, TOPIC, "t")
 
 
-def test_what_a_rule_is_about_is_not_everybodys_any_more():
+def test_what_a_rule_is_about_is_not_everybodys_any_more() -> None:
     authorizer = with_rules(rule(ACLOperation.READ), allow_everyone=True)
     assert not authorizer.allows(BOB, ACLOperation.READ, TOPIC, "t")
     assert authorizer.allows(BOB, ACLOperation.READ, TOPIC, "other")
@@ -61,11 +61,11 @@ def test_what_a_rule_is_about_is_not_everybodys_any_more():
         (rule(ACLOperation.READ, host="10.0.0.2"), False),
     ],
 )
-def test_a_rule_allows_who_and_what_it_names(acl: ACL, allowed: bool):
+def test_a_rule_allows_who_and_what_it_names(acl: ACL, allowed: bool) -> None:
     assert with_rules(acl).allows(ALICE, ACLOperation.READ, TOPIC, "t") is allowed
 
 
-def test_a_rule_that_denies_wins():
+def test_a_rule_that_denies_wins() -> None:
     authorizer = with_rules(
         rule(ACLOperation.ALL), rule(ACLOperation.READ, "*", principal="User:*", permission=DENY, host="10.0.0.1")
     )
@@ -73,7 +73,7 @@ def test_a_rule_that_denies_wins():
     assert authorizer.allows(ALICE, ACLOperation.WRITE, TOPIC, "t")
 
 
-def test_to_describe_is_implied_but_not_forbidden_by_others():
+def test_to_describe_is_implied_but_not_forbidden_by_others() -> None:
     for operation in (ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DELETE, ACLOperation.ALTER):
         assert with_rules(rule(operation)).allows(ALICE, ACLOperation.DESCRIBE, TOPIC, "t")
     denied = with_rules(rule(ACLOperation.WRITE), rule(ACLOperation.READ, permission=DENY))
@@ -108,11 +108,11 @@ def test_to_describe_is_implied_but_not_forbidden_by_others():
         ),
     ],
 )
-def test_some_topic_may_be_written_unless_a_rule_takes_all_of_them_back(acls: list[ACL], allowed: bool):
+def test_some_topic_may_be_written_unless_a_rule_takes_all_of_them_back(acls: list[ACL], allowed: bool) -> None:
     assert with_rules(*acls).allows_some(ALICE, ACLOperation.WRITE, TOPIC) is allowed
 
 
-def test_answers_follow_the_rules_and_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
+def test_answers_follow_the_rules_and_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authorizers, "MAX_REMEMBERED", 3)
     authorizer = with_rules(rule(ACLOperation.READ))
     assert authorizer.allows(ALICE, ACLOperation.READ, TOPIC, "t")

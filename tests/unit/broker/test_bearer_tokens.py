@@ -183,7 +183,7 @@ def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: p
     issuer.publish()
     with pytest.raises(InvalidTokenError):
         tokens.check(issuer.token())
-    assert tokens._reading is None, "the keys were read a moment ago"
+    assert not tokens._reading, "the keys were read a moment ago"
     monkeypatch.setattr(jwt_validator, "UNKNOWN_KEY_PAUSE_SECONDS", -1.0)
     with pytest.raises(InvalidTokenError):
         tokens.check(issuer.token())

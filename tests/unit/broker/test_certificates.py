@@ -20,7 +20,11 @@ from ottla.errors import InvalidConfigError, InvalidRequestError, SslAuthenticat
 
 CA = authority()
 STORE = "listener.name.ssl.ssl.keystore"
-TRUSTING = {"security_protocol": "SSL", "ssl_truststore_type": "PEM", "ssl_truststore_certificates": CA.pem}
+TRUSTING: dict[str, Any] = {
+    "security_protocol": "SSL",
+    "ssl_truststore_type": "PEM",
+    "ssl_truststore_certificates": CA.pem,
+}
 
 
 def put(path: Path, identity: Certified) -> None:
@@ -118,7 +122,7 @@ def test_trust_store_can_be_replaced(tmp_path: Path) -> None:
     key = tmp_path / "client.pem"
     put(key, signed(clients, "client"))
     node = Node(tmp_path, ssl_client_auth="required", ssl_truststore_type="PEM", ssl_truststore_certificates=CA.pem)
-    existing = {**TRUSTING, "ssl_keystore_type": "PEM", "ssl_keystore_location": str(key)}
+    existing: dict[str, Any] = {**TRUSTING, "ssl_keystore_type": "PEM", "ssl_keystore_location": str(key)}
     with node.broker:
         with (
             KafkaProducer(**node.options("SSL"), **existing) as producer,

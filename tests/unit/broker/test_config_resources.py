@@ -1,8 +1,19 @@
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.config_requests import (
+    APPEND,
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    DELETE,
+    GROUP,
+    TOPIC,
+    alter,
+)
 
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import TopicPartition
@@ -12,21 +23,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResult,
 )
-from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
-
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-SET, DELETE, APPEND = 0, 1, 2
-
-
-async def alter(client: Asker, kind: int, name: str, option: str, value: str | None, operation: int = SET) -> int:
-    one = AlterableConfig(name=option, config_operation=operation, value=value)
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[one])
-    return (await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code
 
 
 async def described(client: Asker, kind: int, name: str, option: str) -> DescribeConfigsResult:
@@ -44,12 +41,12 @@ async def describe(client: Asker, kind: int, name: str, option: str) -> tuple[An
     return actual.value, actual.config_source, actual.read_only, [(s.value, s.source) for s in actual.synonyms]
 
 
-async def synonyms(client: Asker, kind: int, name: str, option: str) -> list[tuple[str, str, int]]:
+async def synonyms(client: Asker, kind: int, name: str, option: str) -> list[tuple[str, str | None, int]]:
     (actual,) = (await described(client, kind, name, option)).configs
     return [(s.name, s.value, s.source) for s in actual.synonyms]
 
 
-def test_configs_of_another_broker_are_neither_described_nor_altered(tmp_path):
+def test_configs_of_another_broker_are_neither_described_nor_altered(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         for other in ("1", "one"):
             assert await describe(client, BROKER, other, "log.retention.ms") == (InvalidRequestError.code,)
@@ -58,7 +55,7 @@ def test_configs_of_another_broker_are_neither_described_nor_altered(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(tmp_path):
+def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await client.ask(CreateTopicsRequest(topics=[topic]), 7)
@@ -79,7 +76,7 @@ def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(
     with_broker(later, tmp_path)
 
 
-def test_topic_config_shows_the_broker_config_it_inherits(tmp_path):
+def test_topic_config_shows_the_broker_config_it_inherits(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await client.ask(CreateTopicsRequest(topics=[topic]), 7)
@@ -97,7 +94,7 @@ def test_topic_config_shows_the_broker_config_it_inherits(tmp_path):
     with_broker(test, tmp_path, log_retention_hours=2)
 
 
-def test_a_groups_option_follows_the_brokers(tmp_path):
+def test_a_groups_option_follows_the_brokers(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await alter(client, GROUP, "g", "consumer.session.timeout.ms", "50000")
         names = [("consumer.session.timeout.ms", "50000", 8), ("group.consumer.session.timeout.ms", "45000", 5)]
@@ -106,7 +103,7 @@ def test_a_groups_option_follows_the_brokers(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_unknown_broker_config_is_kept_and_its_value_hidden(tmp_path, caplog):
+def test_unknown_broker_config_is_kept_and_its_value_hidden(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(client: Asker) -> None:
         assert await alter(client, BROKER, "0", "plugin.password", "secret") == 0
         assert "plugin.password of broker 0 is unknown" in caplog.text
@@ -118,7 +115,7 @@ def test_unknown_broker_config_is_kept_and_its_value_hidden(tmp_path, caplog):
     with_broker(test, tmp_path)
 
 
-def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
+def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await alter(client, BROKER, "", "message.max.bytes", "2000")
         await alter(client, BROKER, "0", "message.max.bytes", "3000")
@@ -151,14 +148,16 @@ def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
         (99, "m", "x", "1", InvalidRequestError),
     ],
 )
-def test_what_cannot_be_set_is_refused(tmp_path, kind, name, option, value, error):
+def test_what_cannot_be_set_is_refused(
+    tmp_path: Path, kind: int, name: str, option: str, value: str, error: type[Any]
+) -> None:
     async def test(client: Asker) -> None:
         assert await alter(client, kind, name, option, value) == error.code
 
     with_broker(test, tmp_path)
 
 
-def test_levels_of_loggers_are_set_and_described(tmp_path):
+def test_levels_of_loggers_are_set_and_described(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         logging.getLogger("ottla.broker")
         assert await alter(client, BROKER_LOGGER, "0", "ottla.broker", "DEBUG") == 0
@@ -170,7 +169,7 @@ def test_levels_of_loggers_are_set_and_described(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_client_metrics_are_kept_and_listed(tmp_path):
+def test_client_metrics_are_kept_and_listed(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         assert await alter(client, CLIENT_METRICS, "basic", "metrics", "org.apache.kafka.producer.") == 0
         assert await alter(client, CLIENT_METRICS, "basic", "metrics", "org.apache.kafka.consumer.", APPEND) == 0
@@ -187,7 +186,7 @@ def test_client_metrics_are_kept_and_listed(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_groups_have_options_of_their_own(tmp_path):
+def test_groups_have_options_of_their_own(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         session = "consumer.session.timeout.ms"
         assert await describe(client, GROUP, "g", session) == ("45000", 5, False, [("45000", 5)])

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
-from tests.unit.broker.test_transactions import T0, T1, begin
-from tests.unit.broker.transacting import at_clock, read_committed, settle
+from tests.unit.broker.transacting import T0, T1, at_clock, begin, read_committed, settle
 
 from ottla.clock import ManualClock
 from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
@@ -46,6 +45,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.storage.log import Log
 
 OTHER = 1
 
@@ -104,6 +104,12 @@ async def marker(client: Asker, producer: Any, *, commit: bool) -> None:
     assert set((await client.context.markers.write(ending, [T0])).values()) == {None}
 
 
+def stored(client: Asker) -> Log:
+    partition = client.context.partitions.get(T0)
+    assert partition is not None
+    return partition.log
+
+
 @pytest.mark.parametrize("newer", [False, True])
 def test_another_coordinator_is_asked_once_before_the_first_batch(tmp_path: Path, newer: bool) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
@@ -114,7 +120,7 @@ def test_another_coordinator_is_asked_once_before_the_first_batch(tmp_path: Path
         assert other.requested == [(not newer, ["t-0"])]
         await marker(client, producer, commit=True)
         assert await read_committed(client, T0) == [b"a", b"b"]
-        assert client.context.partitions.get(T0).log.producers._guards == {}
+        assert stored(client).producers._guards == {}
 
     at_clock(test, tmp_path)
 
@@ -126,7 +132,7 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_keeps_the_batch_out(
         other = await move_away(client)
         other.before = lambda: marker(client, producer, commit=False)
         assert (await producer.write(T0, b"late")).error_code == NotEnoughReplicasError.code, "to be sent again"
-        assert not client.context.partitions.get(T0).log.producers.ongoing
+        assert not stored(client).producers.ongoing
 
     at_clock(test, tmp_path)
 
@@ -185,7 +191,7 @@ def test_what_the_coordinator_refuses_is_not_appended(tmp_path: Path) -> None:
         assert (await producer.write(T0, b"a")).error_code == NotEnoughReplicasError.code
         other.unreached = True
         assert (await producer.write(T0, b"a")).error_code == NotEnoughReplicasError.code
-        assert client.context.partitions.get(T0).log.log_end_offset == 0
+        assert stored(client).log_end_offset == 0
         other.code, other.unreached = 0, False
         assert (await producer.write(T0, b"a")).error_code == 0
 
@@ -306,7 +312,7 @@ def test_a_controller_that_is_not_reached_makes_clients_ask_again(
         async def unreached(*_: Any, **__: Any) -> None:
             raise error
 
-        other.send = unreached  # type: ignore[assignment, method-assign]
+        other.send = unreached  # type: ignore[method-assign]
         assert await find(client) == CoordinatorNotAvailableError.code
         answer = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), 8)
         assert answer.topics[0].error_code == LeaderNotAvailableError.code

@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from tests.unit.broker.allowing import CLUSTER_REFUSED, TOPIC_REFUSED, be, codes, only, with_rules
 from tests.unit.broker.asking import SECRET, Asker, batch, with_broker
-from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce
-from tests.unit.broker.test_transactions import T0, at_clock, begin
+from tests.unit.broker.produce_and_fetch import create, fetch_request, produce
+from tests.unit.broker.transacting import T0, at_clock, begin
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.clock import ManualClock

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from tests.unit.broker.asking import Asker, batch, with_broker
 
@@ -37,7 +38,10 @@ def test_response_of_wrong_broker_names_leader_and_address(tmp_path: Path) -> No
         reading = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[old])])
         produced = await client.ask(sent, 10)
         fetched = await client.ask(reading, 12)
-        answers = {NOT_LEADER: produced.responses[0].partition_responses[0], FENCED: fetched.responses[0].partitions[0]}
+        answers: dict[int, Any] = {
+            NOT_LEADER: produced.responses[0].partition_responses[0],
+            FENCED: fetched.responses[0].partitions[0],
+        }
         for code, answer in answers.items():
             assert answer.error_code == code
             assert answer.current_leader is not None

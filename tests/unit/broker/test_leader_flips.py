@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
@@ -33,7 +34,7 @@ NOT_LEADER = NotLeaderOrFollowerError.code
 OUT_OF_ORDER = OutOfOrderSequenceNumberError.code
 
 
-async def with_topic(client: Asker, **state: object) -> Partition:
+async def with_topic(client: Asker, **state: Any) -> Partition:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     if state:
@@ -43,7 +44,7 @@ async def with_topic(client: Asker, **state: object) -> Partition:
     return partition
 
 
-async def change(client: Asker, **state: object) -> None:
+async def change(client: Asker, **state: Any) -> None:
     """Have the controller change the partition's state."""
 
     def changed(image: ClusterImage) -> ClusterImage:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
-from tests.unit.broker.test_produce_and_fetch import create, produce
+from tests.unit.broker.produce_and_fetch import create, produce
 
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -24,7 +24,7 @@ async def ask(client: Asker, time: int, version: int, *, replica_id: int = -1, m
     return (await client.ask(request, version)).topics[0].partitions[0]
 
 
-async def fill(client: Asker, **options: str) -> None:
+async def fill(client: Asker, **options: Any) -> None:
     await create(client, **options)
     for i in range(9):
         # the highest time is not the last one

@@ -26,6 +26,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.decoder import records
+from ottla.storage import files
 from ottla.storage import log as log_module
 from ottla.storage.files import LogFile
 
@@ -33,7 +34,7 @@ STORAGE_ERROR, LOG_DIR_NOT_FOUND, REPLICA_NOT_AVAILABLE = 56, 57, 9
 T0 = TopicPartition("t", 0)
 
 
-def both(tmp_path: Path) -> dict[str, str]:
+def both(tmp_path: Path) -> dict[str, Any]:
     return {"log_dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
 
 
@@ -55,7 +56,7 @@ async def read(client: Asker, partition: int) -> Any:
     requested = [FetchPartition(partition=partition, partition_max_bytes=10**7)]
     request = FetchRequest(max_bytes=10**7, topics=[FetchTopic(topic="t", partitions=requested)])
     actual = (await client.ask(request, 4)).responses[0].partitions[0]
-    return actual.error_code or [r.value for r in records(actual.records)]
+    return actual.error_code or [r.value for r in records(actual.records or b"")]
 
 
 async def described(client: Asker, *partitions: int) -> dict[str, Any]:
@@ -86,7 +87,7 @@ async def settled(client: Asker) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_logs_are_spread_and_described_with_their_sizes(tmp_path):
+def test_logs_are_spread_and_described_with_their_sizes(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 4)
         await produce(client, 0, b"x" * 1000)
@@ -100,7 +101,7 @@ def test_logs_are_spread_and_described_with_their_sizes(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
+def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path: Path) -> None:
     values = [b"%05d" % i * 200 for i in range(3000)]
 
     async def moving(client: Asker) -> None:
@@ -133,7 +134,7 @@ def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
     with_broker(later, tmp_path, **both(tmp_path))
 
 
-def test_a_move_keeps_to_its_limit_until_that_is_lifted(tmp_path):
+def test_a_move_keeps_to_its_limit_until_that_is_lifted(tmp_path: Path) -> None:
     option = "replica.alter.log.dirs.io.max.bytes.per.second"
 
     async def test(client: Asker) -> None:
@@ -150,7 +151,7 @@ def test_a_move_keeps_to_its_limit_until_that_is_lifted(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path), **{option: 4000})
 
 
-def test_moves_that_cannot_be_are_refused(tmp_path):
+def test_moves_that_cannot_be_are_refused(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
         assert await move(client, tmp_path / "c") == LOG_DIR_NOT_FOUND
@@ -161,7 +162,7 @@ def test_moves_that_cannot_be_are_refused(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_future_replica_is_created_in_the_requested_directory(tmp_path):
+def test_future_replica_is_created_in_the_requested_directory(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         for partition in range(2):
             assert await move(client, tmp_path / "b", partition=partition) == REPLICA_NOT_AVAILABLE
@@ -173,7 +174,7 @@ def test_future_replica_is_created_in_the_requested_directory(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_what_a_broken_off_move_left_is_removed_or_set_aside(tmp_path):
+def test_what_a_broken_off_move_left_is_removed_or_set_aside(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         await create(client, "t", 1)
         await produce(client, 0, b"1", b"2")
@@ -202,7 +203,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, directory: Path, code: int = errno.E
     monkeypatch.setattr(LogFile, "write", failing)
 
 
-def test_one_failed_directory_costs_its_partitions_only(tmp_path, monkeypatch):
+def test_one_failed_directory_costs_its_partitions_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 4)
         for p in range(4):
@@ -236,7 +237,9 @@ def test_one_failed_directory_costs_its_partitions_only(tmp_path, monkeypatch):
     with_broker(later, tmp_path, **both(tmp_path))
 
 
-def test_when_the_directory_with_the_registry_fails_the_broker_has_failed(tmp_path, monkeypatch):
+def test_when_the_directory_with_the_registry_fails_the_broker_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
         broken(monkeypatch, tmp_path / "a")
@@ -247,7 +250,9 @@ def test_when_the_directory_with_the_registry_fails_the_broker_has_failed(tmp_pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_costs_the_append_only(tmp_path, monkeypatch, caplog, code):
+def test_a_full_disk_costs_the_append_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
         with monkeypatch.context() as context, caplog.at_level("WARNING"):
@@ -260,7 +265,7 @@ def test_a_full_disk_costs_the_append_only(tmp_path, monkeypatch, caplog, code):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path):
+def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         await create(client, "t", 2)
         assert await produce(client, 1, b"kept") == 0
@@ -286,9 +291,9 @@ def test_start_without_a_directory_does_not_recreate_its_logs(tmp_path):
         with_broker(again, tmp_path, **both(tmp_path))
 
 
-def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path, monkeypatch):
+def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began, moved = threading.Event(), threading.Event()
-    real = log_module.sync_directory
+    real = files.sync_directory
 
     def slow(path: Path) -> None:
         if path == tmp_path / "a" / "t-0" and not began.is_set():
@@ -314,7 +319,7 @@ def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path, monkeyp
     with_broker(test, tmp_path, **both(tmp_path), num_io_threads=1)
 
 
-def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
+def test_a_replica_on_its_way_follows_its_topics_options(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
         for _ in range(3):
@@ -333,7 +338,7 @@ def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
-def test_a_replica_moves_whose_segments_are_larger_than_new_ones_may_be(tmp_path):
+def test_a_replica_moves_whose_segments_are_larger_than_new_ones_may_be(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
         for _ in range(5):

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
-from tests.unit.broker.test_groups_and_offsets import commit, committed, join, prepare
-from tests.unit.broker.test_transactions import T0, begin
-from tests.unit.broker.transacting import GROUP, at_clock, read_committed, settle
+from tests.unit.broker.group_requests import commit, committed, join, prepare
+from tests.unit.broker.transacting import GROUP, T0, at_clock, begin, read_committed, settle
 
 from ottla.backoff import ExponentialBackoff
 from ottla.clock import ManualClock

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request, values
 
 from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE
 from ottla.broker.sessions import fetch_sessions
@@ -16,8 +17,7 @@ from ottla.cluster.store.metadata_store import Delete
 from ottla.errors import FetchSessionIdNotFoundError, StartupError, UnknownProducerIdError
 from ottla.model import TopicPartition
 from ottla.net.server.connection import CloseConnectionError
-from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -25,53 +25,13 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import PartitionProduceData
 from ottla.records import compression
 from ottla.records.builder import BatchBuilder
-from ottla.records.decoder import records
 from ottla.records.down_conversion import down_converted
 from ottla.records.legacy_message_set import magic_of
 from ottla.records.legacy_message_set import records as message_records
 from ottla.storage.log import Log
-
-
-async def create(client: Asker, name: str = "t", partitions: int = 1, **configs: str) -> None:
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=1,
-        configs=[CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
-    )
-    answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
-    assert answer.topics[0].error_code == 0, answer
-
-
-def produce_request(data: bytearray, topic: str = "t", partition: int = 0, acks: int = -1) -> ProduceRequest:
-    partitions = [PartitionProduceData(index=partition, records=data)]
-    return ProduceRequest(
-        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=partitions)]
-    )
-
-
-async def produce(client: Asker, data: bytearray, topic: str = "t", partition: int = 0, version: int = 9) -> Any:
-    answer = await client.ask(produce_request(data, topic, partition), version)
-    return answer.responses[0].partition_responses[0]
-
-
-def fetch_request(offset: int = 0, topic: str = "t", partition: int = 0, **more: Any) -> FetchRequest:
-    want = FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=more.pop("partition_max", 1 << 20)
-    )
-    return FetchRequest(
-        max_wait_ms=more.pop("wait", 0),
-        min_bytes=more.pop("min_bytes", 1),
-        topics=[FetchTopic(topic=topic, partitions=[want])],
-        **more,
-    )
-
-
-def values(answer: FetchResponse) -> list[bytes | None]:
-    return [r.value for t in answer.responses for p in t.partitions for r in records(p.records)]
 
 
 @pytest.mark.parametrize("version", range(4, 13))
@@ -346,6 +306,7 @@ def test_clients_of_old_message_formats_write_and_read(tmp_path: Path, produced:
         assert values(await client.ask(fetch_request(), 11)) == [b"a", b"b", b"c"]
         answer = await client.ask(fetch_request(), fetched)
         data = answer.responses[0].partitions[0].records
+        assert data is not None
         assert [(r.offset, r.value) for r in message_records(data)] == [(0, b"a"), (1, b"b"), (2, b"c")]
         assert magic_of(data) == (0 if fetched < 2 else 1)
 

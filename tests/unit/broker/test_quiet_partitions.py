@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.replication.test_partition import Held, view, with_partition
+from tests.unit.replication.partitions import Held, view, with_partition
 
 from ottla.broker.sessions.fetch_sessions import CachedPartition
 from ottla.cluster.image.cluster_image import PartitionImage

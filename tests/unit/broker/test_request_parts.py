@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.large_requests import large
-from tests.unit.broker.test_produce_and_fetch import create
+from tests.unit.broker.produce_and_fetch import create
 
 from ottla.broker import request_parts
 from ottla.broker.apis import SUPPORTED_APIS

@@ -255,7 +255,11 @@ def test_credentials_of_scram_hold_from_when_they_are_set_until_they_are_removed
         assert broker._node is not None
         sasl, plain = (f"localhost:{endpoint.port}" for endpoint in broker._node.endpoints)
         name = number.name.replace("_", "-")
-        options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": name, "sasl_plain_username": "eve"}
+        options: dict[str, Any] = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": name,
+            "sasl_plain_username": "eve",
+        }
 
         def comes_in(password: str) -> bool:
             try:
@@ -276,7 +280,7 @@ def test_credentials_of_scram_hold_from_when_they_are_set_until_they_are_removed
 
 
 def test_clients_that_are_known_for_a_time_only_go_on_without_an_error() -> None:
-    options = {
+    options: dict[str, Any] = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_plain_username": "alice",
         "sasl_plain_password": "secret",

@@ -7,12 +7,13 @@ import errno
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interop.malformed_batches import V2, record
 from tests.unit.broker.asking import Asker, batch, with_broker
-from tests.unit.broker.test_config_resources import BROKER, alter
-from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce, values
+from tests.unit.broker.config_requests import BROKER, alter
+from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, values
 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.model import TopicPartition
@@ -39,7 +40,7 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
             # a read ends with its segment
             answer = await client.ask(fetch_request(offset), 11)
             read += values(answer)
-            offset = max(r.offset for r in records(answer.responses[0].partitions[0].records)) + 1
+            offset = max(r.offset for r in records(answer.responses[0].partitions[0].records or b"")) + 1
         assert {bytes(v or b"").split(b"x")[0] for v in read} >= {b"%d" % i for i in range(195, 200)}
         assert stored.log_end_offset == 200
         cleaned = checkpoints.read_offsets(tmp_path / checkpoints.CLEANER_OFFSETS)
@@ -118,14 +119,18 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     async def test(client: Asker) -> None:
-        options = {"cleanup_policy": "compact", "segment_bytes": "1000", "min_cleanable_dirty_ratio": "0.01"}
+        options: dict[str, Any] = {
+            "cleanup_policy": "compact",
+            "segment_bytes": "1000",
+            "min_cleanable_dirty_ratio": "0.01",
+        }
         await create(client, "poisoned", **options)
         await create(client, "sound", **options)
         (log_dir,) = client.node._log_dirs
         poisoned, sound = (log_dir.logs[TopicPartition(name, 0)] for name in ("poisoned", "sound"))
         for i in range(40):
             poisoned.append(forged(0, 0, 0), leader_epoch=0, origin_client=False)
-            sound.append(batch(b"%d" % i + b"x" * 50, key=b"k"), leader_epoch=0)
+            sound.append(memoryview(batch(b"%d" % i + b"x" * 50, key=b"k")), leader_epoch=0)
         for stored in (poisoned, sound):
             stored.high_watermark = stored.log_end_offset
         if error is not None:

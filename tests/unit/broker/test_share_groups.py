@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.share_group_requests import Acks, fetch, got, only, prepare, produce, said
 from tests.unit.broker.transacting import at_clock
 
 from ottla.clock import ManualClock
@@ -20,7 +21,6 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -30,24 +30,18 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.share_acknowledge import (
-    AcknowledgementBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
 from ottla.protocol.messages.share_fetch import (
-    FetchPartition,
-    FetchTopic,
-    PartitionData,
     ShareFetchRequest,
     ShareFetchResponse,
 )
@@ -57,43 +51,6 @@ from ottla.records.decoder import records
 
 ACCEPT, RELEASE = 1, 2
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 1, 3, 68, 69
-Acks = list[tuple[int, int, int]]
-
-
-async def prepare(client: Asker, values: int = 5) -> None:
-    request = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    await client.ask(CreateTopicsRequest(topics=[request], timeout_ms=1000), 7)
-    await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
-    option = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[option])
-    await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    await produce(client, values)
-
-
-async def produce(client: Asker, values: int) -> None:
-    data = [PartitionProduceData(index=0, records=batch(*(b"%d" % i for i in range(values))))]
-    await client.ask(
-        ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 9
-    )
-
-
-def said(acks: Acks) -> list[AcknowledgementBatch]:
-    return [AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=[kind]) for a, b, kind in acks]
-
-
-async def fetch(client: Asker, epoch: int, member: str = "m", acks: Acks = [], **more: Any) -> ShareFetchResponse:  # noqa: B006
-    topic_id = client.context.image.topics["t"].id
-    partition = FetchPartition(partition_index=0, acknowledgement_batches=said(acks))
-    request = ShareFetchRequest(
-        group_id="g",
-        member_id=member,
-        share_session_epoch=epoch,
-        max_wait_ms=more.pop("max_wait_ms", 0),
-        max_records=more.pop("max_records", 100),
-        topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
-        **more,
-    )
-    return await client.ask(request, 2)
 
 
 async def beat(client: Asker, epoch: int) -> ShareGroupHeartbeatResponse:
@@ -101,16 +58,6 @@ async def beat(client: Asker, epoch: int) -> ShareGroupHeartbeatResponse:
     answer = await client.ask(request, 1)
     assert answer.error_code == 0
     return answer
-
-
-def only(answer: ShareFetchResponse) -> PartitionData | None:
-    assert answer.error_code == 0, for_code(answer.error_code).name
-    return answer.responses[0].partitions[0] if answer.responses else None
-
-
-def got(answer: ShareFetchResponse) -> list[tuple[int, int, int]]:
-    data = only(answer)
-    return [(a.first_offset, a.last_offset, a.delivery_count) for a in data.acquired_records] if data else []
 
 
 async def acknowledge(client: Asker, epoch: int, acks: Acks, member: str = "m") -> str | None:
@@ -201,7 +148,9 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
         assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
         states = client.context.share_states
         (key,) = states.keys_of_group("g")
-        assert states.get(key).limits.lock_seconds == 20
+        partition = states.get(key)
+        assert partition is not None
+        assert partition.limits.lock_seconds == 20
 
     with_broker(test, tmp_path)
 
@@ -298,7 +247,8 @@ def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> No
 @pytest.mark.parametrize("missing", ["group_id", "member_id"])
 def test_group_and_member_have_to_be_named(tmp_path: Path, missing: str) -> None:
     async def test(client: Asker) -> None:
-        request = ShareFetchRequest(**{"group_id": "g", "member_id": "m", missing: None})
+        fields: dict[str, Any] = {"group_id": "g", "member_id": "m", missing: None}
+        request = ShareFetchRequest(**fields)
         assert for_code((await client.ask(request, 1)).error_code).name == "INVALID_REQUEST"
 
     with_broker(test, tmp_path)

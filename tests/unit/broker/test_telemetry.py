@@ -1,5 +1,6 @@
 import gzip
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ class Clock:
         return self.now
 
 
-def test_all_matching_subscriptions_are_put_together():
+def test_all_matching_subscriptions_are_put_together() -> None:
     subscriptions = {
         "a": {"metrics": "org.a.,org.b.", "interval.ms": "5000"},
         "b": {"metrics": "org.c.", "match": "client_id=app,client_software_name=lib.*", "interval.ms": "1000"},
@@ -72,7 +73,7 @@ def test_all_matching_subscriptions_are_put_together():
         ({"compression": 9}, UnsupportedCompressionTypeError),
     ],
 )
-def test_metrics_that_were_not_asked_for_so_are_refused(changes: dict[str, Any], error: type[KafkaError]):
+def test_metrics_that_were_not_asked_for_so_are_refused(changes: dict[str, Any], error: type[KafkaError]) -> None:
     telemetry = Telemetry((), 1000, Clock())
     request = telemetry.subscribe(CLIENT, {})
     push: dict[str, Any] = {
@@ -89,7 +90,7 @@ def test_metrics_that_were_not_asked_for_so_are_refused(changes: dict[str, Any],
     telemetry2.push(**push)
 
 
-def test_a_client_that_pushes_too_often_or_after_its_end_is_refused():
+def test_a_client_that_pushes_too_often_or_after_its_end_is_refused() -> None:
     clock = Clock()
     telemetry = Telemetry((), 1000, clock)
     request = telemetry.subscribe(CLIENT, {})
@@ -103,21 +104,21 @@ def test_a_client_that_pushes_too_often_or_after_its_end_is_refused():
         telemetry.push(CLIENT, request.subscription_id, True, 0, b"more")
 
 
-def test_only_so_many_clients_are_remembered():
+def test_only_so_many_clients_are_remembered() -> None:
     telemetry = Telemetry((), 1000, Clock())
     for i in range(1, 16_500):
         telemetry.subscribe(CLIENT._replace(client_instance_id=uuid.UUID(int=i)), {})
     assert len(telemetry._clients) == 16_384
 
 
-def test_a_reporter_that_is_not_there_is_named_and_kafkas_own_are_left_out():
+def test_a_reporter_that_is_not_there_is_named_and_kafkas_own_are_left_out() -> None:
     with pytest.raises(ConfigurationError, match=r"metric.reporters.*no.such.Class"):
         receivers_of(("no.such.Class",))
     assert receivers_of(("org.apache.kafka.common.metrics.JmxReporter",)) == ()
 
 
 @pytest.mark.parametrize("reporters", ["", f"{__name__}.Reporter"])
-def test_telemetry_apis_are_listed_only_with_a_receiver(reporters: str, tmp_path):
+def test_telemetry_apis_are_listed_only_with_a_receiver(reporters: str, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         response = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
         listed = {row.api_key for row in response.api_keys} & {71, 72}
@@ -132,7 +133,7 @@ def test_telemetry_apis_are_listed_only_with_a_receiver(reporters: str, tmp_path
     with_broker(test, tmp_path, metric_reporters=reporters)
 
 
-def test_metrics_reach_the_receivers_through_the_broker(tmp_path):
+def test_metrics_reach_the_receivers_through_the_broker(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         one = AlterableConfig(name="metrics", config_operation=0, value="org.apache.kafka.")
         resource = AlterConfigsResource(resource_type=16, resource_name="all", configs=[one])

@@ -22,8 +22,8 @@ from tests.unit.broker.allowing import (
     with_rules,
 )
 from tests.unit.broker.asking import Asker, batch, with_broker
-from tests.unit.broker.test_every_api_is_checked import MISSING, MISSING_ID, THERE, About, fill, prepare
-from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce_request, values
+from tests.unit.broker.filled_requests import MISSING, MISSING_ID, THERE, About, fill, prepare
+from tests.unit.broker.produce_and_fetch import create, fetch_request, produce_request, values
 from tests.unit.broker.transacting import Transactor, find_coordinator
 
 from ottla.broker.sessions.fetch_sessions import CachedPartition
@@ -144,6 +144,7 @@ def test_pages_of_topics_neither_show_nor_name_what_may_not_be_described(tmp_pat
             await create(client, name)
         only(client, allow(READ, TOPIC, "a"), allow(READ, TOPIC, "c"))
         page = await client.ask(DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1), 0)
+        assert page.next_cursor is not None
         assert (names(page), page.next_cursor.topic_name) == (["a"], "c")
         request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1, cursor=page.next_cursor)
         page = await client.ask(request, 0)

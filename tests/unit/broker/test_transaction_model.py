@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker
-from tests.unit.broker.test_produce_and_fetch import create
-from tests.unit.broker.test_transactions import NoMarkers
+from tests.unit.broker.produce_and_fetch import create
 from tests.unit.broker.transacting import (
     TIMEOUT_MS,
+    NoMarkers,
     Transactor,
     at_clock,
     committed_offset,
@@ -213,7 +213,7 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
         if world.dice.random() < 0.5:
             # what is decided from here on has no markers when the broker stops
             await settle(client)
-            client.context.transactions._markers = NoMarkers()
+            client.context.transactions.completer._markers = NoMarkers()
             for instance in world.instances:
                 if instance.may_go_on and instance.current is not None:
                     await world.end(instance, world.dice.random() < 0.5)

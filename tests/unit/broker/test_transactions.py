@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch
-from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce
+from tests.unit.broker.produce_and_fetch import create, fetch_request, produce
 from tests.unit.broker.transacting import (
     CONCURRENT,
+    T0,
+    T1,
     TIMEOUT_MS,
+    NoMarkers,
     Transactor,
     at_clock,
+    begin,
     committed_offset,
     find_coordinator,
     read_committed,
@@ -59,17 +63,7 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.storage.log import Log
 
 JOINS = transaction_verification.ClientCapabilities(joins=True, abortable=True, retriable_error=NotEnoughReplicasError)
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
-
-
-async def begin(client: Asker, **more: Any) -> Transactor:
-    await find_coordinator(client)
-    if "t" not in client.context.image.topics:
-        await create(client, partitions=2)
-    producer = Transactor(client, **more)
-    assert await producer.init() == 0
-    return producer
 
 
 @both
@@ -127,15 +121,18 @@ def test_successor_fences_its_predecessor(tmp_path: Path, newer: bool) -> None:
 @both
 def test_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path, newer: bool) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
+        def state() -> TransactionState:
+            return client.context.transactions.by_id["tx"].state
+
         producer = await begin(client, newer=newer)
         assert await producer.send(T0, b"late") == 0
         clock.advance(TIMEOUT_MS)
         client.context.transactions.abort_timed_out()
-        assert client.context.transactions.by_id["tx"].state is TransactionState.ONGOING
+        assert state() is TransactionState.ONGOING
         clock.advance(1)
         client.context.transactions.abort_timed_out()
         await settle(client)
-        assert client.context.transactions.by_id["tx"].state is TransactionState.COMPLETE_ABORT
+        assert state() is TransactionState.COMPLETE_ABORT
         assert (await producer.write(T0, b"late")).error_code == 47
         assert await producer.end() == (48 if newer else 90)
         assert await producer.init(come_back=True) == 0
@@ -167,13 +164,6 @@ def test_open_transaction_goes_on_after_a_restart(tmp_path: Path, newer: bool) -
     state: dict[str, Any] = {}
     at_clock(first, tmp_path)
     at_clock(second, tmp_path)
-
-
-class NoMarkers:
-    """A disk under the partitions that fails."""
-
-    async def write(self, ending: Any, partitions: Any) -> dict[Any, Any]:
-        return dict.fromkeys(partitions, KafkaStorageError())
 
 
 @both
@@ -424,7 +414,7 @@ def test_compaction_keeps_what_counts(tmp_path: Path, newer: bool) -> None:
         assert await committed_offset(client, T1, stable=True) == (88, -1)
 
     states: dict[str, Transaction] = {}
-    options = {"log_cleaner_min_cleanable_ratio": "0.01", "transaction_state_log_segment_bytes": 3000}
+    options: dict[str, Any] = {"log_cleaner_min_cleanable_ratio": "0.01", "transaction_state_log_segment_bytes": 3000}
     at_clock(first, tmp_path, **options, offsets_topic_segment_bytes=3000)
     at_clock(second, tmp_path)
 
@@ -609,7 +599,7 @@ def test_state_that_cannot_be_written_changes_nothing(tmp_path: Path, error: typ
         def fail(*_: Any) -> Any:
             raise error
 
-        runtime._log.append = fail  # type: ignore[method-assign]
+        runtime._log.append = fail  # type: ignore[assignment, method-assign]
         assert await producer.end() == code
         clock.advance(2 * TIMEOUT_MS)
         runtime.abort_timed_out()
@@ -718,7 +708,7 @@ def test_a_marker_that_lets_much_be_read_ends_the_wait_for_it(tmp_path: Path) ->
         await asyncio.sleep(0)
         assert await writer.end() == 0
         answer = await asyncio.wait_for(waiting, 5)
-        assert len(answer.responses[0].partitions[0].records) > 5000
+        assert len(answer.responses[0].partitions[0].records or b"") > 5000
 
     at_clock(test, tmp_path)
 
@@ -734,7 +724,7 @@ def test_fetch_returns_aborted_transactions_of_its_range(tmp_path: Path) -> None
             assert await writer.end(commit=False) == 0
             await settle(client)
         actual = (await client.ask(fetch_request(0, isolation_level=1, partition_max=2000), 11)).responses[0]
-        reported = [a.first_offset for a in actual.partitions[0].aborted_transactions]
+        reported = [a.first_offset for a in actual.partitions[0].aborted_transactions or ()]
         assert reported[:3] == [0, 2, 4]
         assert len(reported) < 6
 

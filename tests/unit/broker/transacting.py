@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.broker.asking import SECONDS, Asker, batch
-from tests.unit.broker.test_produce_and_fetch import fetch_request
+from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.broker.main import BrokerNode
 from ottla.clock import ManualClock
 from ottla.config.broker import BrokerConfig
+from ottla.errors import (
+    KafkaStorageError,
+)
 from ottla.model import TopicPartition
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -38,6 +44,7 @@ CONCURRENT = 51
 TIMEOUT_MS = 10_000
 TRIES = 10
 GROUP = "g"
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Transactor:
@@ -52,7 +59,7 @@ class Transactor:
 
     async def init(self, *, come_back: bool = False) -> int:
         """InitProducerId, repeated while the last transaction is being completed."""
-        who = {"producer_id": self.producer_id, "producer_epoch": self.epoch} if come_back else {}
+        who: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch} if come_back else {}
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS, **who
         )
@@ -119,7 +126,7 @@ class Transactor:
 
     async def commit_offset(self, tp: TopicPartition, offset: int, **member: Any) -> int:
         """Commit an offset of GROUP in the transaction."""
-        who = {"transactional_id": self.transactional_id, "producer_id": self.producer_id}
+        who: dict[str, Any] = {"transactional_id": self.transactional_id, "producer_id": self.producer_id}
         who |= {"producer_epoch": self.epoch, "group_id": GROUP}
         if not self.newer:
             added = await self._settled(lambda: self.client.ask(AddOffsetsToTxnRequest(**who), 3))
@@ -232,3 +239,19 @@ def at_clock(
             await asyncio.wait_for(test(Asker(node), time), SECONDS)
 
     asyncio.run(run())
+
+
+async def begin(client: Asker, **more: Any) -> Transactor:
+    await find_coordinator(client)
+    if "t" not in client.context.image.topics:
+        await create(client, partitions=2)
+    producer = Transactor(client, **more)
+    assert await producer.init() == 0
+    return producer
+
+
+class NoMarkers:
+    """A disk under the partitions that fails."""
+
+    async def write(self, ending: Any, partitions: Any) -> dict[Any, Any]:
+        return dict.fromkeys(partitions, KafkaStorageError())

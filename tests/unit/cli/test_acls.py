@@ -67,7 +67,7 @@ class Admin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     fake = Admin()
-    monkeypatch.setattr("ottla.cli.framework.command.KafkaAdminClient", fake)
+    monkeypatch.setattr("ottla.cli.framework.admin_command.KafkaAdminClient", fake)
     return fake
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,7 @@ def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest
         assert (result.brokers[0]["paused"], result.error) == (True, "all running brokers are paused (SIGSTOP)")
         assert "paused" in "\n".join(as_text(result))
         result.brokers[0]["registered"] = True
-        whole = Status(result.directory, result.zookeeper | {"running": True}, result.brokers, 0, 1, 12, [], [])
+        whole = Status(result.directory, (result.zookeeper or {}) | {"running": True}, result.brokers, 0, 1, 12, [], [])
         assert not whole.is_healthy
     finally:
         daemon.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
@@ -177,9 +178,9 @@ def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
     result = status(make(tmp_path, 1))
     assert not result.is_healthy
     result.brokers[0] |= {"running": True, "registered": True}
-    whole = Status(result.directory, result.zookeeper | {"running": True}, result.brokers, 0, 1, 12, [], [])
+    whole = Status(result.directory, (result.zookeeper or {}) | {"running": True}, result.brokers, 0, 1, 12, [], [])
     assert whole.is_healthy
-    whole.under_replicated = [f"t-{n}" for n in range(12)]
+    whole = replace(whole, under_replicated=[f"t-{n}" for n in range(12)])
     assert not whole.is_healthy
     text = "\n".join(as_text(whole))
     assert "12 under-replicated: t-0, t-1," in text

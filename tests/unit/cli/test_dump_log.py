@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from ottla.cli.main import main
@@ -12,7 +14,7 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def segment(tmp_path):
+def segment(tmp_path: Path) -> Path:
     """A closed segment of three batches, and the files beside it."""
     log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig(index_interval_bytes=1))
     for i in range(3):
@@ -24,13 +26,13 @@ def segment(tmp_path):
     return log.dir / "00000000000000000000.log"
 
 
-def dump(capsys, *arguments):
+def dump(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> tuple[int, list[str], str]:
     code = main(["dump-log", *map(str, arguments)])
     result = capsys.readouterr()
     return code, result.out.splitlines(), result.err
 
 
-def test_log_is_printed_as_kafka_prints_it(segment, capsys):
+def test_log_is_printed_as_kafka_prints_it(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, _ = dump(capsys, "--print-data-log", "--files", segment)
     assert code == 0
     assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 0"]
@@ -47,14 +49,14 @@ def test_log_is_printed_as_kafka_prints_it(segment, capsys):
     assert lines[5].endswith("headerKeys: [h,i] key: key-1 payload: value")
 
 
-def test_records_are_left_out_without_deep_iteration(segment, capsys):
+def test_records_are_left_out_without_deep_iteration(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(dump(capsys, "--files", segment)[1]) == 5
     assert len(dump(capsys, "--deep-iteration", "--files", segment)[1]) == 8
     _, lines, _ = dump(capsys, "--print-data-log", "--skip-record-metadata", "--files", segment)
     assert lines[5] == "| key: key-1 payload: value"
 
 
-def test_transaction_records_are_printed_as_json(tmp_path, capsys):
+def test_transaction_records_are_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = open_log(tmp_path / "s-0", TopicPartition("s", 0), LogConfig())
     builder = BatchBuilder(bytearray(500))
     for record in (transaction_record(Transaction("tx", 7, 1, update_ms=5), 0), tombstone("tx")):
@@ -68,7 +70,7 @@ def test_transaction_records_are_printed_as_json(tmp_path, capsys):
     assert lines[4] == key + " payload: <DELETE>"
 
 
-def test_several_files_of_all_kinds(segment, capsys):
+def test_several_files_of_all_kinds(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [segment.with_suffix(s) for s in (".index", ".timeindex")] + [segment.with_name(f"{3:020d}.snapshot")]
     code, lines, errors = dump(capsys, "--files", ",".join(map(str, names)))
     assert (code, errors) == (0, "")
@@ -79,7 +81,7 @@ def test_several_files_of_all_kinds(segment, capsys):
     )
 
 
-def test_wrong_index_is_reported_on_stderr(segment, capsys):
+def test_wrong_index_is_reported_on_stderr(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = segment.with_suffix(".index")
     data = bytearray(index.read_bytes())
     data[3] ^= 1
@@ -90,13 +92,13 @@ def test_wrong_index_is_reported_on_stderr(segment, capsys):
     assert "  Index offset: 0, log offset: 1" in errors
 
 
-def test_torn_end_is_reported(segment, capsys):
+def test_torn_end_is_reported(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with segment.open("ab") as file:
         file.write(b"torn")
     assert dump(capsys, "--files", segment)[1][-1] == f"Found 4 invalid bytes at the end of {segment.name}"
 
 
-def test_files_are_not_changed(segment, capsys):
+def test_files_are_not_changed(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in segment.parent.iterdir()}
     names = [str(segment.with_suffix(s)) for s in (".log", ".index", ".timeindex")]
     dump(capsys, "--index-sanity-check", "--files", ",".join(names))
@@ -112,7 +114,9 @@ def test_files_are_not_changed(segment, capsys):
         ("name.log", 1, "is the offset of its first record"),
     ],
 )
-def test_what_cannot_be_printed_is_reported_in_one_line(segment, capsys, name, code, message):
+def test_what_cannot_be_printed_is_reported_in_one_line(
+    segment: Path, capsys: pytest.CaptureFixture[str], name: str, code: int, message: str
+) -> None:
     (segment.parent / "name.log").write_bytes(b"x")
     result, _, errors = dump(capsys, "--files", segment.parent / name)
     assert result == code

@@ -77,8 +77,8 @@ def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
         time.sleep(0.05)
 
 
-def made(admin: KafkaAdminClient, name: str, partitions: int = 1, **configs: str) -> str:
-    admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)], wait_for_metadata=True)
+def made(admin: KafkaAdminClient, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+    admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs or {})], wait_for_metadata=True)
     return name
 
 
@@ -103,8 +103,9 @@ def topics_are_made_listed_described_and_removed(admin: KafkaAdminClient, name: 
     created = admin.create_topics([NewTopic(name, 3, 1, topic_configs={"retention.ms": "60000"})])
     assert created[name].num_partitions == 3
     assert created[name].replication_factor == 1
-    assert created[name].configs is not None
-    assert created[name].configs["retention.ms"].value == "60000"
+    configs = created[name].configs
+    assert configs is not None
+    assert configs["retention.ms"].value == "60000"
     admin.wait_for_topics([name])
     assert name in admin.list_topics()
     listing = next(t for t in admin.list_topic_listings() if t.name == name)
@@ -133,7 +134,7 @@ def topics_are_named_in_several_ways(admin: KafkaAdminClient, name: str, kind: s
     result = admin.describe_topics([f"{name}-b", f"{name}-c"])
     assert [len(info.partitions) for info in result.values()] == [2, 2]
     with pytest.raises(TypeError):
-        admin.create_topics("no list")  # type: ignore[arg-type]
+        admin.create_topics("no list")
 
 
 @scenario
@@ -256,7 +257,7 @@ def partitions_move(admin: KafkaAdminClient, name: str, kind: str) -> None:
 
 @scenario
 def options_are_set_appended_to_and_removed(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, **{"retention.ms": "60000"})
+    made(admin, name, configs={"retention.ms": "60000"})
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
 
     def value(option: str) -> str | None:
@@ -288,7 +289,7 @@ def options_are_set_appended_to_and_removed(admin: KafkaAdminClient, name: str, 
 
 @scenario
 def configs_have_synonyms_and_documentation(admin: KafkaAdminClient, name: str, kind: str) -> None:
-    made(admin, name, **{"retention.ms": "60000"})
+    made(admin, name, configs={"retention.ms": "60000"})
     expected = ConfigResource(ConfigResourceType.TOPIC, name, ["retention.ms"])
     (entries,) = admin.describe_configs([expected], include_synonyms=True, include_documentation=True).values()
     entry = entries["retention.ms"]

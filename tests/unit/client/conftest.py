@@ -5,8 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-
-from .scripted import ScriptedBroker
+from tests.unit.client.scripted import ScriptedBroker
 
 
 @pytest.fixture

@@ -267,6 +267,7 @@ class ScriptedBroker:
         for topic in request.topic_data:
             answers = []
             for p in topic.partition_data:
+                assert p.records is not None
                 offset = self.end(topic.name, p.index)
                 existing = self._written.get(self._numbers(topic.name, p.index, p.records))
                 if existing is not None:

@@ -14,6 +14,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.unit.client.admin_scenarios import (
+    OTTLA,
+    RESTRICTED,
+    SCENARIOS,
+    Scenario,
+    acls_are_created_listed_and_deleted,
+    until,
+)
+from tests.unit.client.conftest import descriptors
+from tests.unit.client.keyboard import ctrl_c
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import ConfigResource, KafkaAdminClient, NewTopic, TopicPartition, aio, errors
 from ottla.broker.embedded import Broker
@@ -36,11 +47,6 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
-
-from .admin_scenarios import OTTLA, RESTRICTED, SCENARIOS, Scenario, acls_are_created_listed_and_deleted, until
-from .conftest import descriptors
-from .keyboard import ctrl_c
-from .scripted import SILENCE, ScriptedBroker
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +169,7 @@ def test_retries_end_before_the_time_does(broker: ScriptedBroker) -> None:
 @pytest.mark.option("default.api.timeout.ms", "request.timeout.ms")
 def test_a_call_ends_after_default_api_timeout_ms(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, lambda _: SILENCE, times=10)
-    options = {"default_api_timeout_ms": 150, "request_timeout_ms": 150}
+    options: dict[str, Any] = {"default_api_timeout_ms": 150, "request_timeout_ms": 150}
     with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
         with pytest.raises(errors.KafkaTimeoutError):
             admin.create_topics([NewTopic("new", 1, 1)])
@@ -185,7 +191,7 @@ def test_admin_call_while_broker_starts_outlives_request_timeout(
     for request in (MetadataRequest, DescribeClusterRequest):
         broker.on(request, lambda _: SILENCE, times=3)
     broker.on(ListGroupsRequest, lambda _: ListGroupsResponse())
-    options = {"default_api_timeout_ms": 20_000, "request_timeout_ms": 100, "retry_backoff_ms": 5}
+    options: dict[str, Any] = {"default_api_timeout_ms": 20_000, "request_timeout_ms": 100, "retry_backoff_ms": 5}
     with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
         call(admin)
 
@@ -193,7 +199,7 @@ def test_admin_call_while_broker_starts_outlives_request_timeout(
 @pytest.mark.parametrize("call", ["create_topics", "list_groups", "describe_consumer_groups"])
 def test_admin_call_at_its_deadline_raises_timeout_with_the_last_failure(call: str, broker: ScriptedBroker) -> None:
     arguments = {"create_topics": ([NewTopic("new", 1, 1)],), "describe_consumer_groups": (["g"],)}.get(call, ())
-    options = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 1000}
+    options: dict[str, Any] = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 1000}
     with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
         admin.list_topics()
         broker.__exit__()
@@ -205,7 +211,7 @@ def test_admin_call_at_its_deadline_raises_timeout_with_the_last_failure(call: s
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
 def test_pauses_grow_to_their_limit(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, refusing, times=20)
-    options = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 40}
+    options: dict[str, Any] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 40}
     with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
         with pytest.raises(errors.KafkaTimeoutError, match="new"):
             admin.create_topics([NewTopic("new", 1, 1)], timeout_ms=400)
@@ -376,7 +382,7 @@ def test_a_cancelled_call_leaves_the_client_usable() -> None:
 def test_close_ends_the_calls_of_other_threads(broker: ScriptedBroker, answer: Any) -> None:
     broker.on(CreateTopicsRequest, answer, times=10)
     failed: list[BaseException] = []
-    options = {"retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
+    options: dict[str, Any] = {"retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
     admin = KafkaAdminClient(bootstrap_servers=broker.address, **options)
 
     def call() -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.client.marked_options import marked
 
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
 from ottla.errors import ConfigurationError
-
-from .marked_options import marked
 
 OPTIONS_PAGE = Path(__file__).resolve().parents[3] / "docs" / "options.md"
 

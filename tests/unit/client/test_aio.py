@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 import ottla
 from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio
@@ -17,8 +18,6 @@ from ottla.client.core.io_thread import IoThread, run_at_caller
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError, TopicAlreadyExistsError
 from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.produce import ProduceRequest
-
-from .scripted import DROP, SILENCE, ScriptedBroker
 
 
 def run(test: Callable[[], Awaitable[Any]]) -> Any:

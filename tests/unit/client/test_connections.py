@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import DROP, ScriptedBroker
 
 from ottla.client.core.connections import Connections
 from ottla.config.client import ClientConfig
@@ -27,8 +28,6 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-from .scripted import DROP, ScriptedBroker
 
 
 def connections(broker: ScriptedBroker, **options: Any) -> Connections:

@@ -4,10 +4,12 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from tests.unit.client.consuming import TP, Listener, batch, consumer, fill, poll_until, read
+from tests.unit.client.keyboard import ctrl_c
+from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, aio
 from ottla.client.consumer.fetch import fetch_buffer
@@ -44,47 +46,6 @@ from ottla.records import legacy_message_set
 from ottla.records.batch import assign
 from ottla.records.builder import BatchBuilder
 
-from .keyboard import ctrl_c
-from .scripted import DROP, SILENCE, ScriptedBroker
-
-TP = TopicPartition("t", 0)
-
-
-def consumer(broker: ScriptedBroker, *topics: str, **options: Any) -> KafkaConsumer:
-    options = {"auto_offset_reset": "earliest", "retry_backoff_ms": 10, "fetch_max_wait_ms": 50, **options}
-    return KafkaConsumer(*topics, bootstrap_servers=broker.address, **options)
-
-
-def batch(values: Iterable[bytes | None], **close: Any) -> bytes:
-    builder = BatchBuilder(bytearray(100_000))
-    for number, value in enumerate(values):
-        assert builder.append(1000 + number, b"k", value, [("h", b"x")])
-    return bytes(builder.close(**close))
-
-
-def fill(broker: ScriptedBroker, count: int, topic: str = "t", partition: int = 0, per_batch: int = 10) -> None:
-    for first in range(0, count, per_batch):
-        broker.put(topic, partition, batch(b"%d" % i for i in range(first, min(count, first + per_batch))))
-
-
-def read(c: KafkaConsumer, count: int, timeout: float = 10) -> list[Any]:
-    """Records, by polling until there are `count`."""
-    result: list[Any] = []
-    end = time.monotonic() + timeout
-    while len(result) < count:
-        assert time.monotonic() < end, f"{len(result)} of {count} records came"
-        for rows in c.poll(timeout_ms=200).values():
-            result += rows
-    return result
-
-
-def poll_until(c: KafkaConsumer, condition: Callable[[], bool], timeout: float = 10) -> None:
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        c.poll(timeout_ms=20)
-
-
 # Reading
 
 
@@ -113,7 +74,8 @@ def test_max_poll_records_bounds_a_poll_and_nothing_is_lost(broker: ScriptedBrok
     fill(broker, 30)
     with consumer(broker, max_poll_records=7) as c:
         c.assign([TP])
-        sizes, offsets = [], []
+        sizes: list[int] = []
+        offsets: list[int] = []
         while len(offsets) < 30:
             rows = c.poll(timeout_ms=500)[TP]
             sizes.append(len(rows))
@@ -470,24 +432,6 @@ def test_fetch_sessions_name_only_what_has_changed(broker: ScriptedBroker) -> No
 
 
 # Groups
-
-
-class Listener(ConsumerRebalanceListener):
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, list[int], bool]] = []
-
-    def note(self, what: str, partitions: set[TopicPartition]) -> None:
-        here = threading.current_thread() is threading.main_thread()
-        self.calls.append((what, sorted(tp.partition for tp in partitions), here))
-
-    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self.note("assigned", assigned)
-
-    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        self.note("revoked", revoked)
-
-    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
-        self.note("lost", lost)
 
 
 def test_subscription_joins_the_group_and_calls_the_listener_where_poll_was_called(broker: ScriptedBroker) -> None:

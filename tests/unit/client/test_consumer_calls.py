@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.unit.client.consuming import TP, Listener, consumer, fill, poll_until, read
+from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla import (
     ConsumerRebalanceListener,
@@ -41,9 +44,6 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.versioned import encode_versioned
-
-from .scripted import DROP, SILENCE, ScriptedBroker
-from .test_consumer import TP, Listener, consumer, fill, poll_until, read
 
 
 def refused(code: int) -> Any:
@@ -100,7 +100,7 @@ def test_metadata_and_leader_epoch_are_committed_and_come_back(broker: ScriptedB
             TP: OffsetAndMetadata(5, "note"),
             TopicPartition("t", 1): None,
         }
-        assert c.committed(set()) == {}  # type: ignore[arg-type]
+        assert c.committed(set()) == {}
         with pytest.raises(ValueError, match="-1"):
             c.commit({TP: -1})
 
@@ -110,7 +110,7 @@ def test_a_commit_keeps_its_time(broker: ScriptedBroker) -> None:
     broker.on(OffsetCommitRequest, lambda _: SILENCE, times=100)
     with consumer(broker, group_id="g", default_api_timeout_ms=200) as c:
         c.assign([TP])
-        for call in (lambda: c.commit({TP: 1}), lambda: c.commit({TP: 1}, timeout_ms=100)):
+        for call in (partial(c.commit, {TP: 1}), partial(c.commit, {TP: 1}, timeout_ms=100)):
             begin = time.monotonic()
             with pytest.raises(KafkaTimeoutError):
                 call()

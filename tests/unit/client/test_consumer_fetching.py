@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.unit.client.consuming import TP, batch, consumer, fill, poll_until, read
+from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from ottla.errors import CorruptMessageError, LogTruncationError, OffsetOutOfRangeError
@@ -36,9 +38,6 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.records.batch import assign, read_header
 from ottla.records.builder import BatchBuilder
-
-from .scripted import ScriptedBroker
-from .test_consumer import TP, batch, consumer, fill, poll_until, read
 
 ID, OTHER_ID = UUID(int=77), UUID(int=78)
 
@@ -506,7 +505,7 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
     broker.on(FetchRequest, some, times=10**6)
     with consumer(broker, fetch_max_bytes=5000, max_poll_records=1) as c:
         c.assign([TopicPartition("t", i) for i in range(partitions)])
-        seen = []
+        seen: list[Any] = []
         largest = 0
         while len(seen) < partitions * 5:
             seen += read(c, 1)

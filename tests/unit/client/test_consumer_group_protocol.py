@@ -10,6 +10,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.unit.client.consuming import Listener, fill, poll_until, read
+from tests.unit.client.scripted import DROP, ScriptedBroker
 
 from ottla import (
     ConsumerRebalanceListener,
@@ -45,9 +47,6 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-
-from .scripted import DROP, ScriptedBroker
-from .test_consumer import Listener, fill, poll_until, read
 
 pytestmark = pytest.mark.option("group.protocol")
 QUICK = {
@@ -413,7 +412,9 @@ def test_heartbeats_go_on_while_the_caller_works(broker: ScriptedBroker, coordin
 def test_a_topic_that_the_client_does_not_know_yet_is_asked_for(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
-    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=broker._metadata(MetadataRequest()).brokers), times=2)
+    answer = broker._metadata(MetadataRequest())
+    assert isinstance(answer, MetadataResponse)
+    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=answer.brokers), times=2)
     with member(broker.address, "t") as c:
         poll_until(c, lambda: c.assignment() == {TP})
 
@@ -427,13 +428,14 @@ def test_cluster_without_the_protocol_is_reported() -> None:
 
 @pytest.mark.option("group.protocol", "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 def test_options_of_the_other_protocol_are_refused() -> None:
-    for name, value in [
+    options: list[tuple[str, Any]] = [
         ("partition_assignment_strategy", "range"),
         ("session_timeout_ms", 10_000),
         ("heartbeat_interval_ms", 100),
-    ]:
+    ]
+    for name, value in options:
         with pytest.raises(ConfigurationError, match=name.replace("_", r"\.")):
-            KafkaConsumer(bootstrap_servers="localhost:1", group_protocol="consumer", group_id="g", **{name: value})  # type: ignore[arg-type]
+            KafkaConsumer(bootstrap_servers="localhost:1", group_protocol="consumer", group_id="g", **{name: value})
     with pytest.raises(ConfigurationError, match=r"group\.remote\.assignor"):
         KafkaConsumer(bootstrap_servers="localhost:1", group_id="g", group_remote_assignor="uniform")
 

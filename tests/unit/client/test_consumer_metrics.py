@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
+from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition, aio
 from ottla.client.consumer.fetch.fetch_metrics import GROUP as FETCHING
@@ -17,9 +19,6 @@ from ottla.client.core.client_metrics import APP_INFO
 from ottla.metrics.metric import MetricName
 from ottla.net.client.channel_metrics import LEFT_OUT as NO_SELECTOR
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-
-from .scripted import ScriptedBroker
-from .test_consumer import TP, consumer, fill, poll_until, read
 
 ASYNC_CONSUMER = "the queues between the threads of Java's consumer; there are none here"
 KAFKA: Mapping[str, tuple[str, ...]] = {

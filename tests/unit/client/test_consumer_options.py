@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 from scripts.tables import DOCS
+from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
+from tests.unit.client.marked_options import marked
+from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition
 from ottla.config.client import ClientConfig
@@ -22,10 +25,6 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
-
-from .marked_options import marked
-from .scripted import ScriptedBroker
-from .test_consumer import TP, consumer, fill, poll_until, read
 
 TESTED = marked("test_*.py", "../net/test_tls.py", "../net/sasl/test_tokens.py")
 JAVA = """

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.unit.client.consuming import TP, batch, consumer, fill, poll_until, read
+from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import ConsumerInterceptor, OffsetAndMetadata, TopicPartition
 from ottla.errors import RecordDeserializationError, SerializationError
-
-from .scripted import ScriptedBroker
-from .test_consumer import TP, batch, consumer, fill, poll_until, read
 
 
 class Noting(ConsumerInterceptor):

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
+from tests.unit.client.keyboard import ctrl_c
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, aio
 from ottla.broker.embedded import Broker
@@ -21,10 +24,6 @@ from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
-
-from .keyboard import ctrl_c
-from .scripted import SILENCE, ScriptedBroker
-from .test_consumer import TP, consumer, fill, poll_until, read
 
 # Both APIs
 

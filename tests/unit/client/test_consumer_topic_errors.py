@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition, aio
 from ottla.errors import (
@@ -39,9 +41,6 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-from .scripted import SILENCE, ScriptedBroker
-from .test_consumer import TP, consumer, fill, poll_until, read
 
 ALWAYS = 100_000
 REFUSED = TopicAuthorizationFailedError.code or 0

@@ -7,6 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from tests.unit.client.keyboard import ctrl_c
+from tests.unit.client.producing import failure, producer
+from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer, ProducerRecord
 from ottla.client.producer.partitioner import partition_for_key
@@ -23,30 +26,15 @@ from ottla.errors import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.produce import (
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceResponse,
 )
 from ottla.records.batch import read_header
 from ottla.records.decoder import records
 
-from .keyboard import ctrl_c
-from .scripted import DROP, SILENCE, ScriptedBroker
-
-
-def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
-    options = {"linger_ms": 0, "retry_backoff_ms": 10, "reconnect_backoff_ms": 10, **options}
-    return KafkaProducer(bootstrap_servers=broker.address, **options)
-
 
 def values(broker: ScriptedBroker, topic: str = "t", partition: int = 0) -> list[bytes | None]:
     return [r.value for batch in broker.topics[topic][partition] for r in records(batch)]
-
-
-def failure(code: int, topic: str = "t", index: int = 0) -> ProduceResponse:
-    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
-    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
 
 
 def test_record_is_sent_and_its_offset_returned(broker: ScriptedBroker) -> None:
@@ -206,7 +194,7 @@ def test_retries_0_fails_at_once(broker: ScriptedBroker) -> None:
 def test_a_batch_too_large_is_split(broker: ScriptedBroker) -> None:
     def refuse(request: ProduceRequest) -> ProduceResponse | None:
         data = request.topic_data[0].partition_data[0].records
-        return failure(10) if read_header(data).count > 10 else None
+        return failure(10) if data is None or read_header(data).count > 10 else None
 
     broker.on(ProduceRequest, refuse, times=1000)
     with producer(broker, linger_ms=60_000) as p:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer, ProducerRecord
 from ottla.client.producer.interceptors import ProducerInterceptor
@@ -23,8 +24,6 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.records.decoder import records
-
-from .scripted import SILENCE, ScriptedBroker
 
 
 class Interceptor(ProducerInterceptor):

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer
 from ottla.clock import ManualClock
@@ -16,8 +17,6 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-
-from .scripted import SILENCE, ScriptedBroker
 
 COMMON = """
 connection-close-rate connection-close-total connection-count connection-creation-rate connection-creation-total

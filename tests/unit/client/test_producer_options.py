@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from scripts.tables import DOCS
+from tests.unit.client.marked_options import marked
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer
 from ottla.client.core.connections import Connections
@@ -36,9 +38,6 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.records.batch import read_header
-
-from .marked_options import marked
-from .scripted import SILENCE, ScriptedBroker
 
 TESTED = marked("test_*.py", "../net/test_tls.py", "../net/sasl/test_tokens.py")
 
@@ -152,7 +151,11 @@ def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> N
 @pytest.mark.option("request.timeout.ms", "socket.connection.setup.timeout.ms")
 def test_a_connection_that_is_not_made_in_time_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        options = {"security_protocol": "SSL", "socket_connection_setup_timeout_ms": 20, "max_block_ms": 1000}
+        options: dict[str, Any] = {
+            "security_protocol": "SSL",
+            "socket_connection_setup_timeout_ms": 20,
+            "max_block_ms": 1000,
+        }
         with KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", **options) as p:
             with pytest.raises(KafkaTimeoutError, match="no connection within 0.0"):
                 p.send("t", b"v")

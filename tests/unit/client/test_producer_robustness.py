@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.unit.client.keyboard import ctrl_c
+from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer, aio
 from ottla.clock import ManualClock
@@ -25,9 +27,6 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.records.batch import read_header
 from ottla.records.decoder import records
-
-from .keyboard import ctrl_c
-from .scripted import DROP, SILENCE, ScriptedBroker
 
 
 def options(broker: ScriptedBroker, **more: Any) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kind
 
 def test_a_batch_that_is_split_while_others_are_on_their_way_keeps_order_and_numbers(broker: ScriptedBroker) -> None:
     def refuse(request: ProduceRequest) -> ProduceResponse | None:
-        return failure(10) if read_header(request.topic_data[0].partition_data[0].records).count > 7 else None
+        return failure(10) if sent_count(request) > 7 else None
 
     broker.on(ProduceRequest, refuse, times=10_000)
     with producer(broker, batch_size=400) as p:
@@ -123,9 +122,15 @@ def all_expired(broker: ScriptedBroker, p: KafkaProducer) -> None:
     p.flush(10)
 
 
+def sent_count(request: ProduceRequest) -> int:
+    data = request.topic_data[0].partition_data[0].records
+    assert data is not None
+    return read_header(data).count
+
+
 def all_split(broker: ScriptedBroker, p: KafkaProducer) -> None:
     def refuse(request: ProduceRequest) -> ProduceResponse | None:
-        return failure(10) if read_header(request.topic_data[0].partition_data[0].records).count > 1 else None
+        return failure(10) if sent_count(request) > 1 else None
 
     broker.on(ProduceRequest, refuse, times=10_000)
     p.flush(10)
@@ -222,7 +227,7 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBro
     done = threading.Event()
 
     def wait(_: Any) -> None:
-        calls = {
+        calls: dict[str, Callable[[], object]] = {
             "flush": p.flush,
             "get": lambda: p.send("t", b"2").get(),
             "partitions_for": lambda: p.partitions_for("missing"),
@@ -303,7 +308,7 @@ def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("wrong", [{"security_protocol": "SSL", "ssl_cafile": "/nowhere"}, {"key_serializer": "Avro"}])
-def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, str]) -> None:
+def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(KafkaError):
         KafkaProducer(bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **wrong)
 

@@ -5,6 +5,8 @@ from array import array
 from typing import Any
 
 import pytest
+from tests.unit.client.producing import failure, producer
+from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaProducer, TopicPartition, aio
 from ottla.client.producer.columnar import column
@@ -12,9 +14,6 @@ from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.records.decoder import Record, records
-
-from .scripted import ScriptedBroker
-from .test_producer import failure, producer
 
 
 def stored(broker: ScriptedBroker, topic: str = "t", partition: int = 0) -> list[Record]:

@@ -6,6 +6,8 @@ import uuid
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import ScriptedBroker
+from tests.unit.metrics.protobuf import labels, metrics
 
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.clock import ManualClock
@@ -16,9 +18,6 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-
-from ..metrics.protobuf import labels, metrics
-from .scripted import ScriptedBroker
 
 GZIP = 1
 SENT = "org.apache.kafka.producer.record.send.total"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import (
     Broker,
@@ -50,8 +51,6 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-from .scripted import SILENCE, ScriptedBroker
-
 SECONDS = 20.0
 
 
@@ -77,7 +76,7 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def producer(bootstrap: str, name: str, **options: object) -> KafkaProducer:
+def producer(bootstrap: str, name: str, **options: Any) -> KafkaProducer:
     made = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{name}", **options)
     made.init_transactions()
     return made
@@ -348,12 +347,12 @@ def test_a_coordinator_that_goes_just_after_its_answer_is_looked_for_again(monke
         assert len(broker.asked(InitProducerIdRequest)) == 1
 
 
-def joined(request: AddPartitionsToTxnRequest, code: int = 0) -> AddPartitionsToTxnResponse:
+def joined(request: AddPartitionsToTxnRequest, code: int | None = 0) -> AddPartitionsToTxnResponse:
     topics = [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
+                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code or 0)
                 for p in topic.partitions
             ],
         )
@@ -362,8 +361,8 @@ def joined(request: AddPartitionsToTxnRequest, code: int = 0) -> AddPartitionsTo
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def offsets_refused(code: int) -> TxnOffsetCommitResponse:
-    partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
+def offsets_refused(code: int | None) -> TxnOffsetCommitResponse:
+    partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code or 0)
     return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[partition])])
 
 
@@ -432,20 +431,20 @@ def test_a_record_that_waits_while_its_transaction_ends_is_in_no_other_one(
     topic = "later" if short_of == "metadata" else "t"
 
     async def run() -> None:
-        options = {"buffer_memory": 1000, "batch_size": 1000, "linger_ms": 60_000}
+        options: dict[str, Any] = {"buffer_memory": 1000, "batch_size": 1000, "linger_ms": 60_000}
         async with aio.KafkaProducer(
             bootstrap_servers=scripted.address, transactional_id="id", max_block_ms=15_000, **options
         ) as sender:
             await sender.init_transactions()
             await sender.begin_transaction()
+            pool, held = sender._core.accumulator.pool, None
             if short_of == "memory":
-                pool = sender._core.accumulator.pool
                 held = pool.try_allocate(1000)
                 assert held is not None
             sending = asyncio.ensure_future(sender.send(topic, bytes(500)))
             await asyncio.sleep(0.05)
             await sender.abort_transaction()
-            if short_of == "memory":
+            if held is not None:
                 pool.release(held)
             else:
                 scripted.add_topic(topic)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition, aio
 from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
@@ -17,8 +18,6 @@ from ottla.records import compression
 from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD, assign, reseal
 from ottla.records.builder import BatchBuilder
 from ottla.records.down_conversion import down_converted
-
-from .scripted import ScriptedBroker
 
 TP = TopicPartition("t", 0)
 COUNT_POSITION = 57

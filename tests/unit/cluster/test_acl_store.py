@@ -210,7 +210,7 @@ def test_acls_of_other_versions_are_read() -> None:
         ]
         await store.multi(writes)
         await broker.until({collected, rule(other)})
-        empty = [
+        empty: list[Set | Create] = [
             Set("/kafka-acl/Topic/orders", b""),
             Create("/kafka-acl-changes/acl_changes_", b"TOPIC:orders", sequence=True),
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import TopicPartition
+from ottla.protocol.apis import BY_KEY
 from ottla.protocol.message import decode, encode
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -163,7 +165,7 @@ class Cluster:
             raise BrokerConnectionError("cut off")
         data = bytearray()
         encode(request, version, data)
-        return await broker.answer(decode(type(request), memoryview(data), version, 0))
+        return await broker.answer(decode(BY_KEY[request.API_KEY].request, memoryview(data), version, 0))
 
     def close(self) -> None:
         """Like `InterBrokerClient.close`."""
@@ -299,7 +301,7 @@ class LostAnswer:
         self._multi = session.multi
         self.written = asyncio.Event()
         self.go = asyncio.Event()
-        session.multi = self  # type: ignore[method-assign, assignment]
+        session.multi = self  # type: ignore[method-assign]
 
     async def __call__(self, operations: Any) -> None:
         self._session.multi = self._multi  # type: ignore[method-assign]
@@ -383,13 +385,17 @@ def test_last_in_sync_replica_stays_in_the_isr_until_it_is_back() -> None:
     run(test)
 
 
+def has_partition(node: Broker, tp: TopicPartition) -> bool:
+    return node.member.metadata_cache.image.partition(tp) is not None
+
+
 def test_unclean_leader_is_elected_only_if_the_topic_allows_it() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name, allowed in (("t", "false"), ("u", "true")):
             await one.controller.topics.create(name, [[2, 1]], {"unclean.leader.election.enable": allowed})
             tp = TopicPartition(name, 0)
-            await two.until(lambda tp=tp: two.member.metadata_cache.image.partition(tp) is not None)
+            await two.until(partial(has_partition, two, tp))
             await one.controller.isr_updates.alter_partition(2, tp, one.state(tp), (2,))
         await cluster.kill(2)
         u0 = TopicPartition("u", 0)

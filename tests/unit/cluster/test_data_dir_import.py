@@ -81,7 +81,7 @@ def metadata(directory: Path, *records: Data) -> Path:
     return home
 
 
-def test_metadata_log_is_read_to_its_end(tmp_path):
+def test_metadata_log_is_read_to_its_end(tmp_path: Path) -> None:
     result = kraft.read(metadata(tmp_path, *RECORDS))
     assert {topic.name for topic in result.topics.values()} == {"a"}
     partitions = result.topics[A].partitions
@@ -94,7 +94,7 @@ def test_metadata_log_is_read_to_its_end(tmp_path):
     assert result.next_producer_id == 5000
 
 
-def test_only_ended_transactions_of_the_controller_count(tmp_path):
+def test_only_ended_transactions_of_the_controller_count(tmp_path: Path) -> None:
     committed, dropped = uuid.UUID(int=3 << 100), uuid.UUID(int=4 << 100)
     home = metadata(
         tmp_path,
@@ -110,13 +110,13 @@ def test_only_ended_transactions_of_the_controller_count(tmp_path):
     assert [topic.name for topic in kraft.read(home).topics.values()] == ["kept"]
 
 
-def test_snapshot_replaces_earlier_updates(tmp_path):
+def test_snapshot_replaces_earlier_updates(tmp_path: Path) -> None:
     home = metadata(tmp_path, m.TopicRecord(name="old", topic_id=B), m.TopicRecord(name="late", topic_id=A))
     (home / f"{1:020d}-{3:010d}.checkpoint").write_bytes(batches(0, m.TopicRecord(name="renewed", topic_id=B)))
     assert [topic.name for topic in kraft.read(home).topics.values()] == ["renewed", "late"]
 
 
-def test_damaged_metadata_is_a_startup_error(tmp_path):
+def test_damaged_metadata_is_a_startup_error(tmp_path: Path) -> None:
     home = metadata(tmp_path, *RECORDS)
     log = home / "00000000000000000000.log"
     data = bytearray(log.read_bytes())
@@ -146,7 +146,7 @@ def of_broker_3(record: Data) -> Data:
     return record
 
 
-def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path):
+def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         assert client.node.broker_id == 3
         result = topic(client, "a")
@@ -163,8 +163,8 @@ def test_import_of_a_node_with_metadata_keeps_its_id(tmp_path):
 
 
 def acl_record(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
-    principal = {"principal": "User:alice", "host": "*"}
-    response = {
+    principal: dict[str, Any] = {"principal": "User:alice", "host": "*"}
+    response: dict[str, Any] = {
         "resource_type": 5,
         "resource_name": name,
         "pattern_type": how,
@@ -182,7 +182,7 @@ def test_import_of_acls_stores_them(tmp_path: Path, caplog: pytest.LogCaptureFix
         assert response.resources[1].acls[0].principal == "User:alice"
         assert "a/b" in caplog.text
 
-    everything = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+    everything: dict[str, Any] = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
     everything |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
     rules = [acl_record(1, "t"), acl_record(2, "app-", how=4), acl_record(3, "gone"), acl_record(4, "a/b")]
     metadata(tmp_path, *RECORDS, *rules, m.RemoveAccessControlEntryRecord(id=uuid.UUID(int=3)))
@@ -200,7 +200,7 @@ def test_deny_acl_that_cannot_be_stored_fails_the_import(tmp_path: Path) -> None
         with_broker(test, tmp_path)
 
 
-def test_import_of_logs_without_metadata_creates_their_topics(tmp_path):
+def test_import_of_logs_without_metadata_creates_their_topics(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         result = topic(client, "a")
         assert (result.id, len(result.partitions), result.configs) == (A, 3, {})
@@ -213,7 +213,7 @@ def test_import_of_logs_without_metadata_creates_their_topics(tmp_path):
     with_broker(test, tmp_path)
 
 
-def test_producer_ids_in_logs_are_not_allocated_again(tmp_path):
+def test_producer_ids_in_logs_are_not_allocated_again(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -233,7 +233,7 @@ def test_producer_ids_in_logs_are_not_allocated_again(tmp_path):
     with_broker(second, tmp_path)
 
 
-def test_metadata_command_prints_an_unused_store(tmp_path, capsys):
+def test_metadata_command_prints_an_unused_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def test(client: Asker) -> None:
         assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
         assert "in use by another process" in capsys.readouterr().err
@@ -245,7 +245,7 @@ def test_metadata_command_prints_an_unused_store(tmp_path, capsys):
     assert "/controller" not in nodes
 
 
-def test_metadata_with_wrong_options_fails(tmp_path, capsys):
+def test_metadata_with_wrong_options_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metadata", "export", "--data", str(tmp_path)]) == 1
     assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
     response = capsys.readouterr().err
@@ -253,7 +253,7 @@ def test_metadata_with_wrong_options_fails(tmp_path, capsys):
     assert "has no registry.sqlite" in response
 
 
-def test_import_after_a_failed_start_succeeds(tmp_path):
+def test_import_after_a_failed_start_succeeds(tmp_path: Path) -> None:
     async def adopted() -> int:
         store = SqliteMetadataStore(tmp_path)
         await store.open()
@@ -267,6 +267,6 @@ def test_import_after_a_failed_start_succeeds(tmp_path):
     assert asyncio.run(adopted()) == 0
 
 
-def test_old_name_of_the_metadata_command_is_deprecated(tmp_path, capsys):
+def test_old_name_of_the_metadata_command_is_deprecated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
     assert "registry is deprecated: use ottla metadata" in capsys.readouterr().err

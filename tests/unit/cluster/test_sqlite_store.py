@@ -99,7 +99,9 @@ def test_change_by_one_process_fires_the_watches_of_another(tmp_path: Path) -> N
                 assert await store.children("/a", child.set) == ["b"]
                 await first.multi([Set("/a/b", b"1")])
                 await asyncio.wait_for(changed.wait(), 5)
-                assert (await store.get("/a/b") or ())[0] == b"1"
+                stored = await store.get("/a/b")
+                assert stored is not None
+                assert stored[0] == b"1"
                 assert not child.is_set()
                 await first.multi([Create("/a/c")])
                 await asyncio.wait_for(child.wait(), 5)

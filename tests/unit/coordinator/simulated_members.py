@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.unit.coordinator.consumer_world import CLIENT, World, assigned, error, topic_id
 
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import KafkaError
+from ottla.model import TopicIdPartition
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -12,11 +12,12 @@ from uuid import UUID
 import pytest
 
 from ottla.config.broker import SERVER_ASSIGNORS
-from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment
 from ottla.coordinator.group.consumer.assignors import range as range_assignor
 from ottla.coordinator.group.consumer.assignors import uniform
 from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
 from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
+from ottla.model import TopicIdPartition
 
 TOPICS = [UUID(int=n + 1) for n in range(5)]
 Shares = Mapping[str, Assignment]

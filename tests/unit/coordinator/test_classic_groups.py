@@ -94,11 +94,17 @@ class World:
     def pass_time(self, ms: float) -> None:
         self.clock.advance(ms)
         for group in list(self.groups.by_id.values()):
+            assert isinstance(group, ClassicGroup)
             self.take(self.groups.expire(group))
 
     @property
     def group(self) -> ClassicGroup:
-        return self.groups.by_id["g"]
+        group = self.groups.by_id["g"]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def state(self) -> ClassicGroupState:
+        return self.group.state
 
     def error(self, token: str) -> str | None:
         code = self.answers[token].error_code
@@ -217,10 +223,10 @@ def test_leave_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
     one, two = world.stable(2)
     world.leave("l", MemberIdentity(member_id=two.member_id))
     assert world.answers["l"].members[0].error_code == 0
-    assert world.group.state is ClassicGroupState.PREPARING
+    assert world.state() is ClassicGroupState.PREPARING
     world.leave("l2", MemberIdentity(member_id=one.member_id), MemberIdentity(member_id="unknown"))
     assert [m.error_code for m in world.answers["l2"].members] == [0, 25]
-    assert world.group.state is ClassicGroupState.EMPTY
+    assert world.state() is ClassicGroupState.EMPTY
     assert world.group.generation == 3
 
 
@@ -347,6 +353,7 @@ def test_random_requests_are_answered_once_and_generations_grow(seed: int) -> No
                     states.pop(member_name, None)
         group = world.groups.by_id.get("g")
         if group is not None:
+            assert isinstance(group, ClassicGroup)
             assert group.generation >= last_generation
             last_generation = group.generation
             stable_ids = {m.id for m in group.members.values()}
@@ -443,8 +450,13 @@ def test_heartbeat_and_join_of_a_large_group_do_not_scan_members(monkeypatch: py
     for i in range(300):
         world.join(f"j{i}")
     looked = []
-    timer = ClassicMember.timer
-    monkeypatch.setattr(ClassicMember, "timer", property(lambda m: looked.append(m) or timer.fget(m)))  # type: ignore[attr-defined]
+    timer = vars(ClassicMember)["timer"]
+
+    def look(member: ClassicMember) -> Any:
+        looked.append(member)
+        return timer.fget(member)
+
+    monkeypatch.setattr(ClassicMember, "timer", property(look))
     world.join("late")
     world.group.next_deadline()
     assert not looked

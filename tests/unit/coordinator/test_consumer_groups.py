@@ -59,7 +59,8 @@ def test_partitions_are_revoked_before_they_are_reassigned() -> None:
     assert retained is not None
     assert len(retained["t"]) == 3
     assert assigned(world.beat("b", 2, {})) is None  # not yet: a still reads them
-    assert world.group.state_name is ConsumerGroupState.RECONCILING
+    reconciling = world.group.state_name
+    assert reconciling is ConsumerGroupState.RECONCILING
     a = world.beat("a", 1, retained)
     assert (a.member_epoch, a.assignment) == (2, None)
     b = world.beat("b", 2, {})

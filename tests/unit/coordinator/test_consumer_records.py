@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState
 from ottla.coordinator.group.consumer import consumer_records as records
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.coordinator.group.consumer.consumer_records import is_known, replay
 from ottla.coordinator.runtime.result import CoordinatorRecord
+from ottla.model import TopicIdPartition
 
 TOPIC = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
 PARTS = frozenset({TopicIdPartition(TOPIC, 1), TopicIdPartition(TOPIC, 2)})

@@ -13,8 +13,8 @@ from tests.unit.coordinator.consumer_world import World, topic_id
 from tests.unit.coordinator.simulated_members import NewMember, OldMember, partitions
 
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
+from ottla.model import TopicIdPartition
 
 SEEDS = 40
 STEPS = 150

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.coordinator.consumer_world import CLIENT, World, assigned, error, topic_id
 
 from ottla.coordinator.group.classic.classic_group import ClassicGroupState
-from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.errors import KafkaError
+from ottla.model import TopicIdPartition
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -149,6 +149,7 @@ def test_pending_id_does_not_prevent_an_upgrade() -> None:
     # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that joined at this moment never read anything
     world = Mixed()
     rejected = world.old_join(version=4)
+    assert rejected is not None
     assert error(rejected) == "MEMBER_ID_REQUIRED"
     assert error(world.join("new")) is None
     assert error(world.old_join(rejected.member_id, version=4)) is None
@@ -202,14 +203,16 @@ def test_silent_or_late_classic_members_are_removed() -> None:
     old, joined = both(world)
     world.pass_time(10_000)
     assert list(world.group.members) == ["new"]
+    joined_: JoinGroupResponse | None = None
     for n in range(8):
         world.pass_time(9_000)
         world.beat("new", world.group.members["new"].epoch)
         if n == 0:
             joined_ = world.old_join()
             assert joined_ is not None
-        elif joined_.member_id in world.group.members:
+        elif joined_ is not None and joined_.member_id in world.group.members:
             world.old_beat(joined_.member_id, joined_.generation_id)
+    assert joined_ is not None
     assert joined_.member_id not in world.group.members  # it never synced
 
 

@@ -23,7 +23,7 @@ def test_lock_timeout_uses_the_earliest_deadline() -> None:
         states.schedule_lock_timeout(fast, 15.0)
         for _ in range(1000):
             states.schedule_lock_timeout(slow, 61.0)
-        assert timeouts._timer is not None
+        assert timeouts._timer
         assert timeouts._timer.when() < asyncio.get_running_loop().time() + 16
         assert len(timeouts._due) == 3
         clock.advance(15_000)
@@ -31,7 +31,7 @@ def test_lock_timeout_uses_the_earliest_deadline() -> None:
         assert timeouts._timer.when() > asyncio.get_running_loop().time() + 4
         clock.advance(45_000)
         timeouts.expire()
-        assert timeouts._timer is None
+        assert not timeouts._timer
         assert not timeouts._scheduled
 
     asyncio.run(test())

@@ -167,7 +167,8 @@ def test_stored_ranges_are_restored_without_owners() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_record_has_one_owner_at_a_time_and_limited_deliveries(seed: int) -> None:
     r = Random(seed)
-    shared, now, owners = begun(), 0.0, {}
+    shared, now = begun(), 0.0
+    owners: dict[int, str] = {}
     deliveries = dict.fromkeys(range(60), 0)
     accepted: set[int] = set()
     for _ in range(400):

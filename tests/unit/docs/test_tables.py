@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripts.tables import DOCS, TABLES, renewed
 
-from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
+from ottla.broker.apis import CONTROLLER_APIS, SPECIAL_APIS, SUPPORTED_APIS, ApiEntry
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import Config
@@ -33,3 +33,16 @@ def test_every_option_is_documented(config: type[Config]) -> None:
 def test_supported_api_has_versions_and_a_handler(row: ApiEntry) -> None:
     assert row.versions(in_cluster=True)
     assert callable(row.handler)
+
+
+@pytest.mark.parametrize("row", SPECIAL_APIS, ids=lambda row: row.name)
+def test_special_api_differs_from_the_defaults(row: ApiEntry) -> None:
+    assert row in SUPPORTED_APIS
+    assert row != ApiEntry(row.name)
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLLER_APIS))
+def test_controller_api_is_declared_and_has_no_handler(name: str) -> None:
+    assert ApiEntry(name).versions(in_cluster=True)
+    with pytest.raises(ModuleNotFoundError):
+        _ = ApiEntry(name).handler

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.examples.running import EXAMPLES, loaded
 
 from ottla import Broker, ConsumerRecord, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
-
-from .running import EXAMPLES, loaded
 
 OTHERS = {
     "legacy/page_visits.py",

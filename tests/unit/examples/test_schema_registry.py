@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
+from tests.unit.examples.running import loaded
 
 from ottla import Broker, KafkaConsumer, KafkaProducer
 from ottla.errors import SerializationError
-
-from .running import loaded
 
 
 class Registry(ThreadingHTTPServer):

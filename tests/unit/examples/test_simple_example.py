@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.unit.client.scripted import ScriptedBroker
+from tests.unit.examples.running import loaded
 from tests.unit.legacy.conftest import led_by
 
 from ottla import Broker
@@ -13,8 +14,6 @@ from ottla.legacy import KeyedMessage, Producer, ProducerConfig
 from ottla.protocol.messages import fetch, list_offsets
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.records.legacy_message_set import encode
-
-from .running import loaded
 
 
 def test_it_reads_what_the_producer_wrote(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.unit.client.conftest import descriptors
 from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
+from tests.unit.legacy.conftest import led_by, refused, sent
 
 from ottla.clock import ManualClock
 from ottla.errors import IllegalStateError, RequestTimedOutError, SerializationError
@@ -33,8 +34,6 @@ from ottla.legacy import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
-
-from .conftest import led_by, refused, sent
 
 
 class LastPart:

@@ -129,7 +129,12 @@ def test_threads_record_at_once_and_nothing_is_lost() -> None:
     metrics = registry()
     sensor = metrics.sensor("s")
     sensor.add(metrics.name("total", "g"), CumulativeSum())
-    threads = [threading.Thread(target=lambda: [sensor.record() for _ in range(2000)]) for _ in range(4)]
+
+    def record() -> None:
+        for _ in range(2000):
+            sensor.record()
+
+    threads = [threading.Thread(target=record) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

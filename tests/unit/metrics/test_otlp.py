@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+from tests.unit.metrics.protobuf import labels, metrics
+
 from ottla.clock import ManualClock
 from ottla.metrics.metrics import Metrics
 from ottla.metrics.otlp import Exporter, telemetry_name
 from ottla.metrics.stats import Avg, CumulativeSum, Value
-
-from .protobuf import labels, metrics
 
 DELTA, CUMULATIVE = "sum 1", "sum 2"
 

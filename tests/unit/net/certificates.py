@@ -32,7 +32,8 @@ class Certified(NamedTuple):
 
     def key_pem(self, password: str | None = None) -> str:
         hidden = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
-        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden).decode()
+        pem: bytes = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden)
+        return pem.decode()
 
     def pkcs12(self, password: str) -> bytes:
         hidden = BestAvailableEncryption(password.encode())

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from tests.unit.net.channel_peers import answer, echo, receive
 
 from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
 from ottla.net.client.channel import Channel
@@ -12,7 +13,7 @@ from ottla.net.client.connect import SocketOptions
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -30,24 +31,6 @@ async def connected(peer: Peer) -> AsyncIterator[Channel]:
         channel.close()
         server.close()
         await server.wait_closed()
-
-
-async def receive(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-
-
-def answer(correlation_id: int, error_code: int = 0) -> bytes:
-    body = correlation_id.to_bytes(4, "big", signed=True) + encode(HeartbeatResponse(error_code=error_code), 1)
-    return len(body).to_bytes(4, "big") + body
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer each request with its correlation id as the error code."""
-    with contextlib.suppress(asyncio.IncompleteReadError):
-        while True:
-            header, _ = decode_request_header(await receive(reader))
-            writer.write(answer(header.correlation_id, header.correlation_id))
-    writer.close()
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.net.channel_peers import answer, echo, receive
 
 from ottla.errors import BrokerConnectionError
 from ottla.net.client.channel import Channel
 from ottla.net.client.connect import SocketOptions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-from .test_channel import answer, echo, receive
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl, which makes the certificate, is missing"

@@ -11,10 +11,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from tests.unit.net.certificates import NOW, authority
 
 from ottla.security.tls.distinguished_name import subject_of
-
-from .certificates import NOW, authority
 
 Attribute = x509.NameAttribute
 

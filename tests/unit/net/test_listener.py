@@ -4,88 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
+from tests.unit.net.echo_server import Server, Slice, answer, echo, frame, run, send_a_file_from_a_stopped_disk, until
+from tests.unit.slow_disk import SlowDisk
 
 from ottla.errors import StartupError
-from ottla.net.server import connection_quotas as admissions
 from ottla.net.server.connection import CloseConnectionError, Connection, FileRange, Reply, UnsentBytes
-from ottla.net.server.connection_quotas import UNLIMITED, ConnectionLimits, ConnectionQuotas
-from ottla.net.server.listener import Connects, Listener
+from ottla.net.server.connection_quotas import ConnectionLimits, ConnectionQuotas
+from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import MemoryPool
-
-Handle = Callable[[memoryview, Connection], Reply | Awaitable[Reply]]
-
-
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def echo(body: memoryview, connection: Connection) -> Reply:
-    return [frame(bytes(body))]
-
-
-class Slice:
-    """A piece of a file, as the log hands it out."""
-
-    def __init__(self, path: Path, position: int, nbytes: int) -> None:
-        self._fd = os.open(path, os.O_RDONLY)
-        self.position, self.nbytes, self.released = position, nbytes, 0
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def release(self) -> None:
-        self.released += 1
-        os.close(self._fd)
-
-
-class Server:
-    """A listener on a free port of the running loop."""
-
-    def __init__(
-        self,
-        handle: Handle,
-        limits: ConnectionLimits = UNLIMITED,
-        memory_bytes: int = -1,
-        max_frame_bytes: int = 10_000_000,
-        connection: Connects = Connection,
-    ) -> None:
-        self.memory = MemoryPool(memory_bytes)
-        self.admission = ConnectionQuotas(limits)
-        self.listener = Listener(
-            "TEST",
-            handle,
-            admission=self.admission,
-            memory=self.memory,
-            max_frame_bytes=max_frame_bytes,
-            idle_ms=-1,
-            connection=connection,
-        )
-        self.port = self.listener.bind("127.0.0.1", 0)
-        self.listener.listen(50)
-
-    async def __aenter__(self) -> Server:
-        self.listener.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.listener.close()
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26)
-
-
-async def answer(reader: asyncio.StreamReader) -> bytes:
-    size = struct.unpack(">i", await reader.readexactly(4))[0]
-    return await reader.readexactly(size)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))  # type: ignore[arg-type]
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
@@ -272,7 +204,7 @@ def test_clients_beyond_the_descriptors_that_are_theirs_are_refused(monkeypatch:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
             assert await answer(reader) == b"in"
-            monkeypatch.setattr(admissions.resource, "getrlimit", lambda _: (8, 8))
+            monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
             refused, second = await server.connect()
             assert await refused.read() == b""
             writer.write(frame(b"still"))
@@ -308,11 +240,6 @@ def test_bind_without_listen_refuses_connections() -> None:
         listener.close()
 
     run(test)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
@@ -490,7 +417,7 @@ def test_a_throttled_connection_is_answered_and_then_left_alone_for_a_while(pipe
         loop = asyncio.get_running_loop()
 
         def handle(body: memoryview, connection: Connection) -> Reply:
-            if body == b"much":
+            if bytes(body) == b"much":
                 connection.throttle(0.2)
             return [frame(bytes(body))]
 
@@ -512,7 +439,7 @@ def test_a_throttled_connection_is_answered_and_then_left_alone_for_a_while(pipe
 def test_pipelined_requests_go_on_after_a_peer_has_read_a_large_answer() -> None:
     async def test() -> None:
         def handle(body: memoryview, connection: Connection) -> Reply:
-            return [frame(bytes(body) * (2_000_000 if body == b"large" else 1))]
+            return [frame(bytes(body) * (2_000_000 if bytes(body) == b"large" else 1))]
 
         async with Server(handle) as server:
             reader, writer = await server.connect()
@@ -535,3 +462,10 @@ def test_a_large_file_range_is_taken_in_thousands_of_pieces(tmp_path: Path) -> N
     assert (rest.fileno(), rest.position, rest.nbytes) == (piece.fileno(), 17, 83)
     rest.release()
     assert piece.released == 1
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_file_that_is_not_cached_is_read_by_a_worker_beside_others(
+    tmp_path: Path, slow_disk: SlowDisk, leaves: bool
+) -> None:
+    run(lambda: send_a_file_from_a_stopped_disk(Server, tmp_path, slow_disk, leaves=leaves))

@@ -14,6 +14,7 @@ pytest.importorskip("cryptography")
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_der_private_key
+from tests.unit.net.certificates import Certified, authority, revoking, signed, trusting_pkcs12
 
 from ottla.config.client import ClientConfig
 from ottla.errors import ConfigurationError, SslAuthenticationError
@@ -22,8 +23,6 @@ from ottla.net.client.connect import SocketOptions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.security.tls.contexts import client_context, openssl_name
 from ottla.security.tls.jks import read_jks, reveal_key
-
-from .certificates import Certified, authority, revoking, signed, trusting_pkcs12
 
 STORES = Path(__file__).parent / "stores"
 

@@ -18,14 +18,25 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from tests.unit.net.certificates import Certified, authority, signed
+from tests.unit.net.echo_server import (
+    Handle,
+    Server,
+    Slice,
+    answer,
+    echo,
+    frame,
+    run,
+    send_a_file_from_a_stopped_disk,
+    until,
+)
+from tests.unit.slow_disk import SlowDisk
+
 from ottla.config.principal_rules import principal_rules
 from ottla.config.tls import TlsConfig
 from ottla.net.server.connection import USER, Connection, Reply
 from ottla.net.server.tls_connection import RECORD_BYTES, TlsConnection, TlsSettings
 from ottla.security.tls.contexts import server_context
-
-from .certificates import Certified, authority, signed
-from .test_listener import Handle, Server, Slice, answer, echo, frame, run, until
 
 CA = authority()
 SERVER = signed(CA, "localhost")
@@ -216,7 +227,7 @@ def test_slow_reader_gets_every_byte_without_delaying_others(tmp_path: Path) -> 
         piece = Slice(tmp_path / "log", 0, len(content))
 
         def handle(body: memoryview, connection: Connection) -> Reply:
-            return [struct.pack(">i", len(content)), piece] if body == b"all" else [frame(b"small")]
+            return [struct.pack(">i", len(content)), piece] if bytes(body) == b"all" else [frame(b"small")]
 
         async with SecureServer(handle) as server:
             slow_reader, slow = await server.connect()
@@ -513,3 +524,10 @@ def test_a_connection_ends_with_tls_saying_so() -> None:
             assert await asyncio.to_thread(talk, server.port) == b""
 
     run(test)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_file_that_is_not_cached_is_read_by_a_worker_beside_others(
+    tmp_path: Path, slow_disk: SlowDisk, leaves: bool
+) -> None:
+    run(lambda: send_a_file_from_a_stopped_disk(SecureServer, tmp_path, slow_disk, leaves=leaves))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.broker import test_share_groups as share_groups
+from tests.unit.broker import share_group_requests as share_groups
 from tests.unit.broker.asking import Asker, batch, with_broker
-from tests.unit.broker.test_produce_and_fetch import create, fetch_request
+from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.model import TopicPartition
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -3,6 +3,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.chown(home, "postgres")
         as_user = ["runuser", "-u", "postgres", "--"]
     data = home / "data"
-    quiet = {"capture_output": True, "check": True, "cwd": home}
+    quiet: dict[str, Any] = {"capture_output": True, "check": True, "cwd": home}
     try:
         subprocess.run([*as_user, initdb, "-D", data, "-A", "trust", "-U", "postgres", "-N"], **quiet)
         options = f"-k {home} -c listen_addresses= -c fsync=off"

@@ -1,4 +1,6 @@
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from ottla_pipelines.catalog import FLIGHTS, WEATHER
 from ottla_pipelines.ingest.events import event, is_missing, number, partition_for, sequence_of
 
 
-def made(count: int):
+def made(count: int) -> Iterator[Any]:
     for i in range(count):
         if i % 3:
             yield event(FLIGHTS, f"N{i % 7}" if i % 5 else None, {"row": i}, 1000 + i)
@@ -50,7 +52,7 @@ def test_a_killed_replay_is_completed_wherever_each_partition_ended(length: dict
     for e in whole:
         partitions.setdefault(TopicPartition(e.topic, e.partition), []).append(e.seq)
     # Whatever had arrived when it was killed: some beginning of each partition.
-    arrived = {tp: seqs[: length.get(tuple(tp), 0)] for tp, seqs in partitions.items()}
+    arrived = {tp: seqs[: length.get((tp.topic, tp.partition), 0)] for tp, seqs in partitions.items()}
     last = {tp: seqs[-1] for tp, seqs in arrived.items() if seqs}
     for e in number(made(200)):
         if is_missing(e, last):

@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,6 @@ pytest.importorskip("sqlalchemy")
 from ottla.errors import MessageTooLargeError
 from ottla.model import TopicPartition
 from ottla_pipelines.catalog import EVENTS
-from ottla_pipelines.ingest import replay
 from ottla_pipelines.ingest.events import Numbered, event, number
 from ottla_pipelines.ingest.replay import Replay
 
@@ -69,7 +69,7 @@ def test_a_failed_send_ends_the_replay() -> None:
 
 def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(replay.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(replay.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     Replay(FakeProducer(), {}, rate=100.0).run(iter(numbered(1024)))  # type: ignore[arg-type]
     assert now[0] == pytest.approx(10.24)

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.protocol.messages import ALL, any_message
 
 from ottla.errors import MalformedMessageError, UnsupportedVersionError
 from ottla.protocol import fields as f
@@ -17,8 +18,6 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse,
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-
-from .messages import ALL, any_message
 
 
 class Inner(Struct):
@@ -160,6 +159,7 @@ def test_records_are_views_of_the_request() -> None:
     )
     data = encode(request, 9)
     view = decode(ProduceRequest, data, 9).topic_data[0].partition_data[0].records
+    assert view is not None
     view[0:1] = b"X"
     assert b"Xbc" in data
 
@@ -179,7 +179,7 @@ def test_records_are_passed_through_by_reference() -> None:
     assert any(chunk is piece for chunk in chunks)
     assert any(chunk is first for chunk in chunks)
     assert any(chunk is second for chunk in chunks)
-    joined = b"".join(c.read() if isinstance(c, FileSlice) else c for c in chunks)
+    joined = b"".join(c if isinstance(c, bytes | bytearray | memoryview) else piece.read() for c in chunks)
     assert joined == b"...." + encode(response, 12)
 
 

@@ -1,4 +1,5 @@
 import random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from ottla.records.down_conversion import down_converted
 NOW = 1_700_000_000_000
 
 
-def entry(magic, codec=compression.NONE, count=3, base_offset=0):
+def entry(magic: int, codec: int = compression.NONE, count: int = 3, base_offset: int = 0) -> bytes:
     builder = BatchBuilder(bytearray(5000), codec, base_offset=base_offset)
     for i in range(count):
         builder.append(NOW + i, b"k%d" % i, b"value")
@@ -22,7 +23,7 @@ def entry(magic, codec=compression.NONE, count=3, base_offset=0):
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
-def test_records_of_every_format_are_read_alike(magic, codec):
+def test_records_of_every_format_are_read_alike(magic: int, codec: int) -> None:
     data = entry(magic, codec, base_offset=40)
     actual = []
     for header, start, end in any_magic.split(data):
@@ -37,21 +38,21 @@ def test_records_of_every_format_are_read_alike(magic, codec):
     assert [(r.offset, r.key, r.value) for r in actual] == [(40 + i, b"k%d" % i, b"value") for i in range(3)]
 
 
-def test_formats_lie_beside_each_other():
+def test_formats_lie_beside_each_other() -> None:
     data = entry(0) + entry(2, base_offset=3) + entry(1, compression.GZIP, base_offset=6) + entry(2, base_offset=9)
     assert [h.magic for h, _, _ in any_magic.split(data)] == [0, 0, 0, 2, 1, 2]
     assert [h.next_offset for h, _, _ in any_magic.split(data)] == [1, 2, 3, 6, 9, 12]
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_batch_that_is_cut_off_ends_the_walk(magic):
+def test_batch_that_is_cut_off_ends_the_walk(magic: int) -> None:
     whole = entry(magic, compression.GZIP)
     for cut in range(1, len(whole)):
         assert len(list(any_magic.split(whole + whole[:-cut]))) == 1
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_changed_bytes_fail_their_checksum(magic):
+def test_changed_bytes_fail_their_checksum(magic: int) -> None:
     data = bytearray(entry(magic, compression.GZIP))
     data[-5] ^= 4
     ((header, start, _),) = any_magic.split(data)
@@ -60,7 +61,7 @@ def test_changed_bytes_fail_their_checksum(magic):
 
 
 @given(data=st.binary(max_size=200))
-def test_garbage_is_corrupt_or_cut_off(data):
+def test_garbage_is_corrupt_or_cut_off(data: bytes) -> None:
     try:
         for header, start, _ in any_magic.split(data):
             any_magic.verify(data, start, header)
@@ -70,7 +71,7 @@ def test_garbage_is_corrupt_or_cut_off(data):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("chunk_bytes", [61, 300, 1 << 20])
-def test_scanner_walks_over_every_format(hot, seed, chunk_bytes):
+def test_scanner_walks_over_every_format(hot: SimpleNamespace, seed: int, chunk_bytes: int) -> None:
     rng = random.Random(seed)
     data, offset = b"", 0
     for _ in range(60):
@@ -92,7 +93,7 @@ def test_scanner_walks_over_every_format(hot, seed, chunk_bytes):
     assert (scanner.damaged, scanner.position) == (True, at)
 
 
-def test_scanner_takes_a_gap_for_damage_if_required(hot):
+def test_scanner_takes_a_gap_for_damage_if_required(hot: SimpleNamespace) -> None:
     first, second, third = entry(2), entry(2, base_offset=5), entry(2, base_offset=9)
     for contiguous_from, stored in ((0, len(first)), (3, len(first)), (6, len(first + second)), (100, 3 * len(first))):
         scanner = hot.scanner.Scanner(0, 0, check_crc=True, contiguous_from=contiguous_from)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from ottla.errors import CorruptMessageError
@@ -8,26 +10,26 @@ from ottla.records.decoder import records
 NOW = 1_700_000_000_000
 
 
-def batch(*values, **options):
+def batch(*values: bytes, **options: Any) -> bytearray:
     builder = BatchBuilder(bytearray(1000))
     for value in values:
         builder.append(NOW, b"key", value)
     return bytearray(builder.close(**options))
 
 
-def test_split_finds_whole_batches_and_ends_at_a_partial_one():
+def test_split_finds_whole_batches_and_ends_at_a_partial_one() -> None:
     first, second = batch(b"1"), batch(b"2", b"3")
     actual = list(split(first + second + first[:70]))
     assert [(start, end) for _, start, end in actual] == [(0, len(first)), (len(first), len(first) + len(second))]
 
 
 @pytest.mark.parametrize("tail", [b"\x00" * 40, b"\x00" * 100, b"\xff" * 100])
-def test_split_refuses_what_is_no_batch(tail):
+def test_split_refuses_what_is_no_batch(tail: bytes) -> None:
     with pytest.raises(CorruptMessageError):
         list(split(batch(b"1") + tail))
 
 
-def test_offset_and_epoch_are_set_without_touching_the_crc():
+def test_offset_and_epoch_are_set_without_touching_the_crc() -> None:
     data = batch(b"1", b"2")
     crc = read_header(data).crc
     assign(data, 0, 1 << 40, 17)
@@ -37,7 +39,7 @@ def test_offset_and_epoch_are_set_without_touching_the_crc():
     assert [r.offset for r in records(data)] == [1 << 40, (1 << 40) + 1]
 
 
-def test_append_time_is_stamped_with_a_new_crc():
+def test_append_time_is_stamped_with_a_new_crc() -> None:
     data = batch(b"1", b"2")
     stamp_append_time(data, 0, read_header(data), NOW + 5)
     header = read_header(data)
@@ -47,20 +49,20 @@ def test_append_time_is_stamped_with_a_new_crc():
 
 
 @pytest.mark.parametrize("position", [21, 30, HEADER_BYTES, -1])
-def test_every_byte_under_the_crc_counts(position):
+def test_every_byte_under_the_crc_counts(position: int) -> None:
     data = batch(b"1")
     data[position] ^= 1
     with pytest.raises(CorruptMessageError):
         verify(data, 0, read_header(data))
 
 
-def test_truncated_batch_fails_verification():
+def test_truncated_batch_fails_verification() -> None:
     data = batch(b"1")
     with pytest.raises(CorruptMessageError, match="are there"):
         verify(data[:-1], 0, read_header(data))
 
 
-def test_record_count_that_cannot_be_true_is_corrupt():
+def test_record_count_that_cannot_be_true_is_corrupt() -> None:
     data = batch(b"1")
     with pytest.raises(CorruptMessageError):
         list(records(data[:57] + (1_000_000).to_bytes(4, "big") + data[61:], check_crc=False))

@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +18,7 @@ headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size
 rows = st.lists(st.tuples(timestamps, values, values, headers), min_size=1, max_size=30)
 
 
-def build(hot, rows, codec=compression.NONE, **options):
+def build(hot: SimpleNamespace, rows: list[tuple[Any, ...]], codec: int = compression.NONE, **options: Any) -> bytes:
     builder = hot.builder.BatchBuilder(bytearray(40_000), codec, base_offset=options.pop("base_offset", 0))
     for row in rows:
         assert builder.append(*row)
@@ -23,7 +26,11 @@ def build(hot, rows, codec=compression.NONE, **options):
 
 
 @given(rows=rows, codec=st.integers(0, 4))
-def test_both_forms_build_the_same_bytes_and_read_them_back(both, rows, codec):
+def test_both_forms_build_the_same_bytes_and_read_them_back(
+    both: tuple[SimpleNamespace, SimpleNamespace],
+    rows: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    codec: int,
+) -> None:
     plain, installed = (build(form, rows, codec) for form in both)
     assert plain == installed
     for form in both:
@@ -32,7 +39,7 @@ def test_both_forms_build_the_same_bytes_and_read_them_back(both, rows, codec):
         assert [r.offset for r in actual] == list(range(len(rows)))
 
 
-def test_header_describes_the_batch(hot):
+def test_header_describes_the_batch(hot: SimpleNamespace) -> None:
     batch = build(
         hot,
         [(NOW + 5, b"a", b"1"), (NOW + 9, None, b"2"), (NOW, b"c", None)],
@@ -54,7 +61,7 @@ def test_header_describes_the_batch(hot):
     assert not header.is_control
 
 
-def test_record_that_does_not_fit_is_refused_and_changes_nothing(hot):
+def test_record_that_does_not_fit_is_refused_and_changes_nothing(hot: SimpleNamespace) -> None:
     builder = hot.builder.BatchBuilder(bytearray(100))
     assert builder.append(NOW, b"k", b"v" * 10)
     before = builder.estimated_size
@@ -65,7 +72,12 @@ def test_record_that_does_not_fit_is_refused_and_changes_nothing(hot):
 
 
 @given(key=values, value=values, headers=headers)
-def test_upper_bound_is_enough_for_any_record(both, key, value, headers):
+def test_upper_bound_is_enough_for_any_record(
+    both: tuple[SimpleNamespace, SimpleNamespace],
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+) -> None:
     for hot in both:
         size = hot.builder.record_size_upper_bound(len(key or b""), len(value or b""), headers)
         builder = hot.builder.BatchBuilder(bytearray(size))
@@ -73,13 +85,13 @@ def test_upper_bound_is_enough_for_any_record(both, key, value, headers):
         assert builder.append(NOW, key, value, headers)
 
 
-def test_record_fills_its_buffer_to_the_last_byte(hot):
+def test_record_fills_its_buffer_to_the_last_byte(hot: SimpleNamespace) -> None:
     exact = len(build(hot, [(NOW, b"key", b"value")]))
     assert hot.builder.BatchBuilder(bytearray(exact)).append(NOW, b"key", b"value")
     assert not hot.builder.BatchBuilder(bytearray(exact - 1)).append(NOW, b"key", b"value")
 
 
-def test_buffer_is_used_again_after_reset(hot):
+def test_buffer_is_used_again_after_reset(hot: SimpleNamespace) -> None:
     buffer = bytearray(200)
     builder = hot.builder.BatchBuilder(buffer)
     builder.append(NOW, b"old", b"old")
@@ -89,12 +101,12 @@ def test_buffer_is_used_again_after_reset(hot):
     assert [(r.offset, r.key, r.value) for r in records(builder.close())] == [(5, None, b"new")]
 
 
-def test_keys_and_values_may_be_any_buffer(hot):
+def test_keys_and_values_may_be_any_buffer(hot: SimpleNamespace) -> None:
     batch = build(hot, [(NOW, bytearray(b"key"), memoryview(b"xvaluex")[1:-1])])
     assert [(r.key, r.value) for r in records(batch)] == [(b"key", b"value")]
 
 
-def test_compacted_batch_keeps_its_offsets(hot):
+def test_compacted_batch_keeps_its_offsets(hot: SimpleNamespace) -> None:
     builder = hot.builder.BatchBuilder(bytearray(500), base_offset=10)
     assert builder.append_at(13, NOW, b"a", b"1")
     assert builder.append_at(17, NOW, b"b", b"2")
@@ -106,7 +118,7 @@ def test_compacted_batch_keeps_its_offsets(hot):
     assert [r.offset for r in records(batch)] == [13, 17]
 
 
-def test_incompressible_batch_may_outgrow_its_buffer(hot):
+def test_incompressible_batch_may_outgrow_its_buffer(hot: SimpleNamespace) -> None:
     noise = bytes((i * 167 + (i >> 3) * 91) & 0xFF for i in range(400))
     exact = HEADER_BYTES + len(build(hot, [(NOW, None, noise)])) - HEADER_BYTES
     builder = hot.builder.BatchBuilder(bytearray(exact), compression.SNAPPY)
@@ -115,16 +127,16 @@ def test_incompressible_batch_may_outgrow_its_buffer(hot):
 
 
 @pytest.mark.parametrize("timestamp", [1 << 63, -(1 << 63) - 1])
-def test_timestamp_beyond_64_bits_is_an_overflow(hot, timestamp):
+def test_timestamp_beyond_64_bits_is_an_overflow(hot: SimpleNamespace, timestamp: int) -> None:
     with pytest.raises(OverflowError):
         hot.builder.BatchBuilder(bytearray(100)).append(timestamp, None, b"v")
 
 
-def test_empty_batch_cannot_be_closed(hot):
+def test_empty_batch_cannot_be_closed(hot: SimpleNamespace) -> None:
     with pytest.raises(IllegalStateError):
         hot.builder.BatchBuilder(bytearray(100)).close()
 
 
-def test_buffer_must_hold_a_header(hot):
+def test_buffer_must_hold_a_header(hot: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="61 bytes"):
         hot.builder.BatchBuilder(bytearray(60))

@@ -1,4 +1,7 @@
 from array import array
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -6,8 +9,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError
 from ottla.records import compression
-from ottla.records.batch import HEADER_BYTES, read_header, reseal
-from ottla.records.columns import BinaryColumn
+from ottla.records.batch import HEADER_BYTES, BatchHeader, read_header, reseal
+from ottla.records.columns import BinaryColumn, Columns
 
 NOW = 1_700_000_000_000
 
@@ -17,14 +20,28 @@ row = st.tuples(st.integers(NOW, NOW + 1000), values, values, headers)
 batches = st.lists(st.lists(row, min_size=1, max_size=20), max_size=5)
 
 
-def build(hot, rows, base_offset=0, codec=compression.NONE, **options):
+Headers = list[tuple[str, bytes | None]]
+Row = tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Headers]
+
+
+def build(
+    hot: SimpleNamespace,
+    rows: Sequence[Row],
+    base_offset: int = 0,
+    codec: int = compression.NONE,
+    **options: Any,
+) -> bytes:
     builder = hot.builder.BatchBuilder(bytearray(60_000), codec, base_offset=base_offset)
     for r in rows:
         assert builder.append(*r)
     return bytes(builder.close(**options))
 
 
-def join(hot, batches, codec=compression.NONE):
+def join(
+    hot: SimpleNamespace,
+    batches: list[list[Row]],
+    codec: int = compression.NONE,
+) -> bytes:
     out = bytearray()
     offset = 0
     for rows in batches:
@@ -33,23 +50,30 @@ def join(hot, batches, codec=compression.NONE):
     return bytes(out)
 
 
-def column(c, rows):
+def column(c: BinaryColumn, rows: int) -> list[bytes | None]:
     return [c.get(i) for i in range(rows)]
 
 
-def as_rows(c):
+def as_rows(c: Columns) -> list[tuple[int, int, bytes | None, bytes | None, Headers]]:
+    assert c.headers is not None
     starts = list(c.headers.offsets)
     keys = column(c.headers.keys, starts[-1])
     vals = column(c.headers.values, starts[-1])
     actual = []
     for i in range(c.rows):
-        own = [(keys[j].decode(), vals[j]) for j in range(starts[i], starts[i + 1])]
+        own = [((keys[j] or b"").decode(), vals[j]) for j in range(starts[i], starts[i + 1])]
         actual.append((c.offsets[i], c.timestamps[i], c.keys.get(i), c.values.get(i), own))
     return actual
 
 
 @given(batches=batches, codec=st.integers(0, 4), first=st.integers(0, 60), last=st.integers(0, 120))
-def test_columns_hold_the_records_of_a_range_in_both_forms(both, batches, codec, first, last):
+def test_columns_hold_the_records_of_a_range_in_both_forms(
+    both: tuple[SimpleNamespace, SimpleNamespace],
+    batches: list[list[Row]],
+    codec: int,
+    first: int,
+    last: int,
+) -> None:
     data = join(both[0], batches, codec)
     flat = [r for rows in batches for r in rows]
     expected = [(i, *r) for i, r in enumerate(flat) if first <= i < last]
@@ -57,7 +81,7 @@ def test_columns_hold_the_records_of_a_range_in_both_forms(both, batches, codec,
         assert as_rows(hot.columns.decode_columns(data, first, last, headers=True)) == expected
 
 
-def test_control_and_skipped_batches_are_left_out(hot):
+def test_control_and_skipped_batches_are_left_out(hot: SimpleNamespace) -> None:
     data = (
         build(hot, [(NOW, b"a", b"1")], 0)
         + build(hot, [(NOW, b"m", b"marker")], 1, control=True, transactional=True, producer_id=3, producer_epoch=0)
@@ -68,19 +92,19 @@ def test_control_and_skipped_batches_are_left_out(hot):
     assert list(actual.offsets) == [0, 3]
 
 
-def test_log_append_time_counts_for_all_records(hot):
+def test_log_append_time_counts_for_all_records(hot: SimpleNamespace) -> None:
     data = build(hot, [(NOW, b"a", b"1"), (NOW + 1, b"b", b"2")], append_time_ms=NOW + 99)
     actual = hot.columns.decode_columns(data)
     assert (list(actual.timestamps), list(actual.timestamp_types)) == ([NOW + 99] * 2, [1, 1])
 
 
-def test_validity_is_absent_without_nulls(hot):
+def test_validity_is_absent_without_nulls(hot: SimpleNamespace) -> None:
     actual = hot.columns.decode_columns(build(hot, [(NOW, None, b"1"), (NOW, b"k", b"2")]))
     assert (actual.keys.null_count, actual.values.null_count, actual.values.validity) == (1, 0, None)
     assert actual.nbytes == 3
 
 
-def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot):
+def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot: SimpleNamespace) -> None:
     data = build(hot, [(NOW, None, b"x" * 100)])
     decoder = hot.columns.ColumnDecoder(max_bytes=250)
     header = read_header(data)
@@ -92,7 +116,7 @@ def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot):
     assert decoder.add_batch(data, 0, header)
 
 
-def test_headers_count_towards_the_bound(hot):
+def test_headers_count_towards_the_bound(hot: SimpleNamespace) -> None:
     data = build(hot, [(NOW, None, None, [("h", b"x" * 100)])])
     decoder = hot.columns.ColumnDecoder(headers=True, max_bytes=250)
     header = read_header(data)
@@ -102,7 +126,7 @@ def test_headers_count_towards_the_bound(hot):
     assert not decoder.add_batch(data, 0, header)
 
 
-def test_damaged_batch_loses_nothing_before_it(hot):
+def test_damaged_batch_loses_nothing_before_it(hot: SimpleNamespace) -> None:
     good = build(hot, [(NOW, b"a", None, [("h", b"v")]), (NOW, None, b"b")])
     bad = bytearray(build(hot, [(NOW, b"c", b"3", [("x", b"y")]), (NOW, b"d", b"4")]))
     bad[-2] ^= 0x40  # the last record's value is now longer than the batch
@@ -134,7 +158,7 @@ LENGTH_200 = b"\x90\3"
         pytest.param(NOTHING_ELSE + b"\1\2" + LENGTH_200 + b"\1", id="header"),
     ],
 )
-def test_a_value_ends_with_its_record(hot, headers, record):
+def test_a_value_ends_with_its_record(hot: SimpleNamespace, headers: bool, record: bytes) -> None:
     """Room is made for the bytes of a batch: values that are in several records, or in none, would go beyond."""
     records = (bytes([2 * len(record)]) + record) * 40 + bytes(200)
     batch = bytearray(build(hot, [(NOW, None, b"")]))[:HEADER_BYTES] + records
@@ -144,7 +168,7 @@ def test_a_value_ends_with_its_record(hot, headers, record):
         hot.columns.ColumnDecoder(headers=headers).add_batch(batch, 0, header)
 
 
-def test_headers_are_no_more_than_their_bytes(hot):
+def test_headers_are_no_more_than_their_bytes(hot: SimpleNamespace) -> None:
     record = NOTHING_ELSE + b"\1\x80\2" + bytes(4)  # 128 headers in four bytes
     batch = bytearray(build(hot, [(NOW, None, b"")]))[:HEADER_BYTES] + bytes([2 * len(record)]) + record + bytes(300)
     header = read_header(batch)._replace(length=len(batch) - 12, count=1)
@@ -153,10 +177,12 @@ def test_headers_are_no_more_than_their_bytes(hot):
 
 
 @given(data=st.binary(max_size=80), count=st.integers(-3, 12))
-def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(both, data, count):
+def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(
+    both: tuple[SimpleNamespace, SimpleNamespace], data: bytes, count: int
+) -> None:
     batch = bytearray(build(both[0], [(NOW, None, b"")]))[:HEADER_BYTES] + data
     header = read_header(batch)._replace(length=len(batch) - 12, count=count)
-    outcomes = []
+    outcomes: list[list[tuple[Any, ...]] | None] = []
     for hot in both:
         for decode in (
             lambda h=hot: h.decoder.decode_records(batch, 0, header),
@@ -170,13 +196,14 @@ def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(both, data, count):
     assert outcomes[1] == outcomes[3], "columns"
 
 
-def _columns(hot, batch, header):
+def _columns(hot: SimpleNamespace, batch: bytearray, header: BatchHeader) -> Columns:
     decoder = hot.columns.ColumnDecoder(headers=True)
     decoder.add_batch(batch, 0, header)
-    return decoder.drain()
+    columns: Columns = decoder.drain()
+    return columns
 
 
-def test_crc_is_checked_unless_disabled(hot):
+def test_crc_is_checked_unless_disabled(hot: SimpleNamespace) -> None:
     data = bytearray(build(hot, [(NOW, b"a", b"1")]))
     data[-2] ^= 1
     with pytest.raises(CorruptMessageError, match="CRC"):
@@ -187,11 +214,15 @@ def test_crc_is_checked_unless_disabled(hot):
 
 
 @given(rows=st.lists(row, min_size=1, max_size=40), data=st.data())
-def test_columns_become_the_same_batches_again(both, rows, data):
-    rows = [(t, k, v) for t, k, v, _ in rows]
-    picks = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=60))
-    source = build(both[0], rows)
-    expected = build(both[0], [rows[i] for i in picks])
+def test_columns_become_the_same_batches_again(
+    both: tuple[SimpleNamespace, SimpleNamespace],
+    rows: list[tuple[int, bytes | None, bytes | None, Headers]],
+    data: Any,
+) -> None:
+    bare = [(t, k, v) for t, k, v, _ in rows]
+    picks = data.draw(st.lists(st.integers(0, len(bare) - 1), min_size=1, max_size=60))
+    source = build(both[0], bare)
+    expected = build(both[0], [bare[i] for i in picks])
     numbers = memoryview(array("q", picks))
     for hot in both:
         c = hot.columns.decode_columns(source)
@@ -200,7 +231,7 @@ def test_columns_become_the_same_batches_again(both, rows, data):
         assert bytes(builder.close()) == expected
 
 
-def test_append_columns_stops_where_the_batch_is_full(hot):
+def test_append_columns_stops_where_the_batch_is_full(hot: SimpleNamespace) -> None:
     c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x" * 50)] * 10))
     numbers = memoryview(array("q", range(10)))
     builder = hot.builder.BatchBuilder(bytearray(200))
@@ -211,7 +242,7 @@ def test_append_columns_stops_where_the_batch_is_full(hot):
     assert rest.record_count == 8
 
 
-def test_row_outside_of_a_column_is_an_index_error(hot):
+def test_row_outside_of_a_column_is_an_index_error(hot: SimpleNamespace) -> None:
     c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x")]))
     for wrong in (1, -1):
         with pytest.raises(IndexError):
@@ -220,7 +251,7 @@ def test_row_outside_of_a_column_is_an_index_error(hot):
             )
 
 
-def test_arrow_arrays_and_their_slices_are_columns(hot):
+def test_arrow_arrays_and_their_slices_are_columns(hot: SimpleNamespace) -> None:
     pa = pytest.importorskip("pyarrow")
     keys = pa.array([b"skipped", None, b"k2", b""])[1:]
     vals = pa.array(["s", "v1", None, "v3"])[1:]

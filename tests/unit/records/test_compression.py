@@ -22,90 +22,90 @@ REAL = [codec.id for codec in CODECS if codec.id]
 
 
 @given(data=st.binary(max_size=2000), codec=st.integers(0, 4))
-def test_every_codec_gives_back_what_it_took(data, codec):
+def test_every_codec_gives_back_what_it_took(data: bytes, codec: int) -> None:
     assert bytes(decompress(codec, bytes(compress(codec, data)))) == data
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_larger_than_a_block_and_from_a_view(codec):
+def test_larger_than_a_block_and_from_a_view(codec: int) -> None:
     data = b"".join(b"%d:" % (i * 7919) for i in range(60_000))
     packed = memoryview(b"x" + bytes(compress(codec, memoryview(data))) + b"x")[1:-1]
     assert bytes(decompress(codec, packed)) == data
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_levels_at_both_ends_work(codec):
+def test_levels_at_both_ends_work(codec: int) -> None:
     levels = CODECS[codec].levels
     for level in (levels[0], levels[-1]) if levels else ():
         assert bytes(decompress(codec, bytes(compress(codec, b"abc" * 1000, level)))) == b"abc" * 1000
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_bomb_is_corrupt_and_not_unpacked(codec):
+def test_bomb_is_corrupt_and_not_unpacked(codec: int) -> None:
     bomb = bytes(compress(codec, bytes(20_000_000)))
     with pytest.raises(CorruptMessageError, match="decompresses to more than"):
         decompress(codec, bomb, 1_000_000)
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_output_of_exactly_the_bound_is_fine(codec):
+def test_output_of_exactly_the_bound_is_fine(codec: int) -> None:
     assert len(memoryview(decompress(codec, bytes(compress(codec, bytes(100_000))), 100_000))) == 100_000
 
 
 @pytest.mark.parametrize("codec", REAL)
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_cut_off_data_is_corrupt(codec, cut):
+def test_cut_off_data_is_corrupt(codec: int, cut: int) -> None:
     packed = bytes(compress(codec, b"".join(b"%d" % i for i in range(3000))))
     with pytest.raises(CorruptMessageError):
         decompress(codec, packed[:-cut])
 
 
 @given(data=st.binary(max_size=200), codec=st.integers(1, 4))
-def test_garbage_never_raises_anything_else(data, codec):
+def test_garbage_never_raises_anything_else(data: bytes, codec: int) -> None:
     try:
         decompress(codec, data, 100_000)
     except CorruptMessageError:
         pass
 
 
-def test_unknown_codec_is_named():
+def test_unknown_codec_is_named() -> None:
     for codec in (5, 7, -1):
         with pytest.raises(UnsupportedCompressionTypeError, match=str(codec)):
             decompress(codec, b"")
 
 
-def test_snappy_is_framed_for_java_and_raw_snappy_is_read_too():
+def test_snappy_is_framed_for_java_and_raw_snappy_is_read_too() -> None:
     import cramjam
 
     assert bytes(compress(SNAPPY, b"x"))[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
     assert bytes(decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(b"raw" * 50)))) == b"raw" * 50
 
 
-def test_lz4_blocks_are_independent():
+def test_lz4_blocks_are_independent() -> None:
     assert bytes(compress(LZ4, b"x" * 200_000))[4] == 0x60, "version 1, independent blocks, no checksums"
 
 
-def test_gzip_of_several_members_is_one_text():
+def test_gzip_of_several_members_is_one_text() -> None:
     assert bytes(decompress(GZIP, bytes(compress(GZIP, b"a")) + bytes(compress(GZIP, b"b")))) == b"ab"
 
 
-def test_zstd_of_several_frames_is_one_text():
+def test_zstd_of_several_frames_is_one_text() -> None:
     assert bytes(decompress(ZSTD, bytes(compress(ZSTD, b"a")) + bytes(compress(ZSTD, b"b")))) == b"ab"
 
 
-def test_gzip_with_members_up_to_the_bound_is_read_in_linear_time():
+def test_gzip_with_members_up_to_the_bound_is_read_in_linear_time() -> None:
     member = gzip.compress(b"x")
     assert bytes(decompress(GZIP, member * MAX_GZIP_MEMBERS)) == b"x" * MAX_GZIP_MEMBERS
     with pytest.raises(CorruptMessageError, match="more than 1024 members"):
         decompress(GZIP, member * 50_000)  # a megabyte, of which each member was copied to the next
 
 
-def test_gzip_members_larger_than_a_window_are_read():
+def test_gzip_members_larger_than_a_window_are_read() -> None:
     parts = [random.Random(i).randbytes(20_000) for i in range(4)]
     assert bytes(decompress(GZIP, b"".join(map(gzip.compress, parts)))) == b"".join(parts)
 
 
-def test_gzip_behind_the_first_member_is_refused_from_a_producer():
+def test_gzip_behind_the_first_member_is_refused_from_a_producer() -> None:
     for tail in (gzip.compress(b"b"), b"garbage"):
         assert bytes(decompress(GZIP, gzip.compress(b"a") + tail)).startswith(b"a")
         with pytest.raises(CorruptMessageError, match="follow the first member"):
@@ -113,7 +113,7 @@ def test_gzip_behind_the_first_member_is_refused_from_a_producer():
     assert bytes(decompress_produced(GZIP, gzip.compress(b"a"), 1000)) == b"a"
 
 
-def test_snappy_of_many_tiny_blocks_is_corrupt():
+def test_snappy_of_many_tiny_blocks_is_corrupt() -> None:
     block = b"\0\0\0\1\0"  # no bytes at all, in five
     with pytest.raises(CorruptMessageError, match="blocks"):
         decompress(SNAPPY, bytes(compress(SNAPPY, b""))[:16] + block * 20_000)

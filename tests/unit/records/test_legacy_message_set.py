@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,12 @@ rows = st.lists(
 )
 
 
-def batch(rows, codec=compression.NONE, base_offset=0, **options):
+def batch(
+    rows: list[tuple[int, bytes | None, bytes | None]],
+    codec: int = compression.NONE,
+    base_offset: int = 0,
+    **options: Any,
+) -> bytes:
     builder = BatchBuilder(bytearray(50_000), codec, base_offset=base_offset)
     for row in rows:
         assert builder.append(*row)
@@ -30,7 +37,9 @@ def batch(rows, codec=compression.NONE, base_offset=0, **options):
 
 
 @given(rows=rows, codec=st.integers(0, 3), magic=st.integers(0, 1), base=st.integers(0, 1 << 40))
-def test_records_survive_the_way_down_and_up_again(rows, codec, magic, base):
+def test_records_survive_the_way_down_and_up_again(
+    rows: list[tuple[int, bytes | None, bytes | None]], codec: int, magic: int, base: int
+) -> None:
     old = down_converted(batch(rows, codec, base), magic)
     assert legacy_message_set.magic_of(old) == magic
     actual = list(legacy_message_set.records(old))
@@ -42,30 +51,30 @@ def test_records_survive_the_way_down_and_up_again(rows, codec, magic, base):
     assert read_header(up).codec == codec
 
 
-def test_records_before_the_offset_are_left_out():
+def test_records_before_the_offset_are_left_out() -> None:
     data = batch([(NOW, None, b"%d" % i) for i in range(5)], compression.GZIP, 10)
     assert [r.offset for r in legacy_message_set.records(down_converted(data, 1, 13))] == [13, 14]
     assert down_converted(data, 1, 15) == b""
 
 
-def test_control_batches_are_left_out():
+def test_control_batches_are_left_out() -> None:
     control = batch([(NOW, b"\0\0\0\1", b"")], control=True, transactional=True, producer_id=1, producer_epoch=0)
     assert down_converted(control, 1) == b""
 
 
-def test_append_time_goes_down_too():
+def test_append_time_goes_down_too() -> None:
     for codec in (compression.NONE, compression.SNAPPY):
         data = batch([(NOW, None, b"a"), (NOW, None, b"b")], codec, append_time_ms=NOW + 9)
         actual = list(legacy_message_set.records(down_converted(data, 1)))
         assert [(r.timestamp, r.timestamp_type) for r in actual] == [(NOW + 9, 1)] * 2
 
 
-def test_zstd_cannot_go_down():
+def test_zstd_cannot_go_down() -> None:
     with pytest.raises(UnsupportedCompressionTypeError, match="zstd"):
         down_converted(batch([(NOW, None, b"a")], compression.ZSTD), 1)
 
 
-def test_plain_messages_become_one_batch_and_a_compressed_message_another():
+def test_plain_messages_become_one_batch_and_a_compressed_message_another() -> None:
     plain = [legacy_message_set.encode(i, NOW, None, b"%d" % i, 1) for i in range(2)]
     packed = down_converted(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced, codec, values in (
@@ -77,7 +86,7 @@ def test_plain_messages_become_one_batch_and_a_compressed_message_another():
         assert [r.value for r in records(up)] == values
 
 
-def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka():
+def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka() -> None:
     plain = legacy_message_set.encode(0, NOW, None, b"0", 1)
     packed = down_converted(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
     for produced in (
@@ -90,7 +99,7 @@ def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka():
             legacy_message_set.to_batches(produced)
 
 
-def test_compressed_message_above_the_bound_is_too_large():
+def test_compressed_message_above_the_bound_is_too_large() -> None:
     packed = down_converted(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
     with pytest.raises(MessageTooLargeError):
         legacy_message_set.to_batches(packed, 10_000)
@@ -100,7 +109,7 @@ def test_compressed_message_above_the_bound_is_too_large():
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_every_flipped_bit_is_noticed(magic):
+def test_every_flipped_bit_is_noticed(magic: int) -> None:
     good = legacy_message_set.encode(0, NOW, b"key", b"value", magic)
     for i in range(8 * 8, 8 * len(good)):
         bad = bytearray(good)
@@ -110,13 +119,13 @@ def test_every_flipped_bit_is_noticed(magic):
 
 
 @given(data=st.binary(max_size=100))
-def test_garbage_is_corrupt(data):
+def test_garbage_is_corrupt(data: bytes) -> None:
     with pytest.raises((CorruptMessageError, InvalidRecordError)):
         legacy_message_set.to_batches(data)
 
 
 @pytest.mark.parametrize("cut", [1, 10, 25])
-def test_message_that_is_cut_off_at_the_end_of_a_set_is_left_out(cut):
+def test_message_that_is_cut_off_at_the_end_of_a_set_is_left_out(cut: int) -> None:
     one = legacy_message_set.encode(0, NOW, b"key", b"value", 1)
     data = one + one[:-cut]
     assert len(list(legacy_message_set.records(data))) == 1

@@ -1,14 +1,18 @@
 import random
+from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ottla.records.batch import split
 from ottla.records.builder import BatchBuilder
+from ottla.records.scanner import Scanner
 
 NOW = 1_700_000_000_000
 
 
-def write(rng, count):
+def write(rng: Random, count: int) -> bytes:
     """A log's bytes: producers, transactions, epochs, times that go back."""
     out = bytearray()
     offset = 0
@@ -24,8 +28,8 @@ def write(rng, count):
     return bytes(out)
 
 
-def walk(hot, data, chunk_bytes, **options):
-    scanner = hot.scanner.Scanner(0, 0, check_crc=True, index_interval_bytes=300, **options)
+def walk(hot: SimpleNamespace, data: bytearray | bytes, chunk_bytes: int, **options: Any) -> Scanner:
+    scanner: Scanner = hot.scanner.Scanner(0, 0, check_crc=True, index_interval_bytes=300, **options)
     while not scanner.damaged and len(data) - scanner.position >= scanner.needed:
         scanner.feed(memoryview(data)[scanner.position :][: max(chunk_bytes, scanner.needed)])
     return scanner
@@ -33,7 +37,7 @@ def walk(hot, data, chunk_bytes, **options):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("chunk_bytes", [61, 500, 1 << 20])
-def test_walk_notes_what_the_headers_say(hot, seed, chunk_bytes):
+def test_walk_notes_what_the_headers_say(hot: SimpleNamespace, seed: int, chunk_bytes: int) -> None:
     data = write(random.Random(seed), 80)
     actual = walk(hot, data, chunk_bytes)
     batches = list(split(data))
@@ -47,7 +51,7 @@ def test_walk_notes_what_the_headers_say(hot, seed, chunk_bytes):
         so_far = [h for h, start, _ in batches if start <= position]
         assert timestamp == max(h.max_timestamp for h in so_far)
         assert offset == next(h.last_offset for h in so_far if h.max_timestamp == timestamp)
-    firsts = {}
+    firsts: dict[int, int] = {}
     for h, _, _ in batches:
         firsts.setdefault(h.leader_epoch, h.base_offset)
     assert actual.epochs == list(firsts.items())
@@ -56,7 +60,7 @@ def test_walk_notes_what_the_headers_say(hot, seed, chunk_bytes):
     assert actual.replay_positions() == sorted(plain[-5:] + transactional)
 
 
-def test_walk_stops_at_damage_and_before_a_batch_that_is_cut_off(hot):
+def test_walk_stops_at_damage_and_before_a_batch_that_is_cut_off(hot: SimpleNamespace) -> None:
     data = write(random.Random(1), 20)
     starts = [start for _, start, _ in split(data)]
     for position in (starts[7] + 16, starts[7] + 8, starts[7] + 30, starts[7] + 70):
@@ -69,7 +73,7 @@ def test_walk_stops_at_damage_and_before_a_batch_that_is_cut_off(hot):
     assert (actual.position, actual.damaged) == (starts[-1], False)
 
 
-def test_offsets_must_grow_and_stay_within_bounds(hot):
+def test_offsets_must_grow_and_stay_within_bounds(hot: SimpleNamespace) -> None:
     data = write(random.Random(2), 5)
     again = walk(hot, data + data, 1 << 20)
     assert (again.position, again.damaged) == (len(data), True)
@@ -78,7 +82,7 @@ def test_offsets_must_grow_and_stay_within_bounds(hot):
     assert bounded.next_offset <= 4
 
 
-def test_crc_is_only_checked_if_asked_for(hot):
+def test_crc_is_only_checked_if_asked_for(hot: SimpleNamespace) -> None:
     data = bytearray(write(random.Random(3), 5))
     data[-1] ^= 1
     scanner = hot.scanner.Scanner(0, 0, check_crc=False)
@@ -87,5 +91,5 @@ def test_crc_is_only_checked_if_asked_for(hot):
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 60, b"\0" * 200, b"\xff" * 200])
-def test_what_is_no_batch_is_not_walked(hot, data):
+def test_what_is_no_batch_is_not_walked(hot: SimpleNamespace, data: bytes) -> None:
     assert walk(hot, data, 1 << 20).position == 0

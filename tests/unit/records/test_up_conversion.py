@@ -7,7 +7,7 @@ from ottla.records.down_conversion import down_converted
 from ottla.records.up_conversion import up_converted
 
 
-def test_log_append_time_of_old_messages_is_returned_as_such():
+def test_log_append_time_of_old_messages_is_returned_as_such() -> None:
     def stamped(offset: int, time_ms: int, *values: bytes) -> bytes:
         builder = BatchBuilder(bytearray(1000), base_offset=offset)
         for value in values:

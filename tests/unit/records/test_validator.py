@@ -1,5 +1,8 @@
 """The walk over a producer's records, in both forms. What Kafka says to the same batches is in tests/interop."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +21,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_malformed_records_are_refused(hot, name):
+def test_malformed_records_are_refused(hot: SimpleNamespace, name: str) -> None:
     records = RECORDS[name]
     data = b"".join(records)
     if name in SOUND - {"record length of five bytes"}:
@@ -29,19 +32,19 @@ def test_malformed_records_are_refused(hot, name):
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 1 << 31])
-def test_count_that_is_not_the_real_one_is_refused(hot, count):
+def test_count_that_is_not_the_real_one_is_refused(hot: SimpleNamespace, count: int) -> None:
     data = b"".join(record(i) for i in range(3))
     with pytest.raises(CorruptMessageError):
         hot.validator.validate_records(data, count, NOW, MIN, MAX, False)
 
 
-def test_highest_timestamp_is_that_of_the_records(hot):
+def test_highest_timestamp_is_that_of_the_records(hot: SimpleNamespace) -> None:
     data = record(0, time_delta=5) + record(1, time_delta=9) + record(2, time_delta=-3)
     assert hot.validator.validate_records(data, 3, NOW, MIN, MAX, False).max_timestamp == NOW + 9
     assert hot.validator.validate_records(record(0), 1, -1, MIN, MAX, False).max_timestamp == -1
 
 
-def test_records_without_a_key_or_out_of_bounds_are_named(hot):
+def test_records_without_a_key_or_out_of_bounds_are_named(hot: SimpleNamespace) -> None:
     data = record(0, key=None) + record(1, time_delta=100) + record(2, key=None, time_delta=-100)
     actual = hot.validator.validate_records(data, 3, NOW, NOW - 50, NOW + 50, True)
     assert actual.without_key == [0, 2]
@@ -49,13 +52,13 @@ def test_records_without_a_key_or_out_of_bounds_are_named(hot):
     assert hot.validator.validate_records(data, 3, NOW, NOW - 100, NOW + 100, False)[1:] == ([], [])
 
 
-def test_timestamp_beyond_64_bits_is_out_of_bounds(hot):
+def test_timestamp_beyond_64_bits_is_out_of_bounds(hot: SimpleNamespace) -> None:
     for base, delta in ((MAX, 1), (NOW, MAX), (MIN, -1), (-2, MIN)):
         actual = hot.validator.validate_records(record(0, time_delta=delta), 1, base, MIN, MAX, False)
         assert [i for i, _ in actual.out_of_bounds] == [0]
 
 
-def test_named_records_are_bounded_in_number(hot):
+def test_named_records_are_bounded_in_number(hot: SimpleNamespace) -> None:
     data = b"".join(record(i, key=None) for i in range(3000))
     assert len(hot.validator.validate_records(data, 3000, NOW, 0, 1, True).without_key) == 1000
 
@@ -66,7 +69,9 @@ def test_named_records_are_bounded_in_number(hot):
         min_size=1,
     )
 )
-def test_what_the_builder_writes_is_sound(both, rows):
+def test_what_the_builder_writes_is_sound(
+    both: tuple[SimpleNamespace, SimpleNamespace], rows: list[tuple[int, bytes | None, bytes | None]]
+) -> None:
     for hot in both:
         builder = hot.builder.BatchBuilder(bytearray(500 * len(rows) + 100))
         for when, key, value in rows:
@@ -81,8 +86,10 @@ def test_what_the_builder_writes_is_sound(both, rows):
 
 
 @given(data=st.binary(max_size=60), count=st.integers(0, 5))
-def test_both_forms_say_the_same_about_any_bytes(both, data, count):
-    def say(hot):
+def test_both_forms_say_the_same_about_any_bytes(
+    both: tuple[SimpleNamespace, SimpleNamespace], data: bytes, count: int
+) -> None:
+    def say(hot: SimpleNamespace) -> str | tuple[int, list[Any], list[Any]]:
         try:
             return tuple(hot.validator.validate_records(data, count, NOW, 0, NOW + 5, True))
         except CorruptMessageError as error:

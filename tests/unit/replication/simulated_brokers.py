@@ -32,7 +32,7 @@ from ottla.errors import (
 )
 from ottla.model import TopicPartition
 from ottla.protocol.message import decode, encode
-from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.replication.alter_partition_manager import AlterPartitionManager
 from ottla.replication.fetcher import FetchOptions, ReplicaFetcherManager
 from ottla.replication.partition import Partition
@@ -103,7 +103,7 @@ class Broker:
         await self.brokers.travel(self.id, broker_id, timeout)
         other = self.brokers.live[broker_id]
         call = asked_of(other.context, version)
-        handler: Any = fetch if isinstance(decoded, fetch.FetchRequest) else list_offsets
+        handler: Any = fetch if isinstance(decoded, FetchRequest) else list_offsets
         answer = handler.handle(decoded, call)
         response = await answer if isinstance(answer, Awaitable) else answer
         if isinstance(response, FetchResponse):

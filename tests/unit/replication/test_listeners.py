@@ -24,7 +24,12 @@ from ottla.errors import (
 )
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 
@@ -342,6 +347,7 @@ def test_list_offsets_before_the_epoch_start_is_not_available(tmp_path: Path, ve
             want = ListOffsetsPartition(partition_index=0, timestamp=time)
             topic = ListOffsetsTopic(name="t", partitions=[want])
             answered = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), call)
+            assert isinstance(answered, ListOffsetsResponse)
             return answered.topics[0].partitions[0].error_code, answered.topics[0].partitions[0].offset
 
         assert ask(LATEST_TIMESTAMP)[0] == code

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.unit.broker.asking import batch
+from tests.unit.replication.partitions import IMAGE, Held, view, with_partition
 
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.config.topic import LogConfig
@@ -29,49 +27,7 @@ from ottla.replication.partition import Partition
 from ottla.storage.files import ResourcesExhaustedError
 from ottla.storage.recovery import open_log
 
-IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
 IMAGE_OF_TWO = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
-
-
-class Held(Executor):
-    """Workers that run when the test lets them."""
-
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Future[Any], Callable[[], Any]]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.jobs.append((future, lambda: fn(*args, **kwargs)))
-        return future
-
-    def run_one(self, error: BaseException | None = None) -> None:
-        future, job = self.jobs.pop(0)
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(job())
-
-
-def with_partition(
-    test: Callable[[Partition, Held], Coroutine[Any, Any, None]],
-    data: Path,
-    min_isr: int = 1,
-    image: PartitionImage = IMAGE,
-    **config: Any,
-) -> None:
-    async def run() -> None:
-        log = open_log(data / "t-0", TopicPartition("t", 0), LogConfig(**config))
-        held = Held()
-        partition = Partition(log, image, min_isr, held)
-        partition.lead(image)
-        await asyncio.wait_for(test(partition, held), 10)
-        log.close()
-
-    asyncio.run(run())
-
-
-def view(*values: bytes) -> memoryview:
-    return memoryview(batch(*values))
 
 
 def test_append_without_fsync_is_committed_at_once(tmp_path: Path) -> None:
@@ -305,7 +261,7 @@ def test_fsync_error_at_shutdown_is_logged(tmp_path: Path) -> None:
 def test_append_without_file_descriptors_is_rejected_and_fails_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    async def test(partition: Partition, _: Held) -> None:
+    async def test(partition: Partition, held: Held) -> None:
         partition.log.close_idle()
         partition.log.close_idle()
         with monkeypatch.context() as patched:

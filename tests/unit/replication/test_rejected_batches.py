@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.unit.broker.asking import batch
 
@@ -38,12 +40,14 @@ def rejected(clock: ManualClock) -> RejectedBatches:
 
 
 @pytest.fixture
-def producers(tmp_path) -> ProducerStates:
+def producers(tmp_path: Path) -> ProducerStates:
     return ProducerStates(tmp_path)
 
 
 @pytest.mark.parametrize("error", [NotLeaderOrFollowerError, NotEnoughReplicasError, UnknownTopicOrPartitionError])
-def test_check_behind_a_rejected_batch_raises_the_same_error(rejected, producers, error: type[KafkaError]) -> None:
+def test_check_behind_a_rejected_batch_raises_the_same_error(
+    rejected: RejectedBatches, producers: ProducerStates, error: type[KafkaError]
+) -> None:
     rejected.add(TP, header(1), error())
     with pytest.raises(error, match="base_sequence=1 was rejected"):
         rejected.check(TP, header(2), producers)
@@ -53,14 +57,14 @@ def test_check_behind_a_rejected_batch_raises_the_same_error(rejected, producers
     rejected.check(TP, header(2, producer_id=2), producers)
 
 
-def test_check_after_the_batch_was_appended_forgets_it(rejected, producers) -> None:
+def test_check_after_the_batch_was_appended_forgets_it(rejected: RejectedBatches, producers: ProducerStates) -> None:
     rejected.add(TP, header(1), NotLeaderOrFollowerError())
     producers.update(header(1))
     rejected.check(TP, header(2), producers)
     assert not rejected
 
 
-def test_check_after_the_batch_was_truncated_still_raises(rejected, producers) -> None:
+def test_check_after_the_batch_was_truncated_still_raises(rejected: RejectedBatches, producers: ProducerStates) -> None:
     producers.update(header(1))
     rejected.add(TP, header(1), NotLeaderOrFollowerError())
     producers.clear()
@@ -68,7 +72,9 @@ def test_check_after_the_batch_was_truncated_still_raises(rejected, producers) -
         rejected.check(TP, header(2), producers)
 
 
-def test_check_with_several_rejections_waits_for_the_first_that_is_missing(rejected, producers) -> None:
+def test_check_with_several_rejections_waits_for_the_first_that_is_missing(
+    rejected: RejectedBatches, producers: ProducerStates
+) -> None:
     for sequence in (1, 2, 3):
         rejected.add(TP, header(sequence), NotLeaderOrFollowerError())
     producers.update(header(1))
@@ -77,7 +83,7 @@ def test_check_with_several_rejections_waits_for_the_first_that_is_missing(rejec
         rejected.check(TP, header(4), producers)
 
 
-def test_check_across_the_wrap_of_sequences_raises(rejected, producers) -> None:
+def test_check_across_the_wrap_of_sequences_raises(rejected: RejectedBatches, producers: ProducerStates) -> None:
     rejected.add(TP, header(MAX_SEQUENCE), NotLeaderOrFollowerError())
     with pytest.raises(NotLeaderOrFollowerError):
         rejected.check(TP, header(0), producers)
@@ -86,13 +92,13 @@ def test_check_across_the_wrap_of_sequences_raises(rejected, producers) -> None:
     rejected.check(TP, header(1), producers)
 
 
-def test_check_in_a_newer_epoch_forgets_the_rejections(rejected, producers) -> None:
+def test_check_in_a_newer_epoch_forgets_the_rejections(rejected: RejectedBatches, producers: ProducerStates) -> None:
     rejected.add(TP, header(5, epoch=0), NotLeaderOrFollowerError())
     rejected.check(TP, header(0, epoch=1), producers)
     assert not rejected
 
 
-def test_add_in_a_newer_epoch_replaces_older_rejections(rejected, producers) -> None:
+def test_add_in_a_newer_epoch_replaces_older_rejections(rejected: RejectedBatches, producers: ProducerStates) -> None:
     rejected.add(TP, header(5, epoch=0), NotLeaderOrFollowerError())
     rejected.add(TP, header(0, epoch=1), NotLeaderOrFollowerError())
     rejected.add(TP, header(6, epoch=0), NotLeaderOrFollowerError())
@@ -100,19 +106,23 @@ def test_add_in_a_newer_epoch_replaces_older_rejections(rejected, producers) -> 
         rejected.check(TP, header(1, epoch=1), producers)
 
 
-def test_check_after_the_expiry_passes(rejected, producers, clock: ManualClock) -> None:
+def test_check_after_the_expiry_passes(
+    rejected: RejectedBatches, producers: ProducerStates, clock: ManualClock
+) -> None:
     rejected.add(TP, header(1), NotLeaderOrFollowerError())
     clock.advance(EXPIRY_SECONDS * 1000)
     rejected.check(TP, header(2), producers)
 
 
 @pytest.mark.parametrize("error", [InvalidRecordError(), CorruptMessageError()])
-def test_add_of_an_error_about_the_batch_itself_is_ignored(rejected, error: KafkaError) -> None:
+def test_add_of_an_error_about_the_batch_itself_is_ignored(rejected: RejectedBatches, error: KafkaError) -> None:
     rejected.add(TP, header(1), error)
     assert not rejected
 
 
-def test_add_beyond_the_bound_drops_the_oldest(rejected, producers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_beyond_the_bound_drops_the_oldest(
+    rejected: RejectedBatches, producers: ProducerStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rejected_batches, "MAX_PRODUCERS", 2)
     for producer_id in (1, 2, 3):
         rejected.add(TP, header(1, producer_id=producer_id), NotLeaderOrFollowerError())

@@ -2,6 +2,7 @@ import datetime as dt
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 
@@ -17,9 +18,10 @@ TP = TopicPartition("flights", 3)
 ALL = arrow.column_names(False)
 
 
-def ints(values: Sequence[int], code: str) -> memoryview:
+def ints(values: Sequence[int], code: Literal["q", "i"]) -> memoryview:
     array = pa.array(values, pa.int64() if code == "q" else pa.int32())
-    return memoryview(array.buffers()[1]).cast("B").cast(code)
+    data: memoryview = memoryview(array.buffers()[1]).cast("B").cast(code)
+    return data
 
 
 def binary(values: Sequence[bytes | None]) -> BinaryColumn:

@@ -304,7 +304,8 @@ def test_segments_deleted_after_planning_are_a_loss(broker: Broker, tmp_path: Pa
     expected = consumed(broker.bootstrap_servers)
     broker.stop()
     strict, lenient = reader(tmp_path), reader(tmp_path, failOnDataLoss="false")
-    planned = [p for p in strict.partitions() if p.range.topic_partition.partition == 0]
+    tasks: Any = strict.partitions()
+    planned = [p for p in tasks if p.range.topic_partition.partition == 0]
     first, second, *_ = sorted((tmp_path / "t-0").glob("*.log"))
     first.unlink()
     with pytest.raises(DataLossError, match=r"t-0: .*offset 0 was deleted"):

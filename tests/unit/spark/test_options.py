@@ -39,7 +39,7 @@ def test_subscriptions() -> None:
     assert batch().subscription.topics == ("a",)
     assert batch(subscribe=" a, b ,").subscription.topics == ("a", "b")
     assign = read_options({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0, 2]}'}, streaming=False).subscription
-    assert assign.assigned == {TopicPartition("a", 0), TopicPartition("a", 2)}
+    assert assign.assigned == frozenset({TopicPartition("a", 0), TopicPartition("a", 2)})
     assert assign.matches("a")
     assert not assign.matches("b")
 

@@ -10,11 +10,12 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from ottla.client.consumer.fetch import ranges
 from ottla.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.records.columns import BinaryColumn, Columns
 from ottla.spark.options.options import SourceOptions, Subscription, read_options
-from ottla.spark.source import brokers, reader
+from ottla.spark.source import reader
 from ottla.spark.source.brokers import Brokers
 from ottla.spark.source.offsets import OffsetRange
 from ottla.spark.source.ranges import DataLossError
@@ -109,7 +110,7 @@ class FakePlanner:
 
 
 def looking(monkeypatch: pytest.MonkeyPatch, planner: FakePlanner, **more: str) -> Brokers:
-    monkeypatch.setattr(brokers.ranges, "Planner", lambda _: planner)
+    monkeypatch.setattr(ranges, "Planner", lambda _: planner)
     return Brokers(options(**{"fetchOffset.retryIntervalMs": "0", **more}))
 
 
@@ -142,7 +143,7 @@ def test_a_partition_that_is_not_there_is_left_out(
 ) -> None:
     actual = looking(monkeypatch, FakePlanner(TOPICS))
     assert actual.partitions(Subscription(assigned=frozenset({A0, TopicPartition("a", 9)}))) == {A0}
-    assert "assign: no such partition, left out: a-9" in caplog.text
+    assert "assign: ignoring partitions that do not exist: a-9" in caplog.text
 
 
 def test_brokers_that_never_answered_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The planning side of a stream, over brokers that are a dictionary."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,7 +13,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from ottla.model import TopicPartition
 from ottla.spark.options.options import Subscription, read_options
-from ottla.spark.source import stream
 from ottla.spark.source.offsets import OffsetRange
 from ottla.spark.source.ranges import DataLossError
 from ottla.spark.source.reader import RangePartition
@@ -164,7 +164,7 @@ def test_after_a_crash_in_that_micro_batch_nothing_is_skipped() -> None:
 
 def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
     end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
     assert end == {"a": {"0": 5}}, "the first micro-batch does not wait"

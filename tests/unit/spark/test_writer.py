@@ -40,6 +40,12 @@ class Shares:
         self.written.append(share)
         return Written(share, 0)
 
+    def place(self, share: Share) -> str:
+        raise NotImplementedError
+
+    def stale_task(self, share: Share, tasks: set[int]) -> None:
+        raise NotImplementedError
+
 
 def share(monkeypatch: pytest.MonkeyPatch, sink: Shares, context: Context) -> Share:
     monkeypatch.setattr(writer, "_context", lambda: context)

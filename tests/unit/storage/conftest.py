@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,16 @@ from ottla.storage.recovery import open_log
 
 TP = TopicPartition("orders", 0)
 NOW = 1_700_000_000_000
+Row = bytes | None | tuple[bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None]
 
 
-def batch(*rows, timestamp=NOW, codec=compression.NONE, base_offset=0, **options) -> memoryview:
+def batch(
+    *rows: Row,
+    timestamp: int = NOW,
+    codec: int = compression.NONE,
+    base_offset: int = 0,
+    **options: Any,
+) -> memoryview:
     """A writable batch of rows: a value, or (key, value), or (timestamp, key, value)."""
     builder = BatchBuilder(bytearray(200_000), codec, base_offset=base_offset)
     for row in rows:
@@ -47,7 +55,7 @@ def clock() -> ManualClock:
 def make_log(tmp_path: Path, clock: ManualClock) -> Callable[..., Log]:
     """Opens the log in the test's directory; again and again, as after a restart."""
 
-    def make(*, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, **config) -> Log:
+    def make(*, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, **config: Any) -> Log:
         return open_log(
             tmp_path / str(TP),
             TP,

@@ -1,38 +1,42 @@
 import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents
 
+from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
 from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.model import TopicPartition
 from ottla.records import compression
 from ottla.records.decoder import decode_records
 from ottla.storage import cleanable, cleaner
+from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 from ottla.storage.offset_map import BYTES_PER_KEY, OffsetMap
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 from ottla.storage.throttle import StoppedError, Throttle
 
-from .conftest import NOW, batch, contents
-
-SMALL = {"segment_bytes": 1000, "cleanup_policy": ("compact",), "delete_retention_ms": 1000}
+SMALL: dict[str, Any] = {"segment_bytes": 1000, "cleanup_policy": ("compact",), "delete_retention_ms": 1000}
 
 
 @pytest.fixture
-def log(make_log):
+def log(make_log: Callable[..., Log]) -> Log:
     return make_log(**SMALL)
 
 
-def put(log, *rows, **options):
+def put(log: Log, *rows: tuple[bytes, bytes | None], **options: Any) -> None:
     log.append(batch(*rows, **options), leader_epoch=0)
     log.high_watermark = log.log_end_offset
 
 
-def as_dict(log):
+def as_dict(log: Log) -> dict[bytes | None, tuple[int, bytes | None, int]]:
     return {r.key: (r.offset, r.value, r.timestamp) for r in contents(log)}
 
 
-def clean(log, first_dirty=0, **options):
+def clean(log: Log, first_dirty: int = 0, **options: Any) -> int:
     """Compact all that was written, by closing the active segment first."""
     if log.active.size:
         log.roll()
@@ -40,7 +44,7 @@ def clean(log, first_dirty=0, **options):
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_last_record_of_each_key_stays_where_it_was(log, codec):
+def test_last_record_of_each_key_stays_where_it_was(log: Log, codec: int) -> None:
     rng = random.Random(codec)
     for _ in range(50):
         put(log, *[(b"k%d" % rng.randrange(10), rng.randbytes(20)) for _ in range(3)], codec=codec)
@@ -53,7 +57,7 @@ def test_last_record_of_each_key_stays_where_it_was(log, codec):
     assert log.log_end_offset == end
 
 
-def test_offsets_between_kept_records_are_read_from_the_next_one(log):
+def test_offsets_between_kept_records_are_read_from_the_next_one(log: Log) -> None:
     for i in range(20):
         put(log, (b"same", b"%d" % i), (b"k%d" % i, b"x" * 80))
     clean(log)
@@ -65,7 +69,7 @@ def test_offsets_between_kept_records_are_read_from_the_next_one(log):
     assert 0 not in stored
 
 
-def test_small_segments_are_put_together(log):
+def test_small_segments_are_put_together(log: Log) -> None:
     for i in range(40):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     segments = len(log.segments)
@@ -73,7 +77,7 @@ def test_small_segments_are_put_together(log):
     assert len(log.segments) < segments / 2
 
 
-def test_tombstone_goes_after_its_time(log, clock):
+def test_tombstone_goes_after_its_time(log: Log, clock: ManualClock) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"))
     put(log, (b"a", None))
     end = clean(log)
@@ -88,13 +92,13 @@ def test_tombstone_goes_after_its_time(log, clock):
     assert set(as_dict(log)) == {b"b", b"c", b"d"}
 
 
-def test_active_segment_is_not_touched(log):
+def test_active_segment_is_not_touched(log: Log) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     assert cleaner.clean(log, 0) == 0
     assert len(contents(log)) == 2
 
 
-def test_nothing_above_the_last_stable_offset_is_touched(log):
+def test_nothing_above_the_last_stable_offset_is_touched(log: Log) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     put(log, (b"a", b"3"))
@@ -102,7 +106,7 @@ def test_nothing_above_the_last_stable_offset_is_touched(log):
     assert len(contents(log)) == 3
 
 
-def test_minimum_lag_protects_young_records(make_log, clock):
+def test_minimum_lag_protects_young_records(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(**SMALL, min_compaction_lag_ms=5000)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
@@ -112,8 +116,8 @@ def test_minimum_lag_protects_young_records(make_log, clock):
     assert [r.value for r in contents(log)] == [b"2"]
 
 
-def test_rolled_back_records_go_and_committed_ones_stay(log, clock):
-    def marker(kind, producer_id):
+def test_rolled_back_records_go_and_committed_ones_stay(log: Log, clock: ManualClock) -> None:
+    def marker(kind: int, producer_id: int) -> None:
         data = batch(
             marker_record(kind, 0), producer_id=producer_id, producer_epoch=0, transactional=True, control=True
         )
@@ -127,7 +131,7 @@ def test_rolled_back_records_go_and_committed_ones_stay(log, clock):
     put(log, (b"c", b"plain"))
     end = clean(log)
 
-    def users():
+    def users() -> list[bytes | None]:
         return [r.value for r in contents(log) if r.key in (b"a", b"b", b"c")]
 
     assert users() == [b"old", b"committed", b"plain"]
@@ -142,13 +146,13 @@ def test_rolled_back_records_go_and_committed_ones_stay(log, clock):
 
 
 @pytest.mark.parametrize("bound", ["map", "watermark"])
-def test_rolled_back_records_behind_the_end_of_a_pass_stay_hidden(make_log, bound):
+def test_rolled_back_records_behind_the_end_of_a_pass_stay_hidden(make_log: Callable[..., Log], bound: str) -> None:
     log = make_log(**SMALL | {"segment_bytes": 2000})
     for i in range(12):
         put(log, (b"k%d" % i, b"x" * 50), producer_id=1, producer_epoch=0, base_sequence=i, transactional=True)
         if i % 3 == 2:
-            end = batch(marker_record(ABORT, 0), producer_id=1, producer_epoch=0, transactional=True, control=True)
-            log.append(end, leader_epoch=0, origin_client=False)
+            marker = batch(marker_record(ABORT, 0), producer_id=1, producer_epoch=0, transactional=True, control=True)
+            log.append(marker, leader_epoch=0, origin_client=False)
         put(log, (b"p%d" % i, b"plain"))
     end = 9 if bound == "watermark" else log.log_end_offset
     log.high_watermark = end
@@ -170,7 +174,7 @@ def test_rolled_back_records_behind_the_end_of_a_pass_stay_hidden(make_log, boun
     assert visible == [b"p%d" % i for i in range(12)]
 
 
-def test_last_batch_of_a_producer_keeps_its_sequence(make_log):
+def test_last_batch_of_a_producer_keeps_its_sequence(make_log: Callable[..., Log]) -> None:
     log = make_log(**SMALL)
     put(log, (b"a", b"1"), producer_id=4, producer_epoch=2, base_sequence=6)
     put(log, (b"a", b"2"))
@@ -183,7 +187,7 @@ def test_last_batch_of_a_producer_keeps_its_sequence(make_log):
     assert again.producers.producers[4].last_sequence == 6
 
 
-def test_log_append_time_survives(make_log, clock):
+def test_log_append_time_survives(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(**SMALL, message_timestamp_type="LogAppendTime")
     put(log, (b"a", b"1"), (b"b", b"2"))
     clock.advance(50)
@@ -192,7 +196,7 @@ def test_log_append_time_survives(make_log, clock):
     assert [(r.value, r.timestamp) for r in contents(log)] == [(b"2", NOW), (b"3", NOW + 50)]
 
 
-def test_full_map_ends_the_pass_between_batches(log):
+def test_full_map_ends_the_pass_between_batches(log: Log) -> None:
     for i in range(20):
         put(log, (b"k%d" % i, b"1"), (b"k%d" % (i + 1), b"2"))
     before = as_dict(log)
@@ -206,7 +210,7 @@ def test_full_map_ends_the_pass_between_batches(log):
     assert len(contents(log)) < 40
 
 
-def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log):
+def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
@@ -219,7 +223,7 @@ def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log):
     assert not list(log.dir.glob("*.cleaned"))
 
 
-def test_failed_copy_leaves_nothing_behind(log, monkeypatch):
+def test_failed_copy_leaves_nothing_behind(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     before = contents(log)
@@ -231,7 +235,7 @@ def test_failed_copy_leaves_nothing_behind(log, monkeypatch):
     assert not list(log.dir.glob("*.cleaned"))
 
 
-def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log):
+def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
@@ -246,7 +250,7 @@ def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log):
     assert cleanable.dirtiest([cleanable.measure(log, half, now + 10**12)]) is not None
 
 
-def test_keys_of_all_lengths_are_distinguished():
+def test_keys_of_all_lengths_are_distinguished() -> None:
     seen = OffsetMap(1 << 20)
     keys = [b"x" * n for n in range(40)] + [b"y" * n for n in range(1, 40)]
     for offset, key in enumerate(keys):
@@ -255,14 +259,14 @@ def test_keys_of_all_lengths_are_distinguished():
     assert seen.get(b"unknown") == -1
 
 
-def test_compression_none_is_kept_by_a_rewrite(log):
+def test_compression_none_is_kept_by_a_rewrite(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", b"2"))
     put(log, (b"a", b"3"))
     clean(log)
     assert all(header.codec == compression.NONE for header, _ in log.batches_from(0))
 
 
-def test_segment_is_closed_in_time_for_its_compaction(make_log, clock):
+def test_segment_is_closed_in_time_for_its_compaction(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), timestamp=NOW + 1001)
@@ -271,7 +275,7 @@ def test_segment_is_closed_in_time_for_its_compaction(make_log, clock):
     assert cleanable.dirtiest([cleanable.measure(log, 0, NOW + 1001)._replace(clean_bytes=10**6)]) is not None
 
 
-def test_pass_ends_when_the_throttle_is_stopped(log):
+def test_pass_ends_when_the_throttle_is_stopped(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     before = contents(log)
@@ -286,7 +290,7 @@ def test_pass_ends_when_the_throttle_is_stopped(log):
 
 
 @pytest.fixture
-def log_dir(tmp_path, clock):
+def log_dir(tmp_path: Path, clock: ManualClock) -> Iterator[LogDir]:
     config = LogConfig(**SMALL)
     with LogDir.open(tmp_path / "data", broker_id=0, clock=clock) as actual:
         actual.load(lambda tp: config)
@@ -297,31 +301,37 @@ def log_dir(tmp_path, clock):
         yield actual
 
 
-def test_passes_at_a_time_are_over_different_logs(log_dir):
+def test_passes_at_a_time_are_over_different_logs(log_dir: LogDir) -> None:
     first, second = log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)
+    assert first is not None
+    assert second is not None
     assert {first.log.topic_partition.topic, second.log.topic_partition.topic} == {"a", "b"}
     assert log_dir.next_cleaning(NOW) is None
     log_dir.abort_cleaning(first)
     again = log_dir.next_cleaning(NOW)
+    assert again is not None
     assert again.log is first.log
     again.copy()
     assert log_dir.finish_cleaning(again)
     assert len(contents(again.log)) < 30
 
 
-def test_damaged_log_does_not_keep_others_from_compaction(log_dir):
+def test_damaged_log_does_not_keep_others_from_compaction(log_dir: LogDir) -> None:
     first = log_dir.next_cleaning(NOW)
+    assert first is not None
     log_dir.abort_cleaning(first, "it is damaged")
     for _ in range(2):
         following = log_dir.next_cleaning(NOW)
+        assert following is not None
         assert following.log is not first.log
         log_dir.abort_cleaning(following)
     too_small = log_dir.next_cleaning(NOW)
+    assert too_small is not None
     assert not log_dir.finish_cleaning(too_small), "a pass without progress is not tried for ever"
     assert log_dir.next_cleaning(NOW) is None
 
 
-def test_damage_in_a_log_is_found_by_its_compaction(log):
+def test_damage_in_a_log_is_found_by_its_compaction(log: Log) -> None:
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     path = log.segments[0].path(".log")

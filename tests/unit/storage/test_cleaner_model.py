@@ -1,15 +1,18 @@
 """Compaction against a list: whatever is written and whenever it runs, each key's last committed value is read."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents
 
-from ottla.records.decoder import decode_records
+from ottla.clock import ManualClock
+from ottla.records.decoder import Record, decode_records
 from ottla.storage import cleaner
+from ottla.storage.log import Log
 from ottla.storage.offset_map import BYTES_PER_KEY
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
-
-from .conftest import NOW, batch, contents
 
 RETENTION_MS = 1000
 CONFIG = {
@@ -24,29 +27,29 @@ CONFIG = {
 class Model:
     """A log, and all that was ever written to it."""
 
-    def __init__(self, make_log, clock, seed):
+    def __init__(self, make_log: Callable[..., Log], clock: ManualClock, seed: int) -> None:
         self.rng = random.Random(seed)
         self.make_log = make_log
         self.clock = clock
         self.log = make_log(**CONFIG)
-        self.written = {}
+        self.written: dict[int, tuple[bytes, bytes | None, int]] = {}
         """Offset → (key, value, timestamp) of users' records."""
-        self.aborted = set()
+        self.aborted: set[int] = set()
         """Offsets of records that were rolled back."""
-        self.open = {}
+        self.open: dict[int, list[int]] = {}
         """Producer id → offsets in its open transaction."""
         self.sequence = {1: 0, 2: 0, 3: 0}
         self.cleaned_to = 0
-        self.tombstones_met = {}
+        self.tombstones_met: dict[int, int] = {}
         """Offset of a tombstone → when a pass first met it."""
 
-    def append(self, producer_id=-1):
+    def append(self, producer_id: int = -1) -> None:
         rng = self.rng
         rows = [
             (NOW + rng.randrange(500), b"k%d" % rng.randrange(8), rng.choice((None, rng.randbytes(25), b"")))
             for _ in range(rng.randint(1, 3))
         ]
-        options = {}
+        options: dict[str, Any] = {}
         if producer_id > 0:
             options = {
                 "producer_id": producer_id,
@@ -61,7 +64,7 @@ class Model:
         if producer_id > 1:
             self.open.setdefault(producer_id, []).extend(range(base, base + len(rows)))
 
-    def end(self):
+    def end(self) -> None:
         if not self.open:
             return
         producer_id = self.rng.choice(sorted(self.open))
@@ -74,7 +77,7 @@ class Model:
         if kind == ABORT:
             self.aborted |= set(offsets)
 
-    def write(self):
+    def write(self) -> None:
         match self.rng.random():
             case x if x < 0.5:
                 self.append()
@@ -84,7 +87,7 @@ class Model:
                 self.end()
         self.log.high_watermark = self.log.log_end_offset
 
-    def clean(self):
+    def clean(self) -> None:
         self.clock.advance(self.rng.choice((1, 300, 700, 1500)))
         if self.rng.random() < 0.5:
             self.log.roll()
@@ -94,7 +97,7 @@ class Model:
             if value is None and offset < self.cleaned_to:
                 self.tombstones_met.setdefault(offset, self.clock.now_ms())
 
-    def restart(self):
+    def restart(self) -> None:
         if self.rng.random() < 0.5:
             self.log.close()
             self.log = self.make_log(clean=True, **CONFIG)
@@ -109,7 +112,7 @@ class Model:
             p: n - 1 for p, n in self.sequence.items() if n
         }
 
-    def committed(self, until):
+    def committed(self, until: int) -> dict[bytes, tuple[int, bytes | None]]:
         """Key → (offset, value) as of `until`, for a reader of committed records."""
         undecided = {offset for offsets in self.open.values() for offset in offsets}
         return {
@@ -118,7 +121,7 @@ class Model:
             if offset < until and offset not in self.aborted and offset not in undecided
         }
 
-    def read_committed(self):
+    def read_committed(self) -> list[Record]:
         """What such a reader finds: transactions that were rolled back are hidden by the log's own list."""
         log = self.log
         hidden = log.aborted_transactions(0, log.log_end_offset)
@@ -133,7 +136,7 @@ class Model:
                 actual += decode_records(data, 0, header)
         return actual
 
-    def check(self):
+    def check(self) -> None:
         log = self.log
         actual = self.read_committed()
         assert [r.offset for r in actual] == sorted({r.offset for r in actual})
@@ -151,7 +154,7 @@ class Model:
             assert header is None or header.last_offset >= offset
             assert not later or (header is not None and header.base_offset <= later[0])
 
-    def _check_tombstones(self, actual):
+    def _check_tombstones(self, actual: set[int]) -> None:
         now = self.clock.now_ms()
         latest = self.committed(self.cleaned_to)
         for offset, value in latest.values():
@@ -165,7 +168,7 @@ STEPS = ("write",) * 8 + ("clean", "restart")
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_compaction_loses_no_last_value(make_log, clock, seed):
+def test_compaction_loses_no_last_value(make_log: Callable[..., Log], clock: ManualClock, seed: int) -> None:
     model = Model(make_log, clock, seed)
     for step in range(70):
         getattr(model, model.rng.choice(STEPS))()

@@ -6,20 +6,25 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, TP, batch, contents
 
-from ottla.records.decoder import decode_records
+from ottla.records.decoder import Record, decode_records
 from ottla.storage import cleanable, cleaner
+from ottla.storage.cleaner import CleanerPass
+from ottla.storage.log import Log
 from ottla.storage.scan import headers
 from ottla.storage.segment import SEGMENT_SUFFIXES
-
-from .conftest import NOW, TP, batch, contents
 
 CONFIG = {"segment_bytes": 4000, "index_interval_bytes": 300, "segment_index_bytes": 4096}
 
 
-def fill(log, rng, count):
+def fill(log: Log, rng: Random, count: int) -> None:
     for _ in range(count):
         rows = [
             (NOW + rng.randrange(1000), b"k%d" % rng.randrange(9), rng.randbytes(rng.randrange(120)))
@@ -28,7 +33,7 @@ def fill(log, rng, count):
     log.high_watermark = log.log_end_offset
 
 
-def check(log, before, flushed):
+def check(log: Log, before: list[Record], flushed: int) -> None:
     """The log is a prefix of what was written and reaches the recovery point; its indexes and epochs fit."""
     actual = contents(log)
     assert actual == before[: len(actual)]
@@ -49,7 +54,7 @@ def check(log, before, flushed):
     assert log.offset_for_time(latest + 1) is None
 
 
-def after_crash(make_log, log, before, flushed):
+def after_crash(make_log: Callable[..., Log], log: Log, before: list[Record], flushed: int) -> None:
     again = make_log(recovery_point=log.recovery_point, **CONFIG)
     check(again, before, flushed)
     again.append(batch(b"goes on"), leader_epoch=99)
@@ -60,7 +65,7 @@ def after_crash(make_log, log, before, flushed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_end_of_the_active_segment_cut_or_garbled(make_log, seed):
+def test_end_of_the_active_segment_cut_or_garbled(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(**CONFIG)
     fill(log, rng, 60)
@@ -82,7 +87,7 @@ def test_end_of_the_active_segment_cut_or_garbled(make_log, seed):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_file_that_was_damaged_after_a_clean_shutdown(make_log, seed):
+def test_file_that_was_damaged_after_a_clean_shutdown(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(**CONFIG)
     fill(log, rng, 60)
@@ -110,7 +115,7 @@ def test_file_that_was_damaged_after_a_clean_shutdown(make_log, seed):
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "garbage", "zeros", "empty", "odd", "short"])
 @pytest.mark.parametrize("which", [0, 1, -1])
-def test_index_missing_or_senseless(make_log, suffix, damage, which):
+def test_index_missing_or_senseless(make_log: Callable[..., Log], suffix: str, damage: str, which: int) -> None:
     log = make_log(**CONFIG)
     fill(log, random.Random(1), 60)
     log.flush(log.active.base_offset)
@@ -137,7 +142,7 @@ def test_index_missing_or_senseless(make_log, suffix, damage, which):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log, seed):
+def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(**CONFIG)
     fill(log, rng, 60)
@@ -169,7 +174,7 @@ def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log, seed
         "00000000000000000000.index.swap",
     ],
 )
-def test_leftovers_are_removed(make_log, name):
+def test_leftovers_are_removed(make_log: Callable[..., Log], name: str) -> None:
     log = make_log(**CONFIG)
     fill(log, random.Random(1), 30)
     before = contents(log)
@@ -181,7 +186,7 @@ def test_leftovers_are_removed(make_log, name):
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "snapshot"])
 @pytest.mark.parametrize("content", [b"", b"garbage\xff\x00", None])
-def test_damaged_state_files_are_rebuilt(make_log, name, content):
+def test_damaged_state_files_are_rebuilt(make_log: Callable[..., Log], name: str, content: bytes | None) -> None:
     log = make_log(**CONFIG)
     for i in range(50):
         log.append(batch(b"x" * 200, producer_id=7, producer_epoch=2, base_sequence=i), leader_epoch=i // 10)
@@ -197,7 +202,7 @@ def test_damaged_state_files_are_rebuilt(make_log, name, content):
 
 
 @pytest.fixture
-def compacted(make_log):
+def compacted(make_log: Callable[..., Log]) -> tuple[Log, CleanerPass, dict[bytes | None, Record]]:
     """A log before compaction, after its `.cleaned` files were written, and what it must hold after."""
     log = make_log(cleanup_policy=("compact",), **CONFIG)
     fill(log, random.Random(3), 60)
@@ -214,14 +219,17 @@ class Crash(Exception):  # noqa: N818  # not an error: the moment at which the p
 
 
 @pytest.mark.parametrize("step", range(60))
-def test_crash_at_any_rename_or_removal_of_a_compaction(compacted, make_log, monkeypatch, step):
-    from pathlib import Path
-
+def test_crash_at_any_rename_or_removal_of_a_compaction(
+    compacted: tuple[Log, CleanerPass, dict[bytes | None, Record]],
+    make_log: Callable[..., Log],
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+) -> None:
     log, cleaning, before = compacted
     left = step
 
-    def tick(real):
-        def wrapped(self, *args, **kwargs):
+    def tick(real: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(self: Path, *args: Path, **kwargs: Any) -> Any:
             nonlocal left
             if left == 0:
                 raise Crash
@@ -273,7 +281,7 @@ WRITER = """
 
 
 @pytest.mark.slow
-def test_killed_writer_loses_nothing_that_it_reported(tmp_path):
+def test_killed_writer_loses_nothing_that_it_reported(tmp_path: Path) -> None:
     """Three kills of one data directory; SIGKILL leaves the page cache, so even unflushed appends must be there."""
     from ottla.config.topic import LogConfig
     from ottla.storage.log_dir import LogDir
@@ -295,5 +303,5 @@ def test_killed_writer_loses_nothing_that_it_reported(tmp_path):
             log_dir.load(lambda tp: LogConfig())
             actual = contents(log_dir.logs[TP])
             assert len(actual) >= reported
-            assert [int(r.key) for r in actual] == [r.offset for r in actual] == list(range(len(actual)))
+            assert [int(r.key or b"") for r in actual] == [r.offset for r in actual] == list(range(len(actual)))
         shutil.rmtree(copy)

@@ -1,7 +1,9 @@
 """The two indexes against lists: a lookup finds what a linear scan does, in memory, in the file, and after a cut."""
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +16,10 @@ steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=4
 # an entry of nothing but zeros does not count
 times = st.lists(st.tuples(st.sampled_from([-1, *range(1, 300)]), st.integers(0, 20)), max_size=40)
 
+AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
-def states(index):
+
+def states(index: AnyIndex) -> Iterator[AnyIndex]:
     """The index as it is written, then as it is read from its file, then as it is written on."""
     yield index
     index.finish()
@@ -26,14 +30,14 @@ def states(index):
     yield index
 
 
-def scan(entries, target, field):
+def scan(entries: list[tuple[int, int]], target: int, field: int) -> int:
     """The number of the last entry that is not above the target."""
     return max((i for i, entry in enumerate(entries) if entry[field] <= target), default=-1)
 
 
 @settings(max_examples=60, deadline=None)
 @given(steps=steps, targets=st.lists(st.integers(-5, 2500), max_size=8), cut=st.integers(0, 2500))
-def test_offset_index_finds_what_a_scan_does(steps, targets, cut):
+def test_offset_index_finds_what_a_scan_does(steps: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         index = OffsetIndex(Path(directory) / "x.index", BASE, 4096)
         index.create()
@@ -54,11 +58,12 @@ def test_offset_index_finds_what_a_scan_does(steps, targets, cut):
 
 @settings(max_examples=60, deadline=None)
 @given(times=times, targets=st.lists(st.integers(-2, 320), max_size=8), cut=st.integers(0, 500))
-def test_time_index_finds_what_a_scan_does(times, targets, cut):
+def test_time_index_finds_what_a_scan_does(times: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         index = TimeIndex(Path(directory) / "x.timeindex", BASE, 4096)
         index.create()
-        entries, offset = [], 0
+        entries: list[tuple[int, int]] = []
+        offset = 0
         for time, more in times:
             offset += more
             index.maybe_append(time, BASE + offset)
@@ -75,7 +80,7 @@ def test_time_index_finds_what_a_scan_does(times, targets, cut):
 
 @settings(max_examples=60, deadline=None)
 @given(steps=steps, tail=st.integers(0, 40))
-def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps, tail):
+def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps: list[tuple[int, int]], tail: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "x.index"
         index = OffsetIndex(path, BASE, 4096)
@@ -93,7 +98,7 @@ def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps, tail):
         assert path.stat().st_size == 8 * (len(steps) + 1)
 
 
-def test_index_of_an_impossible_size_or_order_is_corrupt(tmp_path):
+def test_index_of_an_impossible_size_or_order_is_corrupt(tmp_path: Path) -> None:
     index = OffsetIndex(tmp_path / "x.index", BASE, 4096)
     index.create()
     for i in range(1, 4):

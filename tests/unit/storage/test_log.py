@@ -1,8 +1,13 @@
 import errno
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents, values
 
+from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     CorruptMessageError,
@@ -16,19 +21,17 @@ from ottla.errors import (
 from ottla.records import compression
 from ottla.records.batch import read_header, reseal, split
 from ottla.records.decoder import records
-from ottla.storage.log import WARM_SEGMENTS
+from ottla.storage.log import WARM_SEGMENTS, Log
 from ottla.storage.retention import apply_retention
 
-from .conftest import NOW, batch, contents, values
 
-
-def fill(log, count, size=100, **options):
+def fill(log: Log, count: int, size: int = 100, **options: Any) -> None:
     for i in range(count):
         log.append(batch((b"k%d" % i, b"%d:" % i + b"x" * size), **options), leader_epoch=0)
     log.high_watermark = log.log_end_offset
 
 
-def test_append_assigns_offsets_and_epoch_in_place(make_log):
+def test_append_assigns_offsets_and_epoch_in_place(make_log: Callable[..., Log]) -> None:
     log = make_log()
     assert log.append(batch(b"a", b"b"), leader_epoch=3)[:2] == (0, 1)
     second = batch(b"c")
@@ -39,13 +42,13 @@ def test_append_assigns_offsets_and_epoch_in_place(make_log):
     assert log.leader_epochs.entries == [(3, 0), (4, 2)]
 
 
-def test_several_batches_in_one_append(make_log):
+def test_several_batches_in_one_append(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(memoryview(bytearray(bytes(batch(b"a", b"b")) + bytes(batch(b"c")))), leader_epoch=0)
     assert [r.offset for r in contents(log)] == [0, 1, 2]
 
 
-def test_read_returns_whole_batches_within_its_bounds(make_log):
+def test_read_returns_whole_batches_within_its_bounds(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 300, size=200)
     size = len(batch((b"k0", b"0:" + b"x" * 200)))
@@ -65,14 +68,14 @@ def test_read_returns_whole_batches_within_its_bounds(make_log):
                     assert offset + len(got) == max_offset or room < size + 10, "as much as fits"
 
 
-def test_first_batch_larger_than_max_bytes_only_when_asked_for(make_log):
+def test_first_batch_larger_than_max_bytes_only_when_asked_for(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(batch(b"x" * 1000), leader_epoch=0)
     assert log.read(0, 10, max_offset=1).nbytes > 1000
     assert log.read(0, 10, max_offset=1, at_least_one=False).nbytes == 0
 
 
-def test_read_in_the_middle_of_a_batch_returns_that_batch(make_log):
+def test_read_in_the_middle_of_a_batch_returns_that_batch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(batch(b"a"), leader_epoch=0)
     log.append(batch(b"b", b"c", b"d"), leader_epoch=0)
@@ -80,7 +83,7 @@ def test_read_in_the_middle_of_a_batch_returns_that_batch(make_log):
     assert [r.offset for r in records(actual.read())] == [1, 2, 3]
 
 
-def test_offsets_outside_of_the_log_are_refused(make_log):
+def test_offsets_outside_of_the_log_are_refused(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 5)
     assert log.read(5, 100, max_offset=5).nbytes == 0
@@ -89,7 +92,7 @@ def test_offsets_outside_of_the_log_are_refused(make_log):
             log.read(offset, 100, max_offset=5)
 
 
-def test_slice_stays_readable_after_its_segment_is_deleted(make_log):
+def test_slice_stays_readable_after_its_segment_is_deleted(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     fill(log, 10)
     actual = log.read(0, 1000, max_offset=10)
@@ -103,7 +106,7 @@ def test_slice_stays_readable_after_its_segment_is_deleted(make_log):
         actual.fileno()
 
 
-def test_segments_roll_by_size_and_reads_cross_them(make_log, tmp_path):
+def test_segments_roll_by_size_and_reads_cross_them(make_log: Callable[..., Log], tmp_path: Path) -> None:
     log = make_log(segment_bytes=1000)
     fill(log, 50)
     assert len(log.segments) > 5
@@ -112,7 +115,7 @@ def test_segments_roll_by_size_and_reads_cross_them(make_log, tmp_path):
     assert log.size == sum(p.stat().st_size for p in tmp_path.rglob("*.log"))
 
 
-def test_segments_roll_by_the_records_time(make_log, clock):
+def test_segments_roll_by_the_records_time(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_ms=1000)
     log.append(batch(b"a", timestamp=NOW), leader_epoch=0)
     log.append(batch(b"b", timestamp=NOW + 1000), leader_epoch=0)
@@ -121,14 +124,14 @@ def test_segments_roll_by_the_records_time(make_log, clock):
     assert [s.base_offset for s in log.segments] == [0, 2]
 
 
-def test_segments_roll_when_their_index_is_full(make_log):
+def test_segments_roll_when_their_index_is_full(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_index_bytes=24, index_interval_bytes=1)
     fill(log, 10)
     assert len(log.segments) > 1
     assert len(contents(log)) == 10
 
 
-def test_indexes_are_written_when_their_segment_is_rolled(make_log):
+def test_indexes_are_written_when_their_segment_is_rolled(make_log: Callable[..., Log]) -> None:
     log = make_log(index_interval_bytes=200)
     fill(log, 30)
     first = log.active
@@ -139,7 +142,7 @@ def test_indexes_are_written_when_their_segment_is_rolled(make_log):
     assert first.time_index.path.stat().st_size > 0
 
 
-def test_on_roll_is_called(make_log):
+def test_on_roll_is_called(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=500)
     rolled = []
     log.on_roll = lambda actual: rolled.append(actual.log_end_offset)
@@ -147,18 +150,18 @@ def test_on_roll_is_called(make_log):
     assert rolled == [s.base_offset for s in log.segments[1:]]
 
 
-def test_batch_above_max_message_bytes_is_too_large(make_log):
+def test_batch_above_max_message_bytes_is_too_large(make_log: Callable[..., Log]) -> None:
     with pytest.raises(MessageTooLargeError, match=r"max\.message\.bytes"):
         make_log(max_message_bytes=100).append(batch(b"x" * 100), leader_epoch=0)
 
 
-def test_batch_above_segment_bytes_is_refused(make_log):
+def test_batch_above_segment_bytes_is_refused(make_log: Callable[..., Log]) -> None:
     with pytest.raises(RecordListTooLargeError):
         make_log(segment_bytes=100).append(batch(b"x" * 100), leader_epoch=0)
 
 
 @pytest.mark.parametrize("position", [16, 21, 57, 70, -1])
-def test_damaged_batch_is_refused_and_leaves_no_trace(make_log, position):
+def test_damaged_batch_is_refused_and_leaves_no_trace(make_log: Callable[..., Log], position: int) -> None:
     log = make_log()
     data = batch(b"payload")
     data[position] ^= 0x55
@@ -168,18 +171,18 @@ def test_damaged_batch_is_refused_and_leaves_no_trace(make_log, position):
 
 
 @pytest.mark.parametrize("cut", [1, 30, 70])
-def test_cut_off_batch_is_refused(make_log, cut):
+def test_cut_off_batch_is_refused(make_log: Callable[..., Log], cut: int) -> None:
     with pytest.raises(CorruptMessageError):
         make_log().append(batch(b"payload")[:-cut], leader_epoch=0)
 
 
-def test_client_may_not_write_control_batches(make_log):
+def test_client_may_not_write_control_batches(make_log: Callable[..., Log]) -> None:
     control = batch((b"\0\0\0\1", b"\0\0\0\0\0\0"), control=True, transactional=True, producer_id=1, producer_epoch=0)
     with pytest.raises(InvalidRecordError, match="control"):
         make_log().append(control, leader_epoch=0)
 
 
-def test_record_count_must_match_the_offsets(make_log):
+def test_record_count_must_match_the_offsets(make_log: Callable[..., Log]) -> None:
     data = batch(b"a", b"b")
     data[23:27] = (5).to_bytes(4, "big")
     reseal(data, 0, len(data))
@@ -187,7 +190,7 @@ def test_record_count_must_match_the_offsets(make_log):
         make_log().append(data, leader_epoch=0)
 
 
-def test_compacted_topic_takes_no_record_without_key(make_log):
+def test_compacted_topic_takes_no_record_without_key(make_log: Callable[..., Log]) -> None:
     log = make_log(cleanup_policy=("compact",))
     log.append(batch((b"k", b"v")), leader_epoch=0)
     for codec in (compression.NONE, compression.ZSTD):
@@ -195,7 +198,7 @@ def test_compacted_topic_takes_no_record_without_key(make_log):
             log.append(batch((b"k", b"v"), b"no key", codec=codec), leader_epoch=0)
 
 
-def test_timestamps_outside_of_the_topics_bounds(make_log):
+def test_timestamps_outside_of_the_topics_bounds(make_log: Callable[..., Log]) -> None:
     log = make_log(message_timestamp_after_max_ms=1000, message_timestamp_before_max_ms=500)
     log.append(batch(b"a", timestamp=NOW + 1000), leader_epoch=0)
     log.append(batch(b"a", timestamp=NOW - 500), leader_epoch=0)
@@ -204,7 +207,7 @@ def test_timestamps_outside_of_the_topics_bounds(make_log):
             log.append(batch(b"a", timestamp=wrong), leader_epoch=0)
 
 
-def test_log_append_time_overwrites_the_producers(make_log, clock):
+def test_log_append_time_overwrites_the_producers(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(message_timestamp_type="LogAppendTime")
     clock.advance(77)
     appended = log.append(batch((5, b"a", b"1"), (10**15, b"b", b"2")), leader_epoch=0)
@@ -214,7 +217,7 @@ def test_log_append_time_overwrites_the_producers(make_log, clock):
 
 @pytest.mark.parametrize("expected", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("sent", [compression.NONE, compression.LZ4])
-def test_topics_codec_replaces_the_producers(make_log, expected, sent):
+def test_topics_codec_replaces_the_producers(make_log: Callable[..., Log], expected: str, sent: int) -> None:
     log = make_log(compression_type=expected)
     log.append(
         batch(*[(b"k", b"v" * 50)] * 20, codec=sent, producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0
@@ -226,13 +229,15 @@ def test_topics_codec_replaces_the_producers(make_log, expected, sent):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_failed_write_leaves_the_log_as_it_was(make_log, monkeypatch, code):
+def test_failed_write_leaves_the_log_as_it_was(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     log = make_log()
     fill(log, 3)
     size = log.size
     real = os.pwrite
 
-    def broken(fd, data, position):
+    def broken(fd: int, data: memoryview, position: int) -> None:
         real(fd, bytes(data)[:50], position)
         raise OSError(code, os.strerror(code))
 
@@ -245,11 +250,13 @@ def test_failed_write_leaves_the_log_as_it_was(make_log, monkeypatch, code):
     assert [r.offset for r in contents(log)] == [0, 1, 2, 3]
 
 
-def test_epoch_that_cannot_be_noted_keeps_its_records_out(make_log, monkeypatch):
+def test_epoch_that_cannot_be_noted_keeps_its_records_out(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log()
     fill(log, 3)
 
-    def full(*_):
+    def full(*_: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "replace", full)
@@ -262,7 +269,9 @@ def test_epoch_that_cannot_be_noted_keeps_its_records_out(make_log, monkeypatch)
     assert not list(log.dir.glob("*.tmp"))
 
 
-def test_flush_that_fails_leaves_the_recovery_point(make_log, monkeypatch):
+def test_flush_that_fails_leaves_the_recovery_point(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log()
     fill(log, 3)
     monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
@@ -271,11 +280,11 @@ def test_flush_that_fails_leaves_the_recovery_point(make_log, monkeypatch):
     assert log.recovery_point == 0
 
 
-def test_roll_that_fails_can_be_tried_again(make_log, monkeypatch):
+def test_roll_that_fails_can_be_tried_again(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log(segment_bytes=500)
     real = os.open
 
-    def full(path, flags, *mode, **options):
+    def full(path: Path, flags: int, *mode: int, **options: Any) -> int:
         if flags & os.O_CREAT:
             raise OSError(errno.ENOSPC, "full")
         return real(path, flags, *mode, **options)
@@ -292,7 +301,7 @@ def test_roll_that_fails_can_be_tried_again(make_log, monkeypatch):
     assert [r.offset for r in contents(make_log(clean=True, segment_bytes=500))] == list(range(end + 10))
 
 
-def test_short_writes_are_continued(make_log, monkeypatch):
+def test_short_writes_are_continued(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: real(fd, bytes(data)[:7], position))
@@ -301,7 +310,7 @@ def test_short_writes_are_continued(make_log, monkeypatch):
     assert values(log) == [b"all of it"]
 
 
-def test_follower_takes_batches_as_they_are(make_log):
+def test_follower_takes_batches_as_they_are(make_log: Callable[..., Log]) -> None:
     log = make_log()
     data = batch(b"a", b"b", base_offset=10, leader_epoch=6)
     assert log.append_as_follower(data).base_offset == 10
@@ -310,7 +319,7 @@ def test_follower_takes_batches_as_they_are(make_log):
         log.append_as_follower(data)
 
 
-def test_offset_for_time_is_the_first_record_at_or_after_it(make_log):
+def test_offset_for_time_is_the_first_record_at_or_after_it(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=700, index_interval_bytes=1)
     times = [NOW + d for d in (0, 10, 5, 20, 20, 15, 30, 31, 29, 40)]
     for i in range(0, 10, 2):
@@ -318,20 +327,25 @@ def test_offset_for_time_is_the_first_record_at_or_after_it(make_log):
     for expected in range(NOW - 1, NOW + 41):
         first = next(i for i, t in enumerate(times) if t >= expected)
         actual = log.offset_for_time(expected)
+        assert actual is not None
         assert (actual.offset, actual.timestamp) == (first, times[first]), expected - NOW
     assert log.offset_for_time(NOW + 41) is None
-    assert log.max_timestamp_offset()[:2] == (9, NOW + 40)
+    newest = log.max_timestamp_offset()
+    assert newest is not None
+    assert newest[:2] == (9, NOW + 40)
 
 
-def test_offset_for_time_skips_records_before_the_logs_start(make_log):
+def test_offset_for_time_skips_records_before_the_logs_start(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(batch(b"a", b"b", b"c"), leader_epoch=0)
     log.high_watermark = 3
     log.delete_records_before(2)
-    assert log.offset_for_time(0).offset == 2
+    actual = log.offset_for_time(0)
+    assert actual is not None
+    assert actual.offset == 2
 
 
-def test_truncation_removes_records_and_what_was_derived_from_them(make_log):
+def test_truncation_removes_records_and_what_was_derived_from_them(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=1000)
     fill(log, 20)
     for i in range(5):
@@ -348,7 +362,7 @@ def test_truncation_removes_records_and_what_was_derived_from_them(make_log):
     assert (log.log_end_offset, log.leader_epochs.entries, log.size) == (0, [], 0)
 
 
-def test_truncate_fully_restarts_at_an_offset(make_log):
+def test_truncate_fully_restarts_at_an_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 5)
     log.truncate_fully_and_start_at(100)
@@ -357,7 +371,7 @@ def test_truncate_fully_restarts_at_an_offset(make_log):
     assert [r.offset for r in contents(log)] == [100]
 
 
-def test_records_are_deleted_up_to_the_high_watermark(make_log):
+def test_records_are_deleted_up_to_the_high_watermark(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=500)
     fill(log, 20)
     log.high_watermark = 10
@@ -370,7 +384,9 @@ def test_records_are_deleted_up_to_the_high_watermark(make_log):
     assert log.delete_records_before(3) == 7, "the start never goes back"
 
 
-def test_deleted_segments_wait_under_another_name(make_log, clock, tmp_path):
+def test_deleted_segments_wait_under_another_name(
+    make_log: Callable[..., Log], clock: ManualClock, tmp_path: Path
+) -> None:
     log = make_log(segment_bytes=500, file_delete_delay_ms=1000)
     fill(log, 10)
     log.delete_records_before(10)
@@ -382,7 +398,7 @@ def test_deleted_segments_wait_under_another_name(make_log, clock, tmp_path):
     assert not list(tmp_path.rglob("*.deleted"))
 
 
-def test_retention_by_time_empties_an_idle_log(make_log, clock):
+def test_retention_by_time_empties_an_idle_log(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_bytes=500, retention_ms=1000)
     fill(log, 10)
     assert apply_retention(log, clock.now_ms() + 1000) == 0
@@ -390,7 +406,7 @@ def test_retention_by_time_empties_an_idle_log(make_log, clock):
     assert (log.log_start_offset, log.log_end_offset, log.size) == (10, 10, 0)
 
 
-def test_retention_stops_at_the_high_watermark(make_log, clock):
+def test_retention_stops_at_the_high_watermark(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_bytes=500, retention_ms=1000)
     fill(log, 20)
     log.high_watermark = 10
@@ -398,7 +414,7 @@ def test_retention_stops_at_the_high_watermark(make_log, clock):
     assert 0 < log.log_start_offset <= 10
 
 
-def test_retention_by_size_keeps_at_least_that_much(make_log, clock):
+def test_retention_by_size_keeps_at_least_that_much(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_bytes=500, retention_bytes=1200, retention_ms=-1)
     fill(log, 30)
     apply_retention(log, clock.now_ms())
@@ -406,13 +422,13 @@ def test_retention_by_size_keeps_at_least_that_much(make_log, clock):
     assert log.read(log.log_start_offset, 100, max_offset=30).nbytes > 0
 
 
-def test_compacted_log_is_not_shortened_by_retention(make_log, clock):
+def test_compacted_log_is_not_shortened_by_retention(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(segment_bytes=500, retention_ms=1, cleanup_policy=("compact",))
     fill(log, 10)
     assert apply_retention(log, clock.now_ms() + 10**9) == 0
 
 
-def test_flush_moves_the_recovery_point(make_log):
+def test_flush_moves_the_recovery_point(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=500)
     fill(log, 10)
     assert log.unflushed_messages == 10
@@ -422,13 +438,15 @@ def test_flush_moves_the_recovery_point(make_log):
     assert (log.recovery_point, log.unflushed_messages) == (10, 0)
 
 
-def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(make_log, monkeypatch):
+def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log()
     fill(log, 10)
     log.high_watermark = 0
     real = os.fsync
 
-    def cut_meanwhile(fd):
+    def cut_meanwhile(fd: int) -> None:
         real(fd)
         if log.log_end_offset == 10:
             log.truncate_to(3)
@@ -442,14 +460,14 @@ def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(make_log, m
     assert log.recovery_point == log.log_end_offset == 6
 
 
-def test_closed_log_takes_nothing(make_log):
+def test_closed_log_takes_nothing(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.close()
     with pytest.raises(KafkaStorageError, match="closed"):
         log.append(batch(b"a"), leader_epoch=0)
 
 
-def test_clean_restart_goes_on_where_it_ended(make_log):
+def test_clean_restart_goes_on_where_it_ended(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=1000)
     fill(log, 25)
     log.append(batch(b"p", producer_id=4, producer_epoch=1, base_sequence=0), leader_epoch=2)
@@ -462,7 +480,7 @@ def test_clean_restart_goes_on_where_it_ended(make_log):
     assert [r.offset for r in contents(again)] == list(range(27))
 
 
-def test_epochs_end_where_the_next_begins(make_log):
+def test_epochs_end_where_the_next_begins(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for epoch in (1, 1, 3, 6):
         log.append(batch(b"a", b"b"), leader_epoch=epoch)
@@ -472,7 +490,7 @@ def test_epochs_end_where_the_next_begins(make_log):
     assert [log.epoch_for_offset(o) for o in (0, 3, 4, 7)] == [1, 1, 3, 6]
 
 
-def test_config_can_be_replaced(make_log):
+def test_config_can_be_replaced(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 3)
     log.config = LogConfig(max_message_bytes=10)
@@ -480,20 +498,20 @@ def test_config_can_be_replaced(make_log):
         fill(log, 1)
 
 
-def open_files(log):
+def open_files(log: Log) -> list[str]:
     return [
         target for fd in os.listdir("/proc/self/fd") if (target := _target(fd)) is not None and str(log.dir) in target
     ]
 
 
-def _target(fd):
+def _target(fd: str) -> str | None:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except FileNotFoundError:  # the descriptor of the listing itself
         return None
 
 
-def test_log_that_is_not_used_has_no_open_files(make_log):
+def test_log_that_is_not_used_has_no_open_files(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=1000, index_interval_bytes=100)
     assert not open_files(log), "it has not been used yet"
     fill(log, 60)
@@ -515,7 +533,7 @@ def test_log_that_is_not_used_has_no_open_files(make_log):
     assert not open_files(make_log(segment_bytes=1000)), "after a crash they were all looked at"
 
 
-def test_reserved_bytes_are_there_while_a_segment_is_written(make_log):
+def test_reserved_bytes_are_there_while_a_segment_is_written(make_log: Callable[..., Log]) -> None:
     log = make_log(preallocate=True, segment_bytes=50_000)
     fill(log, 3)
     path = log.active.path(".log")
@@ -533,7 +551,7 @@ def test_reserved_bytes_are_there_while_a_segment_is_written(make_log):
     assert len(contents(make_log(clean=True))) == 7
 
 
-def test_segment_without_timestamps_ages_from_its_last_append(make_log, clock):
+def test_segment_without_timestamps_ages_from_its_last_append(make_log: Callable[..., Log], clock: ManualClock) -> None:
     log = make_log(retention_ms=1000)
     fill(log, 1, timestamp=-1)
     log.high_watermark = 1
@@ -543,18 +561,20 @@ def test_segment_without_timestamps_ages_from_its_last_append(make_log, clock):
         assert len(contents(log)) == left
 
 
-def test_batch_that_grows_above_max_message_bytes_is_too_large(make_log):
+def test_batch_that_grows_above_max_message_bytes_is_too_large(make_log: Callable[..., Log]) -> None:
     log = make_log(max_message_bytes=1000, compression_type="uncompressed")
     with pytest.raises(MessageTooLargeError):
         log.append(batch(b"x" * 5000, codec=compression.GZIP), leader_epoch=0)
 
 
-def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(make_log, monkeypatch):
+def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log()
     fill(log, 3)
     real = os.fsync
 
-    def deleted_by_then(fd):
+    def deleted_by_then(fd: int) -> None:
         if not log.closed:
             log.close_without_flush()
             log.dir.rename(log.dir.with_name("orders-0.delete"))
@@ -565,12 +585,14 @@ def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(make_log, monkey
     assert log.recovery_point == 0
 
 
-def test_segment_that_could_not_be_begun_leaves_no_file(make_log, monkeypatch):
+def test_segment_that_could_not_be_begun_leaves_no_file(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log(segment_bytes=1000)
     log.append(batch((b"k", b"x" * 400)), leader_epoch=0)
     real = os.open
 
-    def full(path, flags, *mode, **options):
+    def full(path: Path, flags: int, *mode: int, **options: Any) -> int | None:
         if flags & os.O_CREAT and os.path.basename(path) == "00000000000000000001.index":
             raise OSError(errno.ENOSPC, "full")
         return real(path, flags, *mode, **options)
@@ -585,11 +607,13 @@ def test_segment_that_could_not_be_begun_leaves_no_file(make_log, monkeypatch):
     assert make_log(clean=True, segment_bytes=1000).log_end_offset == 4
 
 
-def test_retention_on_a_full_disk_is_a_storage_error(make_log, monkeypatch):
+def test_retention_on_a_full_disk_is_a_storage_error(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log(segment_bytes=500, retention_bytes=500)
     fill(log, 10)
 
-    def full(*_):
+    def full(*_: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "replace", full)
@@ -600,7 +624,7 @@ def test_retention_on_a_full_disk_is_a_storage_error(make_log, monkeypatch):
         log.delete_records_before(10)
 
 
-def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log):
+def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=8000, index_interval_bytes=1000)
     fill(log, 100, size=200)
     for offset in range(0, 100, 3):
@@ -611,7 +635,7 @@ def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log):
             assert last < after <= min(last + 8, 100)
 
 
-def test_rolled_segments_do_not_keep_their_files_open(make_log):
+def test_rolled_segments_do_not_keep_their_files_open(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     for _ in range(60):
         log.append(batch(b"x" * 200), leader_epoch=0)
@@ -619,11 +643,18 @@ def test_rolled_segments_do_not_keep_their_files_open(make_log):
     assert sum(segment._file is not None for segment in log.segments) <= WARM_SEGMENTS + 1
 
 
-def test_first_flush_makes_the_name_of_the_log_durable(make_log, monkeypatch):
+def test_first_flush_makes_the_name_of_the_log_durable(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log()
     synced = []
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd)))
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     log.append(batch(b"a"), leader_epoch=0)
     log.flush()
     assert str(log.dir.parent) in synced

@@ -3,34 +3,38 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, TP, batch, values
 
+from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
+from ottla.storage import files
 from ottla.storage import log_dir as log_dir_module
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
-
-from .conftest import NOW, TP, batch, values
 
 CONFIG = LogConfig(file_delete_delay_ms=1000)
 OTHER = TopicPartition("a.b-c_d", 12)
 
 
-def open_dir(path, clock=None, **options):
-    opened = LogDir.open(path, broker_id=options.pop("broker_id", 1), **({"clock": clock} if clock else {}), **options)
+def open_dir(path: Path, clock: ManualClock | None = None, **options: Any) -> LogDir:
+    if clock:
+        options["clock"] = clock
+    opened = LogDir.open(path, broker_id=options.pop("broker_id", 1), **options)
     opened.load(lambda tp: CONFIG)
     return opened
 
 
-def crash(log_dir):
+def crash(log_dir: LogDir) -> None:
     """Let go of the lock and nothing else."""
     os.close(log_dir._lock_fd)
     log_dir._lock_fd = -1
 
 
-def test_directory_is_made_with_its_identity(tmp_path):
+def test_directory_is_made_with_its_identity(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "data"
     with open_dir(path) as log_dir:
         text = (path / "meta.properties").read_text()
@@ -41,7 +45,7 @@ def test_directory_is_made_with_its_identity(tmp_path):
         assert (again.cluster_id, again.directory_id) == (cluster, log_dir.directory_id)
 
 
-def test_logs_are_there_again_after_a_restart(tmp_path):
+def test_logs_are_there_again_after_a_restart(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         for tp in (TP, OTHER):
             log_dir.create(tp, CONFIG, "AAAAAAAAAAAAAAAAAAAAAQ").append(batch(b"v"), leader_epoch=0)
@@ -56,7 +60,7 @@ def test_logs_are_there_again_after_a_restart(tmp_path):
         assert again.logs[OTHER].topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_crash_is_recovered_from(tmp_path):
+def test_crash_is_recovered_from(tmp_path: Path) -> None:
     log_dir = open_dir(tmp_path)
     log_dir.create(TP, CONFIG).append(batch(b"a"), leader_epoch=0)
     log_dir.checkpoint()
@@ -66,7 +70,7 @@ def test_crash_is_recovered_from(tmp_path):
         assert values(again.logs[TP]) == [b"a", b"b"]
 
 
-def test_deleted_records_stay_deleted(tmp_path):
+def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         log = log_dir.create(TP, CONFIG)
         log.append(batch(b"a", b"b", b"c"), leader_epoch=0)
@@ -77,7 +81,7 @@ def test_deleted_records_stay_deleted(tmp_path):
         assert again.logs[TP].log_start_offset == 2
 
 
-def test_deleted_log_is_renamed_and_removed_later(tmp_path, clock):
+def test_deleted_log_is_renamed_and_removed_later(tmp_path: Path, clock: ManualClock) -> None:
     with open_dir(tmp_path, clock) as log_dir:
         log_dir.create(TP, CONFIG)
         log_dir.delete(TP)
@@ -89,7 +93,7 @@ def test_deleted_log_is_renamed_and_removed_later(tmp_path, clock):
         assert not doomed.exists()
 
 
-def test_half_deleted_log_is_removed_at_the_next_start(tmp_path):
+def test_half_deleted_log_is_removed_at_the_next_start(tmp_path: Path) -> None:
     log_dir = open_dir(tmp_path)
     log_dir.create(TP, CONFIG)
     log_dir.delete(TP)
@@ -99,7 +103,7 @@ def test_half_deleted_log_is_removed_at_the_next_start(tmp_path):
         assert not list(tmp_path.glob("*-delete"))
 
 
-def test_one_damaged_log_does_not_stop_the_others(tmp_path):
+def test_one_damaged_log_does_not_stop_the_others(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         for tp in (TP, OTHER):
             log_dir.create(tp, CONFIG)
@@ -110,7 +114,7 @@ def test_one_damaged_log_does_not_stop_the_others(tmp_path):
     assert not (tmp_path / ".kafka_cleanshutdown").exists(), "the damaged log was not closed in order"
 
 
-def test_damaged_checkpoints_cost_only_time(tmp_path):
+def test_damaged_checkpoints_cost_only_time(tmp_path: Path) -> None:
     with open_dir(tmp_path) as log_dir:
         log_dir.create(TP, CONFIG).append(batch(b"a"), leader_epoch=0)
     for path in tmp_path.glob("*-checkpoint"):
@@ -119,7 +123,7 @@ def test_damaged_checkpoints_cost_only_time(tmp_path):
         assert values(again.logs[TP]) == [b"a"]
 
 
-def test_second_opening_is_refused_in_clear_words(tmp_path):
+def test_second_opening_is_refused_in_clear_words(tmp_path: Path) -> None:
     with open_dir(tmp_path):
         with pytest.raises(StartupError, match="in use by another process"):
             LogDir.open(tmp_path, broker_id=1)
@@ -129,20 +133,20 @@ def test_second_opening_is_refused_in_clear_words(tmp_path):
     open_dir(tmp_path).close()
 
 
-def test_directory_of_another_broker_is_refused(tmp_path):
+def test_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     open_dir(tmp_path, broker_id=1).close()
     with pytest.raises(StartupError, match=r"belongs to broker 1, and this is broker 2; set broker\.id=1"):
         LogDir.open(tmp_path, broker_id=2)
     open_dir(tmp_path, broker_id=1).close()
 
 
-def test_directory_of_another_cluster_is_refused(tmp_path):
+def test_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     open_dir(tmp_path, cluster_id="one").close()
     with pytest.raises(StartupError, match="cluster one, and this is cluster two"):
         LogDir.open(tmp_path, broker_id=1, cluster_id="two")
 
 
-def test_file_in_the_place_of_the_directory_is_refused(tmp_path):
+def test_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(StartupError, match="not a directory"):
@@ -150,25 +154,25 @@ def test_file_in_the_place_of_the_directory_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_directory_that_is_not_writable_is_refused(tmp_path):
+def test_directory_that_is_not_writable_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StartupError, match="not writable"):
         LogDir.open(tmp_path, broker_id=1)
 
 
-def test_directory_names():
+def test_directory_names() -> None:
     assert parse_directory_name("a-b-12") == TopicPartition("a-b", 12)
     for name in ("a", "a-", "-1", "a-x", "a-1.0123-delete", "a-1-future", "meta.properties"):
         assert parse_directory_name(name) is None
 
 
-def test_ids_are_kafkas():
+def test_ids_are_kafkas() -> None:
     for _ in range(200):
         assert len(new_id()) == 22
         assert not new_id().startswith("-")
 
 
-def test_compaction_goes_on_where_it_ended(tmp_path):
+def test_compaction_goes_on_where_it_ended(tmp_path: Path) -> None:
     config = CONFIG._replace(cleanup_policy=("compact",), segment_bytes=500)
     with open_dir(tmp_path) as log_dir:
         log = log_dir.create(TP, config)
@@ -186,8 +190,8 @@ def test_compaction_goes_on_where_it_ended(tmp_path):
         assert again.cleaner_offsets == {TP: end}
 
 
-def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path, monkeypatch):
-    def full(*_):
+def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Path | str) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
@@ -198,7 +202,7 @@ def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path, monkeypatch)
         assert not log_dir.logs
 
 
-def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path):
+def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path: Path) -> None:
     compacted = LogConfig(cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.0)
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: compacted)
@@ -219,23 +223,27 @@ def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path):
         assert log_dir.logs[TP].log_end_offset == 30
 
 
-def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(tmp_path, monkeypatch):
+def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
     synced = []
-    real = log_dir_module.sync_directory
-    monkeypatch.setattr(
-        log_dir_module,
-        "sync_directory",
-        lambda path: (synced.append(sorted(p.name for p in path.iterdir())), real(path)),
-    )
+
+    def sync_directory(path: Path) -> None:
+        synced.append(sorted(p.name for p in path.iterdir()))
+        files.sync_directory(path)
+
+    monkeypatch.setattr(log_dir_module, "sync_directory", sync_directory)
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
         assert any(".kafka_cleanshutdown" not in names for names in synced)
 
 
-def test_new_topic_does_not_get_the_log_of_a_deleted_one_that_could_not_be_moved_away(tmp_path, monkeypatch):
-    def broken(*_):
+def test_new_topic_does_not_get_the_log_of_a_deleted_one_that_could_not_be_moved_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Path) -> None:
         raise OSError(errno.EIO, "broken")
 
     with LogDir.open(tmp_path, broker_id=0) as log_dir:

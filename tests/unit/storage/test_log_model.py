@@ -1,15 +1,17 @@
 """A log against a list: any order of appends, rolls, cuts, restarts and kills leaves what a list would hold."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.records import compression
 from ottla.records.batch import split
 from ottla.records.decoder import decode_records
+from ottla.storage.log import Log
 from ottla.storage.retention import apply_retention
-
-from .conftest import NOW, batch, contents
 
 CONFIG = {"segment_bytes": 3000, "index_interval_bytes": 200, "segment_index_bytes": 400, "retention_bytes": 20_000}
 
@@ -17,28 +19,28 @@ CONFIG = {"segment_bytes": 3000, "index_interval_bytes": 200, "segment_index_byt
 class Model:
     """What the log must hold: records by offset, and the offsets that bound it."""
 
-    def __init__(self, make_log, seed):
+    def __init__(self, make_log: Callable[..., Log], seed: int) -> None:
         self.rng = random.Random(seed)
         self.make_log = make_log
         self.log = make_log(**CONFIG)
-        self.records = {}
+        self.records: dict[int, tuple[int, bytes, bytes]] = {}
         self.sequence = 0
         self.epoch = 0
         self.start = 0
         self.now = NOW
 
     @property
-    def end(self):
+    def end(self) -> int:
         return self.log.log_end_offset
 
-    def append(self):
+    def append(self) -> None:
         rng = self.rng
         self.now += rng.randrange(20)
         rows = [
             (self.now - rng.randrange(30), b"k%d" % rng.randrange(5), rng.randbytes(rng.randrange(150)))
             for _ in range(rng.randint(1, 5))
         ]
-        options = {}
+        options: dict[str, Any] = {}
         if rng.random() < 0.5:
             options = {"producer_id": 3, "producer_epoch": 0, "base_sequence": self.sequence}
             self.sequence += len(rows)
@@ -52,13 +54,13 @@ class Model:
             assert self.log.append(again, leader_epoch=self.epoch).base_offset == appended.base_offset
             assert self.end == appended.last_offset + 1, "a repeated batch is not appended"
 
-    def roll(self):
+    def roll(self) -> None:
         self.log.roll()
 
-    def flush(self):
+    def flush(self) -> None:
         self.log.flush(self.rng.randint(self.log.recovery_point, self.end))
 
-    def truncate(self):
+    def truncate(self) -> None:
         # Up to the recovery point or above, as replication would: what is flushed and acknowledged is not cut.
         offset = self.rng.randint(max(self.start, self.log.recovery_point), self.end)
         self.log.truncate_to(offset)
@@ -69,27 +71,27 @@ class Model:
         self.records = {r.offset: self.records[r.offset] for r in stored if r.offset >= self.start}
         self._continue_sequence()
 
-    def _continue_sequence(self):
+    def _continue_sequence(self) -> None:
         producer = self.log.producers.producers.get(3)
         self.sequence = 0 if producer is None else producer.last_sequence + 1
 
-    def delete_records(self):
+    def delete_records(self) -> None:
         self.log.high_watermark = self.end
         self.start = self.log.delete_records_before(self.rng.randint(self.log.log_start_offset, self.end))
         self.records = {o: row for o, row in self.records.items() if o >= self.start}
 
-    def retention(self):
+    def retention(self) -> None:
         self.log.high_watermark = self.end
         apply_retention(self.log, NOW)
         self.start = self.log.log_start_offset
         self.records = {o: row for o, row in self.records.items() if o >= self.start}
 
-    def restart(self):
+    def restart(self) -> None:
         self.log.close()
         self.log = self.make_log(clean=True, log_start_offset=self.start, **CONFIG)
         assert self.log.recovery_point == self.end
 
-    def kill(self):
+    def kill(self) -> None:
         """The process ends; the disk may lose what was not flushed, from the end of the active segment."""
         end = self.end
         self.log.close_without_flush()
@@ -105,7 +107,7 @@ class Model:
         self.records = {o: row for o, row in self.records.items() if o in stored}
         self._continue_sequence()
 
-    def check(self):
+    def check(self) -> None:
         log, rng = self.log, self.rng
         actual = [r for r in contents(log) if r.offset >= self.start]
         assert {r.offset: (r.timestamp, r.key, r.value) for r in actual} == self.records
@@ -134,7 +136,7 @@ STEPS = ["append"] * 12 + ["roll", "flush", "truncate", "delete_records", "reten
 
 
 @pytest.mark.parametrize("seed", [*range(24), 126])
-def test_log_holds_what_a_list_would(make_log, seed):
+def test_log_holds_what_a_list_would(make_log: Callable[..., Log], seed: int) -> None:
     model = Model(make_log, seed)
     for _ in range(120):
         getattr(model, model.rng.choice(STEPS))()

@@ -2,16 +2,18 @@
 
 import os
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.batch import read_header
 from ottla.records.decoder import Record, decode_records
 from ottla.records.down_conversion import down_converted
 from ottla.storage import cleaner
-
-from .conftest import NOW, batch, contents
+from ottla.storage.log import Log
 
 CONFIG = {"segment_bytes": 1000, "index_interval_bytes": 150}
 CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4)
@@ -20,10 +22,10 @@ CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ
 class OldLog:
     """Files of a log in all formats, and the records in them."""
 
-    def __init__(self, directory, seed=1, segments=6):
+    def __init__(self, directory: Path, seed: int = 1, segments: int = 6) -> None:
         self.rng = random.Random(seed)
         self.directory = directory
-        self.records = []
+        self.records: list[Record] = []
         self.offset = 0
         for i in range(segments):
             content, base = b"", self.offset
@@ -32,7 +34,7 @@ class OldLog:
                 content += self.entry((0,) if i < 2 else (1,) if i < 4 else (0, 1, 2))
             (directory / f"{base:020d}.log").write_bytes(content)
 
-    def entry(self, formats_here):
+    def entry(self, formats_here: tuple[int, ...]) -> bytes:
         rng = self.rng
         magic, codec = rng.choice(formats_here), rng.choice(CODECS)
         rows = [
@@ -47,11 +49,11 @@ class OldLog:
 
 
 @pytest.fixture
-def old(make_log):
+def old(make_log: Callable[..., Log]) -> OldLog:
     return OldLog(make_log().dir)
 
 
-def read_all(log):
+def read_all(log: Log) -> list[Record]:
     actual, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 400, max_offset=log.log_end_offset).read()
@@ -62,7 +64,9 @@ def read_all(log):
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_log_of_all_formats_opens_and_every_offset_is_read(old, make_log, clean):
+def test_log_of_all_formats_opens_and_every_offset_is_read(
+    old: OldLog, make_log: Callable[..., Log], clean: bool
+) -> None:
     before = {path.name: path.read_bytes() for path in old.directory.glob("*.log")}
     log = make_log(clean=clean, **CONFIG)
     assert log.log_end_offset == old.offset
@@ -78,7 +82,7 @@ def test_log_of_all_formats_opens_and_every_offset_is_read(old, make_log, clean)
         segment.sanity_check()
 
 
-def test_log_of_an_old_format_goes_on_in_the_new_one(old, make_log):
+def test_log_of_an_old_format_goes_on_in_the_new_one(old: OldLog, make_log: Callable[..., Log]) -> None:
     log = make_log(**CONFIG)
     assert log.append(batch(b"new"), leader_epoch=4).base_offset == old.offset
     assert contents(log)[-1].value == b"new"
@@ -89,7 +93,7 @@ def test_log_of_an_old_format_goes_on_in_the_new_one(old, make_log):
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "longer"])
-def test_damaged_end_of_an_old_segment_is_cut_off(make_log, damage):
+def test_damaged_end_of_an_old_segment_is_cut_off(make_log: Callable[..., Log], damage: str) -> None:
     old = OldLog(make_log().dir, segments=3)
     path = max(old.directory.glob("*.log"))
     data = bytearray(path.read_bytes())
@@ -109,7 +113,7 @@ def test_damaged_end_of_an_old_segment_is_cut_off(make_log, damage):
     assert len(contents(make_log(**CONFIG))) == len(stored) + 1
 
 
-def test_times_are_found_in_format_1_and_later(old, make_log):
+def test_times_are_found_in_format_1_and_later(old: OldLog, make_log: Callable[..., Log]) -> None:
     log = make_log(**CONFIG)
     for expected in range(NOW, NOW + old.offset, 3):
         first = next((r.offset for r in old.records if r.timestamp >= expected), None)
@@ -118,7 +122,7 @@ def test_times_are_found_in_format_1_and_later(old, make_log):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_consumers_get_what_they_know(old, make_log, magic):
+def test_old_consumers_get_what_they_know(old: OldLog, make_log: Callable[..., Log], magic: int) -> None:
     log = make_log(**CONFIG)
     data = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
     actual = down_converted(data, magic)
@@ -128,7 +132,7 @@ def test_old_consumers_get_what_they_know(old, make_log, magic):
     assert times == [r.timestamp if magic else -1 for r in old.records]
 
 
-def test_compaction_keeps_the_last_of_each_key_in_its_format(make_log):
+def test_compaction_keeps_the_last_of_each_key_in_its_format(make_log: Callable[..., Log]) -> None:
     old = OldLog(make_log().dir, seed=3)
     log = make_log(cleanup_policy=("compact",), delete_retention_ms=10**9, **CONFIG)
     log.high_watermark = log.log_end_offset
@@ -144,12 +148,12 @@ def test_compaction_keeps_the_last_of_each_key_in_its_format(make_log):
         assert record in decode_at(log, record.offset)
 
 
-def decode_at(log, offset):
+def decode_at(log: Log, offset: int) -> list[Record]:
     header, data = next(log.batches_from(offset))
     return decode_records(data, 0, header)
 
 
-def test_old_tombstones_go_with_the_age_of_their_segment(make_log):
+def test_old_tombstones_go_with_the_age_of_their_segment(make_log: Callable[..., Log]) -> None:
     directory = make_log().dir
     for base, age_seconds in ((0, 100), (4, 0)):
         rows = [legacy_message_set.encode(base + i, NOW, b"k%d" % (base + i), (None, b"v")[i % 2], 1) for i in range(4)]
@@ -170,7 +174,7 @@ def test_old_tombstones_go_with_the_age_of_their_segment(make_log):
     assert [r.offset for r in contents(log)] == [1, 3, 4, 5, 6, 7, 8]
 
 
-def test_message_in_place_keeps_its_offsets_and_its_kind_of_time():
+def test_message_in_place_keeps_its_offsets_and_its_kind_of_time() -> None:
     new = batch(
         (NOW, b"a", b"1"), (NOW + 5, b"b", b"2"), codec=compression.GZIP, base_offset=70, append_time_ms=NOW + 9
     )

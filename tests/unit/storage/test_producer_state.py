@@ -1,7 +1,11 @@
 import errno
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch
 
+from ottla.clock import ManualClock
 from ottla.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -10,13 +14,14 @@ from ottla.errors import (
     TransactionCoordinatorFencedError,
     UnknownProducerIdError,
 )
+from ottla.storage.log import Appended, Log
 from ottla.storage.producer_state import ABORT, COMMIT, ProducerStates, marker_record, snapshots_in
-from ottla.storage.txn_index import TransactionIndex
-
-from .conftest import NOW, batch
+from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
 
-def send(log, sequence, *, producer_id=1, epoch=0, rows=1, transactional=False):
+def send(
+    log: Log, sequence: int, *, producer_id: int = 1, epoch: int = 0, rows: int = 1, transactional: bool = False
+) -> Appended:
     data = batch(
         *[b"v"] * rows,
         producer_id=producer_id,
@@ -27,7 +32,7 @@ def send(log, sequence, *, producer_id=1, epoch=0, rows=1, transactional=False):
     return log.append(data, leader_epoch=0)
 
 
-def end(log, kind, *, producer_id=1, epoch=0, coordinator_epoch=0):
+def end(log: Log, kind: int, *, producer_id: int = 1, epoch: int = 0, coordinator_epoch: int = 0) -> Appended:
     data = batch(
         marker_record(kind, coordinator_epoch),
         producer_id=producer_id,
@@ -38,7 +43,7 @@ def end(log, kind, *, producer_id=1, epoch=0, coordinator_epoch=0):
     return log.append(data, leader_epoch=0, origin_client=False)
 
 
-def test_repeated_batch_is_answered_with_its_first_offsets(make_log):
+def test_repeated_batch_is_answered_with_its_first_offsets(make_log: Callable[..., Log]) -> None:
     log = make_log()
     first = [send(log, i * 2, rows=2) for i in range(5)]
     for i, appended in enumerate(first):
@@ -51,7 +56,7 @@ def test_repeated_batch_is_answered_with_its_first_offsets(make_log):
         send(log, 0, rows=2)
 
 
-def test_gap_in_the_sequence_is_refused(make_log):
+def test_gap_in_the_sequence_is_refused(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0)
     with pytest.raises(OutOfOrderSequenceNumberError, match="sent sequence 2 instead of 1"):
@@ -59,17 +64,17 @@ def test_gap_in_the_sequence_is_refused(make_log):
     send(log, 1)
 
 
-def test_unknown_producer_may_begin_anywhere(make_log):
+def test_unknown_producer_may_begin_anywhere(make_log: Callable[..., Log]) -> None:
     assert send(make_log(), 41).base_offset == 0
 
 
-def test_sequence_wraps_to_zero(make_log):
+def test_sequence_wraps_to_zero(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 2_147_483_646, rows=2)
     send(log, 0)
 
 
-def test_new_epoch_begins_at_zero_and_fences_the_old_one(make_log):
+def test_new_epoch_begins_at_zero_and_fences_the_old_one(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0)
     with pytest.raises(OutOfOrderSequenceNumberError):
@@ -79,7 +84,7 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one(make_log):
         send(log, 1, epoch=0)
 
 
-def test_open_transaction_holds_the_last_stable_offset(make_log):
+def test_open_transaction_holds_the_last_stable_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, producer_id=9)
     send(log, 0, transactional=True)
@@ -94,7 +99,9 @@ def test_open_transaction_holds_the_last_stable_offset(make_log):
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
-def test_numbers_of_a_transaction_that_has_ended_are_not_taken_for_a_repetition(make_log, kind):
+def test_numbers_of_a_transaction_that_has_ended_are_not_taken_for_a_repetition(
+    make_log: Callable[..., Log], kind: int
+) -> None:
     # librdkafka counts back when it gives up, with a transaction, what it has sent but had no answer for
     log = make_log()
     send(log, 0, rows=2, transactional=True)
@@ -110,7 +117,7 @@ def test_numbers_of_a_transaction_that_has_ended_are_not_taken_for_a_repetition(
     send(log, 0, rows=2, transactional=True, epoch=1)
 
 
-def test_aborted_transactions_are_listed_where_they_overlap(make_log):
+def test_aborted_transactions_are_listed_where_they_overlap(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     for i in range(3):
         send(log, i * 2, producer_id=5, transactional=True)
@@ -130,7 +137,7 @@ def test_aborted_transactions_are_listed_where_they_overlap(make_log):
     assert recovered.aborted_transactions(0, 15) == actual
 
 
-def test_transaction_survives_a_restart(make_log):
+def test_transaction_survives_a_restart(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, transactional=True)
     log.close_without_flush()
@@ -144,14 +151,14 @@ def test_transaction_survives_a_restart(make_log):
     assert [a.first_offset for a in final.aborted_transactions(0, 2)] == [0]
 
 
-def test_write_outside_of_an_open_transaction_is_refused(make_log):
+def test_write_outside_of_an_open_transaction_is_refused(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, transactional=True)
     with pytest.raises(InvalidTxnStateError):
         send(log, 1)
 
 
-def test_marker_of_an_older_coordinator_or_epoch_is_fenced(make_log):
+def test_marker_of_an_older_coordinator_or_epoch_is_fenced(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, epoch=3, transactional=True)
     end(log, COMMIT, epoch=3, coordinator_epoch=8)
@@ -161,14 +168,16 @@ def test_marker_of_an_older_coordinator_or_epoch_is_fenced(make_log):
         end(log, COMMIT, epoch=2, coordinator_epoch=8)
 
 
-def test_marker_of_a_higher_epoch_begins_it(make_log):
+def test_marker_of_a_higher_epoch_begins_it(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, transactional=True)
     end(log, ABORT, epoch=1)
     send(log, 0, epoch=1, transactional=True)
 
 
-def test_silent_producers_are_forgotten_unless_a_transaction_is_open(make_log, clock):
+def test_silent_producers_are_forgotten_unless_a_transaction_is_open(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log()
     send(log, 0, producer_id=1)
     send(log, 0, producer_id=2, transactional=True)
@@ -178,7 +187,7 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open(make_log, c
     assert set(log.producers.producers) == {2}
 
 
-def test_snapshot_is_read_back(tmp_path, make_log):
+def test_snapshot_is_read_back(tmp_path: Path, make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, producer_id=1, rows=3)
     send(log, 7, producer_id=2, epoch=4, transactional=True)
@@ -199,7 +208,7 @@ def test_snapshot_is_read_back(tmp_path, make_log):
         states.load_snapshot(path)
 
 
-def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log):
+def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     for i in range(20):
         send(log, i)
@@ -209,7 +218,7 @@ def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log):
     assert send(again, 19).duplicate
 
 
-def test_open_transaction_is_found_by_producer_and_epoch(make_log):
+def test_open_transaction_is_found_by_producer_and_epoch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     send(log, 0, epoch=2, transactional=True)
     assert log.producers.has_open_transaction(1, 2)
@@ -219,7 +228,7 @@ def test_open_transaction_is_found_by_producer_and_epoch(make_log):
     assert not log.producers.has_open_transaction(1, 2)
 
 
-def test_late_marker_of_the_newer_transactions_is_refused(make_log):
+def test_late_marker_of_the_newer_transactions_is_refused(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.producers.check_bumped(1, 0)
     send(log, 0, epoch=2, transactional=True)
@@ -233,7 +242,7 @@ def test_late_marker_of_the_newer_transactions_is_refused(make_log):
         log.producers.check_bumped(1, 2)
 
 
-def test_batch_that_overtook_the_beginning_is_out_of_order(make_log):
+def test_batch_that_overtook_the_beginning_is_out_of_order(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.producers.expect(1, 0, 3)
     log.producers.expect(1, 0, 5)
@@ -243,25 +252,29 @@ def test_batch_that_overtook_the_beginning_is_out_of_order(make_log):
     send(log, 5, transactional=True)
 
 
-def test_new_epoch_forgets_what_was_seen_of_the_old_one(make_log):
+def test_new_epoch_forgets_what_was_seen_of_the_old_one(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.producers.expect(1, 0, 0)
     log.producers.expect(1, 1, 4)
     send(log, 4, epoch=1, transactional=True)
 
 
-def test_sequences_of_producers_that_never_wrote_are_forgotten(make_log, clock):
+def test_sequences_of_producers_that_never_wrote_are_forgotten(
+    make_log: Callable[..., Log], clock: ManualClock
+) -> None:
     log = make_log()
     log.producers.expect(1, 0, 0)
     log.producers.remove_expired(NOW)
     send(log, 7, transactional=True)
 
 
-def test_abort_that_cannot_be_indexed_is_not_in_the_log(make_log, monkeypatch):
+def test_abort_that_cannot_be_indexed_is_not_in_the_log(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = make_log()
     send(log, 0, transactional=True)
 
-    def full(*_):
+    def full(*_: AbortedTransaction | TransactionIndex) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(TransactionIndex, "append", full)
@@ -275,7 +288,7 @@ def test_abort_that_cannot_be_indexed_is_not_in_the_log(make_log, monkeypatch):
     assert [a[:3] for a in log.aborted_transactions(0, 2)] == [(1, 0, 1)]
 
 
-def test_ended_transactions_are_dropped_without_readers(make_log):
+def test_ended_transactions_are_dropped_without_readers(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for i in range(10):
         send(log, i, transactional=True)
@@ -284,7 +297,9 @@ def test_ended_transactions_are_dropped_without_readers(make_log):
     assert len(log.producers._unreplicated) == 1
 
 
-def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_logs_start(make_log):
+def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_logs_start(
+    make_log: Callable[..., Log],
+) -> None:
     log = make_log()
     for i in range(2):
         send(log, i, transactional=True)
@@ -293,7 +308,7 @@ def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_log
     assert log.last_stable_offset == 1
 
 
-def test_a_guard_holds_until_a_batch_or_a_marker_of_its_producer(make_log):
+def test_a_guard_holds_until_a_batch_or_a_marker_of_its_producer(make_log: Callable[..., Log]) -> None:
     log = make_log()
     states = log.producers
     guard = states.guard(1, 0)
@@ -307,7 +322,7 @@ def test_a_guard_holds_until_a_batch_or_a_marker_of_its_producer(make_log):
     assert not states.is_guarded(1, guard)
 
 
-def test_a_guard_belongs_to_one_epoch(make_log):
+def test_a_guard_belongs_to_one_epoch(make_log: Callable[..., Log]) -> None:
     states = make_log().producers
     old = states.guard(1, 0)
     new = states.guard(1, 1)
@@ -316,7 +331,7 @@ def test_a_guard_belongs_to_one_epoch(make_log):
     assert states.is_guarded(1, new)
 
 
-def test_unused_verification_guards_expire(make_log):
+def test_unused_verification_guards_expire(make_log: Callable[..., Log]) -> None:
     states = make_log().producers
     guard = states.guard(1, 0)
     states.remove_expired(NOW)

@@ -2,8 +2,11 @@
 
 import gzip
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents, values
 
 from ottla.errors import (
     CorruptMessageError,
@@ -19,9 +22,8 @@ from ottla.records.batch import (
     reseal,
     set_max_timestamp,
 )
+from ottla.storage.log import Log
 from ottla.storage.validation import single_batch
-
-from .conftest import NOW, batch, contents, values
 
 YEAR_MS = 365 * 86_400_000
 COUNT_POSITION = 57
@@ -29,7 +31,7 @@ LAST_OFFSET_DELTA_POSITION = 23
 CODECS = list(compression.CODEC_IDS.values())
 
 
-def forged(data, **fields):
+def forged(data: memoryview, **fields: Any) -> memoryview:
     """The batch with other header fields, and the CRC of that."""
     for position, layout, value in fields.values():
         struct.pack_into(layout, data, position, value)
@@ -38,7 +40,9 @@ def forged(data, **fields):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_highest_timestamp_in_the_header_is_corrected_from_the_records(make_log, codec):
+def test_highest_timestamp_in_the_header_is_corrected_from_the_records(
+    make_log: Callable[..., Log], codec: int
+) -> None:
     log = make_log()
     for claimed in (NOW + 100 * YEAR_MS, NOW - YEAR_MS, -1):
         data = batch((NOW - 5, b"k", b"a"), (NOW, b"k", b"b"), (NOW - 9, b"k", b"c"), codec=codec)
@@ -49,7 +53,7 @@ def test_highest_timestamp_in_the_header_is_corrected_from_the_records(make_log,
     assert len(contents(log)) == 9
 
 
-def test_record_count_in_the_header_does_not_roll_segments(make_log):
+def test_record_count_in_the_header_does_not_roll_segments(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for _ in range(3):
         claim = (1 << 31) - 1
@@ -65,7 +69,7 @@ def test_record_count_in_the_header_does_not_roll_segments(make_log):
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_batch_that_decompresses_beyond_the_bound_is_too_large(make_log, codec):
+def test_batch_that_decompresses_beyond_the_bound_is_too_large(make_log: Callable[..., Log], codec: int) -> None:
     log = make_log()
     log.config = log.config._replace(max_decompressed_bytes=100_000)
     log.append(batch(bytes(90_000), codec=codec), leader_epoch=1)
@@ -75,7 +79,7 @@ def test_batch_that_decompresses_beyond_the_bound_is_too_large(make_log, codec):
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_damaged_compressed_data_is_an_invalid_record(make_log, codec):
+def test_damaged_compressed_data_is_an_invalid_record(make_log: Callable[..., Log], codec: int) -> None:
     log = make_log()
     data = batch(b"value" * 100, codec=codec)
     for cut in (1, 5, len(data) - HEADER_BYTES - 1):
@@ -88,19 +92,19 @@ def test_damaged_compressed_data_is_an_invalid_record(make_log, codec):
     assert values(log) == [b"value" * 100]
 
 
-def test_unknown_codec_is_an_unsupported_compression_type(make_log):
+def test_unknown_codec_is_an_unsupported_compression_type(make_log: Callable[..., Log]) -> None:
     log = make_log()
     for codec in (5, 6, 7):
         with pytest.raises(UnsupportedCompressionTypeError):
             log.append(forged(batch(b"a"), codec=(ATTRIBUTES_POSITION, ">h", codec)), leader_epoch=1)
 
 
-def test_base_offset_of_a_producer_is_an_invalid_record(make_log):
+def test_base_offset_of_a_producer_is_an_invalid_record(make_log: Callable[..., Log]) -> None:
     with pytest.raises(InvalidRecordError, match="base offset 5"):
         make_log().append(batch(b"a", base_offset=5), leader_epoch=1)
 
 
-def test_gzip_with_several_members_is_an_invalid_record(make_log):
+def test_gzip_with_several_members_is_an_invalid_record(make_log: Callable[..., Log]) -> None:
     one = batch(b"a", codec=compression.GZIP)
     data = memoryview(bytearray(bytes(one) + gzip.compress(b"")))
     struct.pack_into(">i", data, 8, len(data) - 12)
@@ -108,7 +112,7 @@ def test_gzip_with_several_members_is_an_invalid_record(make_log):
         make_log().append(forged(data), leader_epoch=1)
 
 
-def test_single_batch_leaves_out_what_is_left_of_another_one():
+def test_single_batch_leaves_out_what_is_left_of_another_one() -> None:
     data = bytes(batch(b"a"))
     for tail in (b"", b"tail", data[:16], data[:-1]):
         assert single_batch(memoryview(data + tail)) == data

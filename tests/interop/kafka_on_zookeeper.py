@@ -1,0 +1,41 @@
+"""Apache Kafka 3.9 on a ZooKeeper that others use too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.kafka_jars import NODE_HEAP, server
+
+from ottla.net.ports import free_port
+
+WITH_ZOOKEEPER = "3.9.2"
+
+
+@contextlib.contextmanager
+def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
+    port = free_port(in_a_row=2)
+    settings = {
+        "broker.id": 0,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "zookeeper.connect": connect,
+        "log.dirs": directory / "data",
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
+    properties = directory / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    command = apache_kafka.java("kafka.Kafka", str(properties), version=WITH_ZOOKEEPER, heap=NODE_HEAP)
+    with server(command, port, directory / "kafka.txt"):
+        yield f"127.0.0.1:{port}"
+
+
+def kafka_or_skip(version: str) -> None:
+    reason = apache_kafka.missing(version)
+    if reason:
+        pytest.skip(f"Apache Kafka {version}: {reason}")

@@ -1,0 +1,125 @@
+"""Requests about topics that exist or not, filled in for every API and version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tests.unit.broker.allowing import (
+    codes,
+)
+from tests.unit.broker.asking import Asker, batch
+from tests.unit.broker.produce_and_fetch import create, produce
+
+from ottla.protocol.fields import ZERO_UUID, Field
+from ottla.protocol.message import Request, Struct
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+THERE, MISSING = "t", "m"
+"""A topic, a group and a transactional id that are there, and such that are not."""
+MISSING_ID = UUID(int=7)
+NAMES = frozenset(
+    {
+        "coordinator_keys",
+        "entity_name",
+        "group",
+        "group_id",
+        "group_ids",
+        "groups",
+        "groups_names",
+        "key",
+        "name",
+        "resource_name",
+        "subscribed_topic_names",
+        "topic",
+        "topic_name",
+        "topic_names",
+        "topics",
+        "transactional_id",
+        "transactional_ids",
+        "user",
+    }
+)
+"""Texts that name a resource."""
+VALUES: dict[str, Any] = {
+    "acks": -1,
+    "assignments": [],
+    "entity_type": "user",
+    "max_wait_ms": 0,
+    "member_id": "8Y0DOsW0TnCzeCpKbsdj7g",
+    "num_partitions": 1,
+    "operation": 3,
+    "permission_type": 3,
+    "protocol_type": "consumer",
+    "replica_id": -1,
+    "replication_factor": 1,
+    "resource_pattern_type": 3,
+    "resource_type": 2,
+    "session_epoch": -1,
+    "types_filter": [],
+    "states_filter": [],
+    "state_filters": [],
+    "producer_id_filters": [],
+}
+"""What other fields are filled with, so that the request would do something if it was let through."""
+
+
+class About(NamedTuple):
+    """What a request is about, and where only one is possible, by its id if it has one."""
+
+    name: str
+    topic_id: UUID
+
+
+async def prepare(client: Asker) -> UUID:
+    """A topic with a record, a group with an offset, a transactional id."""
+    await create(client, THERE)
+    await produce(client, batch(b"v"), THERE)
+    await client.ask(FindCoordinatorRequest(key=THERE), 3)
+    await client.ask(FindCoordinatorRequest(key=THERE, key_type=1), 3)
+    offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+    committed = OffsetCommitRequest(group_id=THERE, topics=[OffsetCommitRequestTopic(name=THERE, partitions=[offset])])
+    assert codes(await client.ask(committed, 8)) == set()
+    request = InitProducerIdRequest(transactional_id=THERE, transaction_timeout_ms=1000)
+    assert (await client.ask(request, 4)).error_code == 0
+    return client.context.image.topics[THERE].id
+
+
+def fill(kind: type[Request[Any]], version: int, about: About) -> Request[Any]:
+    """A request with one of everything that it can have."""
+    return kind(**dict(_filled(kind, version, about)))
+
+
+def _filled(kind: type[Struct], version: int, about: About) -> Iterator[tuple[str, Any]]:
+    has_id = any(field.name == "topic_id" and field.in_version(version) for field in kind.FIELDS)
+    has_id = has_id and about.topic_id != ZERO_UUID
+    for field in kind.FIELDS:
+        if field.in_version(version) and field.tag is None:
+            value = VALUES[field.name] if field.name in VALUES else _value(field, field.name, version, about)
+            yield field.name, None if has_id and field.name == "name" else value
+
+
+def _value(field: Field, name: str, version: int, about: About) -> Any:
+    if field.kind == "array":
+        element = field.element
+        return [
+            _value(element, name, version, about) if isinstance(element, Field) else _struct(element, version, about)
+        ]
+    if field.kind == "struct":
+        return None if field.nullable_in(version) else _struct(field.element, version, about)
+    if field.kind == "string" and name in NAMES:
+        return about.name
+    if field.kind == "uuid" and name == "topic_id":
+        return about.topic_id
+    return batch(b"v") if field.kind == "records" else field.default
+
+
+def _struct(element: type[Struct], version: int, about: About) -> Struct:
+    return element(**dict(_filled(element, version, about)))
