@@ -20,7 +20,8 @@ ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 @contextmanager
 def started(*arguments: str, **more: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "ottla", *arguments]
+    # a program that is started with SIGHUP ignored keeps it so, as nohup wants; these tests may run under nohup
+    command = ["env", "--default-signal=HUP", sys.executable, "-m", "ottla", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more) as tool:  # type: ignore[call-overload]
         try:
             yield tool
