@@ -18,11 +18,16 @@ from ottla.cli.main import main
 ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
+def _accept_hangup() -> None:
+    """A program that is started with SIGHUP ignored keeps it so, as nohup wants; these tests may run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def started(*arguments: str, **more: int) -> Iterator[subprocess.Popen[bytes]]:
-    # a program that is started with SIGHUP ignored keeps it so, as nohup wants; these tests may run under nohup
-    command = ["env", "--default-signal=HUP", sys.executable, "-m", "ottla", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more) as tool:  # type: ignore[call-overload]
+    command = [sys.executable, "-m", "ottla", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, preexec_fn=_accept_hangup, **more) as tool:  # type: ignore[call-overload]
         try:
             yield tool
         finally:
