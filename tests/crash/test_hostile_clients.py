@@ -145,14 +145,14 @@ def _push(socks: list[socket.socket], data: bytes, seconds: float = 2.0) -> None
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
                 try:
-                    views[ready] = views[sock][sock.send(views[sock][:65536]) :]
+                    views[ready] = views[ready][ready.send(views[ready][:65536]) :]
                 except BlockingIOError:
                     continue
                 except OSError:
-                    views[sock] = memoryview(b"")
-                if not views[sock]:
-                    selector.unregister(sock)
-                    del views[sock]
+                    views[ready] = memoryview(b"")
+                if not views[ready]:
+                    selector.unregister(ready)
+                    del views[ready]
 
 
 @pytest.fixture

@@ -81,6 +81,7 @@ class ReplicaFetcher:
         self._partition_backoff = ExponentialBackoff(PARTITION_BACKOFF_SECONDS, backoff_max)
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
+        self._waiting_for_disk: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -100,7 +101,7 @@ class ReplicaFetcher:
 
     def close(self) -> None:
         """Stop the task; the response in flight is dropped."""
-        for task in (self._task, self._abandoned):
+        for task in (self._task, self._abandoned, *self._waiting_for_disk):
             if task is not None:
                 task.cancel()
 
@@ -121,7 +122,7 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
             self._delay_throttled(min(self._quota.available_at, now + THROTTLE_CHECK_SECONDS))
-        due = {f.tp: f for f in self._followers.values() if f.due <= now and not f.awaits_image and f.is_current}
+        due = {f.tp: f for f in self._followers.values() if f.due <= now and f.is_ready and f.is_current}
         if not due:
             await self._wait(min((f.due for f in self._followers.values() if f.due > now), default=now + 60.0) - now)
             return
@@ -212,7 +213,28 @@ class ReplicaFetcher:
             start, end = [await self._list_offset(follower, time) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
             if follower.is_current:
                 follower.apply_range(start, end)
-        elif log_.unflushed_messages >= log_.config.flush_messages:
+        elif log_.written_end_offset < log_.log_end_offset:
+            # partitions on other disks do not wait for this one
+            follower.awaits_disk = True
+            waiting = asyncio.get_running_loop().create_task(self._wait_for_disk(follower))
+            self._waiting_for_disk.add(waiting)
+            waiting.add_done_callback(self._waiting_for_disk.discard)
+        else:
+            await self._flush_if_required(follower)
+
+    async def _wait_for_disk(self, follower: Follower) -> None:
+        """Fetch a partition again when its queued writes are complete: the fetch reports what this replica has."""
+        written = follower.partition.when_written()
+        if written is not None:
+            await asyncio.wait([written])
+        await self._flush_if_required(follower)
+        follower.awaits_disk = False
+        self._partition_added.set()
+
+    @staticmethod
+    async def _flush_if_required(follower: Follower) -> None:
+        log_ = follower.partition.log
+        if log_.unflushed_messages >= log_.config.flush_messages:
             await follower.partition.flush()  # the next fetch reports to the leader that this replica has it
 
     def _delay_partition(self, follower: Follower, error: KafkaError) -> None:

@@ -31,7 +31,7 @@ class NextStep(Enum):
 class Follower:
     """One partition that follows one leader epoch."""
 
-    __slots__ = ("_failures", "_place", "awaits_image", "due", "epoch", "partition", "requested")
+    __slots__ = ("_failures", "_place", "awaits_disk", "awaits_image", "due", "epoch", "partition", "requested")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -39,6 +39,7 @@ class Follower:
         self.due = 0.0
         """The earliest time of the next fetch, in seconds of the loop's clock."""
         self.awaits_image = False
+        self.awaits_disk = False
         self.requested: FetchPosition | None = None
         """The position that the request in flight fetches."""
         self._place: FetchPosition | None = None
@@ -53,6 +54,11 @@ class Follower:
         """Whether the partition still follows this leader in this epoch."""
         partition = self.partition
         return not partition.leads and not partition.closed and partition.image.leader_epoch == self.epoch
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the partition waits for nothing but its turn."""
+        return not self.awaits_image and not self.awaits_disk
 
     def fetch_position(self) -> FetchPosition:
         """Return the offset and epochs to fetch with."""

@@ -134,7 +134,7 @@ class LeaderReplica:
         if state is None or replica is None:
             # with an epoch the follower is ahead of this leader, and has to retry
             raise UnknownLeaderEpochError if fetch.leader_epoch >= 0 else NotLeaderOrFollowerError
-        end = self._partition.log.log_end_offset
+        end = self._partition.log.written_end_offset
         replica.fetched(fetch.offset, fetch.log_start, fetch.broker_epoch, end, self._now())
         replica.followed_at = max(replica.followed_at, fetch.followed_at)
         if replica.id in self._partition.image.isr:
@@ -149,7 +149,7 @@ class LeaderReplica:
         state = self.state
         if state is None or self._partition.closed:
             return
-        isr = state.shrunk_isr(self._partition.log.log_end_offset, self._now())
+        isr = state.shrunk_isr(self._partition.log.written_end_offset, self._now())
         if isr is not None:
             logger.info("Shrinking ISR of %s from %s to %s", self._partition.topic_partition, state.image.isr, isr)
             self._submit(state, isr)

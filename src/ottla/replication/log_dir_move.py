@@ -93,7 +93,7 @@ class LogDirMove:
             # a follower has truncated records that its new leader does not have, some of which may have been copied
             self._truncations = current.cuts
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
-        if future.log_end_offset >= current.log_end_offset:
+        if future.log_end_offset >= current.written_end_offset:
             return 0
         if future.log_end_offset < current.segments[0].base_offset:
             # retention was faster: start again with the remaining segments

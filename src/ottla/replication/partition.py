@@ -27,6 +27,7 @@ from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.leader_replica import LeaderReplica
 from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.storage import validation
+from ottla.storage.append_writer import QueueFullError
 from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
 from ottla.storage.log import Appended, Log
 from ottla.storage.validation import Prepared
@@ -41,6 +42,8 @@ ALL_REPLICAS = -1
 LAG_SECONDS = 30.0
 """Kafka's default of `replica.lag.time.max.ms`."""
 
+FULL_RETRY_SECONDS = 1.0
+"""Delay before a queued write is repeated for which the disk had no space."""
 FLUSH_RETRY_SECONDS = 1.0
 """Delay before a flush is repeated for which no file descriptor was available."""
 
@@ -49,7 +52,7 @@ Waiter = Callable[[int], None]
 
 
 class Partition:
-    """A replica of a partition, leader or follower."""
+    """A replica of a partition, leader or follower. A LogListener."""
 
     def __init__(
         self,
@@ -78,6 +81,8 @@ class Partition:
         """Waiters for the replication of records, completed by the high watermark."""
         self._flushed = OffsetWaiters()
         """Waiters for the flush of records on this broker, for acks=1 if the topic requires fsync."""
+        self._written = OffsetWaiters()
+        """Waiters for queued writes."""
         self.leader_replica = LeaderReplica(self, isr_updates, lag_seconds)
         self.throttled_leader = False
         self.throttled_follower = False
@@ -85,7 +90,7 @@ class Partition:
         self._closed = False
         self._failed = False
         self._on_disk_failure = on_disk_failure
-        log.on_roll = self._on_roll
+        log.listener = self
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -114,7 +119,7 @@ class Partition:
         if len(image.replicas) == 1:
             leader.state = None
             if new:
-                self.log.high_watermark = self.log.log_end_offset
+                self.log.high_watermark = self.log.written_end_offset
         elif new or leader.state is None:
             leader.start_epoch(image)
         elif changed:
@@ -148,8 +153,8 @@ class Partition:
         """Continue with a copy of the log in another log directory."""
         assert log.log_end_offset == self.log.log_end_offset, "the copy has not caught up"
         log.high_watermark = self.log.high_watermark
-        self.log.on_roll = None
-        log.on_roll = self._on_roll
+        self.log.listener = None
+        log.listener = self
         self.log = log
 
     def close(self) -> None:
@@ -160,6 +165,7 @@ class Partition:
     def _fail_waiters(self, error: errors.KafkaError) -> None:
         self._replicated.fail_all(error)
         self._flushed.fail_all(error)
+        self._written.fail_all(error)
         self.leader_replica.fail_waiters(error)
         _wake(self._waiters, 0)
         _wake(self._append_waiters, 0)
@@ -194,7 +200,8 @@ class Partition:
     ) -> Appended:
         """Append batches as the leader; see `when_committed`.
 
-        With `inline`, raises LongValidationError for a batch that has to go through `prepare` first.
+        With `inline`, raises LongValidationError for a batch that has to go through `prepare` first, and QueueFullError
+        if it has to `wait_for_disk`.
         """
         self.check_open()
         if not self.leads:
@@ -204,6 +211,8 @@ class Partition:
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
             )
+        if inline and self.log.is_queue_full:
+            raise QueueFullError
         try:
             appended = self.log.append(
                 data, leader_epoch=self.image.leader_epoch, origin_client=from_client, inline=inline
@@ -221,7 +230,8 @@ class Partition:
         except ResourcesExhaustedError as error:
             full_log.warning("Cannot append to %s: %s", self.topic_partition, error)
             raise
-        self._on_appended(len(data.data if isinstance(data, Prepared) else data))
+        if self.log.written_end_offset > appended.last_offset:  # otherwise the write is queued
+            self._on_appended(len(data.data if isinstance(data, Prepared) else data))
         return appended
 
     @property
@@ -236,6 +246,32 @@ class Partition:
             self.maybe_advance_high_watermark(nbytes)
         if self._append_waiters:
             _wake(self._append_waiters, nbytes)
+
+    def on_written(self, nbytes: int) -> None:
+        """Continue with records whose write was queued, as the disk is slow."""
+        if self._closed:
+            return
+        self._written.complete_up_to(self.log.written_end_offset)
+        self._on_appended(nbytes)
+
+    def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
+        """Take the partition out of service, or wait for space if no other replica can lead."""
+        if self._closed:
+            return
+        if isinstance(error, DiskFullError) and len(self.image.isr) <= 1:
+            full_log.warning("Cannot append to %s; retrying: %s", self.topic_partition, error)
+            asyncio.get_running_loop().call_later(FULL_RETRY_SECONDS, retry)
+        else:
+            self.fail(error)
+
+    def when_written(self) -> asyncio.Future[None] | None:
+        """Return None if everything appended so far is in the files, else a future that completes when it is."""
+        end = self.log.log_end_offset
+        return None if self.log.written_end_offset >= end else self._written.add(end)
+
+    async def wait_for_disk(self) -> None:
+        """Wait until the disk has caught up enough for further appends."""
+        await self.log.wait_for_queue()
 
     def when_committed(self, next_offset: int, acks: int = ALL_REPLICAS) -> asyncio.Future[None] | None:
         """Return None if all before `next_offset` is committed, else a future that completes when it is.
@@ -306,7 +342,7 @@ class Partition:
 
     async def flush(self) -> None:
         """Wait until everything appended so far is on disk, or the disk has failed."""
-        end = self.log.log_end_offset
+        end = self.log.written_end_offset
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
         except errors.KafkaStorageError as error:
@@ -314,10 +350,10 @@ class Partition:
         else:
             self.maybe_advance_high_watermark(0)
 
-    def _on_roll(self, log: Log) -> None:
+    def on_roll(self) -> None:
         """Flush a closed segment in the background, so that recovery has to check only the last one."""
         if not self._closed:
-            self.flush_in_background(log.active.base_offset)
+            self.flush_in_background(self.log.active.base_offset)
 
     def flush_in_background(self, up_to: int | None = None) -> None:
         """Flush what was appended (before `up_to`) on a worker. A failure takes the partition out of service."""
@@ -346,7 +382,7 @@ class Partition:
     def _flush_soon(self) -> None:
         if self._flush is not None:
             return
-        end, position = self.log.log_end_offset, self.log.size
+        end, position = self.log.written_end_offset, self.log.size
         self._flush = asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
         self._flush.add_done_callback(lambda done: self._on_flushed(done, end, position))
 
@@ -374,7 +410,7 @@ class Partition:
     def _local_end_offset(self) -> int:
         """The end of the log, or of what is flushed if the topic requires fsync."""
         log = self.log
-        return log.log_end_offset if log.unflushed_messages < log.config.flush_messages else log.recovery_point
+        return log.written_end_offset if log.unflushed_messages < log.config.flush_messages else log.recovery_point
 
     def maybe_advance_high_watermark(self, gained: int) -> None:
         """Advance the high watermark as far as possible, and complete what waits for it; `gained` in bytes."""

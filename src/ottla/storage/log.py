@@ -1,12 +1,14 @@
 """The log of one partition: appending, reading, truncating. Kafka's UnifiedLog.
 
 Invariant: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
-partition that owns the log sets the high watermark. Not thread-safe: event loop only, except `flush`, which a worker
+partition that owns the log sets the high watermark. While writes are queued (see `append_writer`), the log can be read,
+flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except `flush`, which a worker
 may run while the event loop appends.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
@@ -25,7 +27,7 @@ from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
-from ottla.storage.files import DiskFailedError, FileSlice, storage_error, sync_directory
+from ottla.storage.files import DiskFailedError, FileSlice, LogFile, storage_error, sync_directory
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
@@ -35,6 +37,13 @@ from ottla.storage.segment import (
 )
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 from ottla.storage.validation import Batch, Prepared
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from typing_extensions import Buffer
+
+    from ottla.storage.append_writer import AppendWriter
 
 log = logging.getLogger("ottla.storage")
 
@@ -56,6 +65,32 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
+class UnwrittenAppend:
+    """An append whose write is queued."""
+
+    __slots__ = ("data", "file", "future", "position", "segment")
+
+    def __init__(self, segment: Segment, file: LogFile, position: int, data: bytes) -> None:
+        self.segment = segment
+        self.file = file
+        self.position = position
+        self.data = data
+        self.future: Future[float] | None = None
+
+
+class LogListener(Protocol):
+    """The owner of a log."""
+
+    def on_roll(self) -> None:
+        """React to a roll: flush the closed segment in a worker thread."""
+
+    def on_written(self, nbytes: int) -> None:
+        """React to the end of a queued write, which has moved `written_end_offset`."""
+
+    def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
+        """React to the failure of a queued write; `retry` queues it again."""
+
+
 class Log:
     """The log of one partition. Created and loaded by `recovery.open_log`."""
 
@@ -68,8 +103,11 @@ class Log:
         load_producers: Callable[[Log], None],
         clock: Clock = SYSTEM_CLOCK,
         producer_expiration_ms: int = 86_400_000,
+        writer: AppendWriter | None = None,
     ) -> None:
-        """`load_producers` rebuilds the producer state from snapshots and batches after a truncation."""
+        """`load_producers` rebuilds the producer state from snapshots and batches after a truncation. Without a
+        `writer`, appends always wait for the disk.
+        """
         self.dir = directory
         self._load_producers = load_producers
         self.topic_partition = topic_partition
@@ -85,8 +123,12 @@ class Log:
         self.leader_epochs = LeaderEpochs(directory / checkpoints.LEADER_EPOCHS)
         self.producers = ProducerStates(directory, producer_expiration_ms)
         self.last_flush_ms = clock.now_ms()
-        self.on_roll: Callable[[Log], None] | None = None
-        """Called after a roll, for the broker to flush the closed segment in a worker thread."""
+        self.listener: LogListener | None = None
+        self._writer = writer
+        self._unwritten: dict[int, UnwrittenAppend] = {}
+        """The appends whose writes are queued, by base offset, in this order."""
+        self._first_unwritten: int | None = None
+        """The first base offset in `_unwritten`; workers read it."""
         self._pending_deletes: deque[tuple[int, Segment]] = deque()
         self._flush_lock = Lock()
         """Guards the recovery point: a flush in a worker must not move it past a truncation that happened meanwhile."""
@@ -117,9 +159,15 @@ class Log:
         return sum(segment.size for segment in self.segments)
 
     @property
+    def written_end_offset(self) -> int:
+        """The end of the batches that are in the files; the log end offset, unless writes are queued. Thread-safe."""
+        end, first = self.log_end_offset, self._first_unwritten  # in this order: the event loop sets the end last
+        return end if first is None else min(end, first)
+
+    @property
     def unflushed_messages(self) -> int:
-        """Number of offsets above the recovery point, which a crash may lose."""
-        return self.log_end_offset - self.recovery_point
+        """Number of written offsets above the recovery point, which a crash may lose."""
+        return self.written_end_offset - self.recovery_point
 
     @property
     def last_stable_offset(self) -> int:
@@ -217,7 +265,7 @@ class Log:
             for header, _, _ in batches:
                 if header.leader_epoch > self.leader_epochs.latest:
                     self.leader_epochs.assign(header.leader_epoch, header.base_offset)
-            self.active.append(data, batches)
+            self.active.append(data, batches, self._write_file)
         except OSError as error:
             raise self._storage_error("append to", error) from error
         self.log_end_offset = last.next_offset
@@ -230,6 +278,65 @@ class Log:
             self._undo_append(batches[0].header.base_offset)
             raise self._storage_error("index an aborted transaction of", error) from error
         self.producers.end_offset = self.log_end_offset
+
+    def _write_file(self, file: LogFile, position: int, data: Buffer) -> None:
+        """Write an append to its segment, or queue that while the disk is slow."""
+        writer = self._writer
+        if writer is None:
+            file.write(position, data)
+        elif writer.keeps_up:
+            writer.write(file, position, data)
+        else:
+            append = UnwrittenAppend(self.active, file, position, bytes(data))
+            self._unwritten[self.log_end_offset] = append
+            self._update_written_end(append.segment)
+            self._queue_write(self.log_end_offset, append)
+
+    def _queue_write(self, base_offset: int, append: UnwrittenAppend) -> None:
+        assert self._writer is not None
+        if self._unwritten.get(base_offset) is append:
+            on_result = functools.partial(self._on_write_result, base_offset, append)
+            append.future = self._writer.submit(append.file, append.position, append.data, on_result)
+
+    def _on_write_result(self, base_offset: int, append: UnwrittenAppend, error: OSError | None) -> None:
+        listener = self.listener
+        if self._unwritten.get(base_offset) is not append:
+            return  # the log was closed or truncated
+        if error is None:
+            del self._unwritten[base_offset]
+            self._update_written_end(append.segment)
+            if listener is not None:
+                listener.on_written(len(append.data))
+        elif listener is not None:
+            retry = functools.partial(self._queue_write, base_offset, append)
+            listener.on_write_failed(self._storage_error("append to", error), retry)
+
+    @property
+    def is_queue_full(self) -> bool:
+        """Whether so many writes are queued for the log's directory that producers have to wait."""
+        return self._writer is not None and self._writer.is_full
+
+    async def wait_for_queue(self) -> None:
+        """Wait until fewer writes are queued for the log's directory."""
+        if self._writer is not None:
+            await self._writer.wait_for_space()
+
+    def _update_written_end(self, segment: Segment) -> None:
+        self._first_unwritten = next(iter(self._unwritten), None)
+        queued = (append.position for append in self._unwritten.values() if append.segment is segment)
+        segment.set_unwritten(next(queued, None))
+
+    def _wait_written(self) -> None:
+        """Wait for the queued writes, before the files change otherwise. Raises OSError."""
+        unwritten = list(self._unwritten.values())
+        for append in unwritten:
+            assert append.future is not None
+            append.future.result()
+        self._unwritten.clear()
+        for append in unwritten:
+            self._update_written_end(append.segment)
+        if unwritten and self.listener is not None:
+            self.listener.on_written(sum(len(append.data) for append in unwritten))
 
     def _update_producer(self, header: BatchHeader, marker: Marker | None) -> None:
         completed = self.producers.update(header, marker)
@@ -295,8 +402,8 @@ class Log:
         self.producers.write_snapshot()
         segment = self._new_segment(self.log_end_offset)
         self._keep_open(old)  # its files are closed after others have been read or rolled
-        if self.on_roll is not None:
-            self.on_roll(self)
+        if self.listener is not None:
+            self.listener.on_roll()
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
@@ -367,6 +474,7 @@ class Log:
             raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
             )
+        max_offset = min(max_offset, self.written_end_offset)
         if offset >= max_offset:
             return FileSlice(None, 0, 0)
         self._used = True
@@ -384,9 +492,9 @@ class Log:
     def _end_position(self, segment: Segment, max_offset: int) -> int:
         """Return the position where the batches of the segment below `max_offset` end."""
         if max_offset >= self.log_end_offset or (segment is not self.active and self._next_base(segment) <= max_offset):
-            return segment.size
+            return segment.readable
         end = segment.position_of(max_offset)
-        return segment.size if end is None else end
+        return segment.readable if end is None else end
 
     def _keep_open(self, segment: Segment) -> None:
         """Keep the files of this closed segment open; close those of the segment that was read longest ago."""
@@ -402,7 +510,7 @@ class Log:
         An idle partition thus needs no descriptors and no memory for indexes.
         """
         used, self._used = self._used, False
-        if used or self.closed:
+        if used or self.closed or self._unwritten:
             return
         try:
             for segment in (*self._open_segments, self.active):
@@ -498,12 +606,14 @@ class Log:
     # Durability
 
     def flush(self, up_to: int | None = None) -> None:
-        """Wait until everything before `up_to` (or the log end offset) is on disk; the recovery point moves there.
+        """Wait until everything before `up_to` (or the written end offset) is on disk; the recovery point moves there.
 
         Callable from a worker thread. Raises KafkaStorageError; the recovery point is unchanged then.
         """
         cuts = self.cuts
-        end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        end = self.written_end_offset
+        if up_to is not None:
+            end = min(up_to, end)
         if end <= self.recovery_point:
             return
         first = self.segment_number(self.recovery_point)
@@ -529,6 +639,7 @@ class Log:
         """Flush, write the producer snapshot and truncate the indexes, so that the next start needs no recovery."""
         if self.closed:
             return
+        self._wait_written()
         self.closed = True
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
@@ -541,6 +652,7 @@ class Log:
     def close_without_flush(self) -> None:
         """Close all files without writing anything, because the disk failed or the partition is deleted."""
         self.closed = self._abandoned = True
+        self._unwritten.clear()
         for segment in self.segments:
             segment.close()
 
@@ -553,6 +665,7 @@ class Log:
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(offset)  # an epoch without records may also contradict the leader's
             return False
+        self._wait_written()
         if offset <= self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
@@ -567,6 +680,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records; the next one gets `offset`."""
+        self._wait_written()
         self.discard(list(self.segments))
         self.delete_files()  # the new segment may have the name of an old one
         self._new_segment(offset)

@@ -25,6 +25,7 @@ from ottla.config.topic import LogConfig
 from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
+from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
 from ottla.storage.offset_map import DEDUPE_BUFFER_BYTES
@@ -58,10 +59,18 @@ class UnusableDirectoryError(errors.StartupError):
 class LogDir:
     """One of the broker's `log.dirs`."""
 
-    def __init__(self, path: Path, *, clock: Clock = SYSTEM_CLOCK, producer_expiration_ms: int = 86_400_000) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        producer_expiration_ms: int = 86_400_000,
+        writer: AppendWriter | None = None,
+    ) -> None:
         self.path = path
         self.clock = clock
         self.producer_expiration_ms = producer_expiration_ms
+        self.writer = writer or AppendWriter(path)
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
         """Logs that could not be opened, with the errors; the others are served."""
@@ -91,9 +100,10 @@ class LogDir:
         cluster_id: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
         producer_expiration_ms: int = 86_400_000,
+        writer: AppendWriter | None = None,
     ) -> LogDir:
         """Create and lock the directory, and check that it belongs to this broker. Raises StartupError otherwise."""
-        log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms)
+        log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms, writer=writer)
         log_dir._make()
         log_dir._acquire()
         try:
@@ -251,6 +261,7 @@ class LogDir:
                 clean=self._clean,
                 compacted=tp in self.cleaner_offsets,
                 producer_expiration_ms=self.producer_expiration_ms,
+                writer=self.writer,
             )
         except errors.KafkaStorageError as error:
             return error
@@ -287,8 +298,14 @@ class LogDir:
         return created
 
     def _open_new(self, tp: TopicPartition, config: LogConfig) -> Log:
-        path, expiration_ms = self.path / directory_name(tp), self.producer_expiration_ms
-        return open_log(path, tp, config, clock=self.clock, producer_expiration_ms=expiration_ms)
+        return open_log(
+            self.path / directory_name(tp),
+            tp,
+            config,
+            clock=self.clock,
+            producer_expiration_ms=self.producer_expiration_ms,
+            writer=self.writer,
+        )
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
         """Create an empty log that will replace one in another directory (see `replication.log_dir_move`)."""
@@ -316,6 +333,7 @@ class LogDir:
             log_start_offset=start,
             clean=True,
             producer_expiration_ms=self.producer_expiration_ms,
+            writer=self.writer,
         )
         return adopted
 
@@ -472,13 +490,18 @@ class LogDir:
         """Flush and close all logs, write the checkpoints and, unless something failed, the clean shutdown marker."""
         if self._lock_fd < 0:
             return
+        try:
+            self._close()
+        finally:
+            self.writer.close()
+            self._release()
+
+    def _close(self) -> None:
         if not self._loaded:
-            self._release()  # no log was opened, so keep the checkpoints and do not mark a clean shutdown
-            return
+            return  # no log was opened, so keep the checkpoints and do not mark a clean shutdown
         if self.offline:
             for opened in self.logs.values():
                 opened.close_without_flush()
-            self._release()
             return
         clean = not self.failed and not any(opened.failed for opened in self.logs.values())
         try:
@@ -496,8 +519,6 @@ class LogDir:
         except (errors.KafkaStorageError, OSError) as error:
             # the next start recovers the logs, as after a crash
             log.error("%s is not marked as clean, so the next start recovers its logs: %s", self.path, error)
-        finally:
-            self._release()
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

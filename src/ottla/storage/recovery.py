@@ -19,6 +19,7 @@ from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import Scanner
+from ottla.storage.append_writer import AppendWriter
 from ottla.storage.files import LogFile, storage_error
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.log import Log
@@ -54,6 +55,7 @@ def open_log(
     clean: bool = False,
     compacted: bool = False,
     producer_expiration_ms: int = 86_400_000,
+    writer: AppendWriter | None = None,
 ) -> Log:
     """Return the log in `directory`, created if it does not exist, ready for appends.
 
@@ -68,6 +70,7 @@ def open_log(
         load_producers=load_producers,
         clock=clock,
         producer_expiration_ms=producer_expiration_ms,
+        writer=writer,
     )
     try:
         directory.mkdir(exist_ok=True)

@@ -1,15 +1,16 @@
 """A segment: one `.log` file of batches and the two indexes over it.
 
-Invariants: `[0, size)` of the file holds whole batches with growing offsets; bytes behind `size` are the rest of a
-failed write and are cut at the next chance. Every offset index entry points at the start of a batch. Only the last
-segment of a log is written. Not thread-safe: event loop only, except `sync`.
+Invariants: `[0, readable)` of the file holds whole batches with growing offsets; up to `size`, batches are still to be
+written; bytes behind `size` are the rest of a failed write and are cut at the next chance. Every offset index entry
+points at the start of a batch. Only the last segment of a log is written. Not thread-safe: event loop only, except
+`sync`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +42,7 @@ SWAP_SUFFIX = ".swap"
 MAX_OFFSET = (1 << 63) - 1
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
+WriteFile = Callable[[LogFile, int, "Buffer"], None]
 CLOSED, READABLE, WRITABLE = range(3)
 """Modes in which the indexes of a segment are opened."""
 RECENT_BATCHES = 512
@@ -83,6 +85,7 @@ class Segment:
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes)
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self.size = 0
+        self._unwritten: int | None = None
         self.max_timestamp = -1
         self.offset_of_max_timestamp = base_offset
         self.first_timestamp = -1
@@ -105,6 +108,15 @@ class Segment:
         if self._file is None:
             self._file = LogFile(self.path(LOG_SUFFIX))
         return self._file
+
+    @property
+    def readable(self) -> int:
+        """The end of the batches that are in the file; `size`, unless writes are queued."""
+        return self.size if self._unwritten is None else self._unwritten
+
+    def set_unwritten(self, position: int | None) -> None:
+        """Set the position of the first batch whose write is queued; None: all are written."""
+        self._unwritten = position
 
     # Opening and closing
 
@@ -196,10 +208,12 @@ class Segment:
 
     # Writing
 
-    def append(self, data: Buffer, batches: Sequence[tuple[BatchHeader, int, int]]) -> None:
+    def append(
+        self, data: Buffer, batches: Sequence[tuple[BatchHeader, int, int]], write: WriteFile = LogFile.write
+    ) -> None:
         """Append the whole batches in `data`; `batches` has the header, start and end of each.
 
-        An OSError leaves the segment as it was.
+        `write` writes them to the file, or queues that. An OSError leaves the segment as it was.
         """
         self._load_indexes(WRITABLE)
         position = self.size
@@ -207,7 +221,7 @@ class Segment:
             if self._reserve_bytes and not self._reserved:
                 self.file.reserve(self._reserve_bytes)
                 self._reserved = True
-            self.file.write(position, data)
+            write(self.file, position, data)
         except OSError:
             self.file.truncate(position)
             raise
@@ -297,7 +311,7 @@ class Segment:
         if offset <= self.base_offset:
             return 0 if self.size else None
         start = self._indexed_start(offset - self.base_offset, by=OFFSET)
-        for position, header in headers(self.file, start, self.size):
+        for position, header in headers(self.file, start, self.readable):
             if header.last_offset >= offset:
                 return position
         return None
@@ -325,7 +339,7 @@ class Segment:
         """Return whether a batch begins at the position that ends with the offset (or before, after an append of
         several).
         """
-        head = self.file.read(position, HEADER_BYTES) if 0 < position < self.size else b""
+        head = self.file.read(position, HEADER_BYTES) if 0 < position < self.readable else b""
         try:
             if not any_magic.begins_in(head, 0, len(head)):
                 return False
@@ -354,7 +368,7 @@ class Segment:
 
     def batches(self, start: int = 0) -> list[tuple[int, BatchHeader]]:
         """Yield (position, header) of all batches from the one at `start`."""
-        return list(headers(self.file, start, self.size))
+        return list(headers(self.file, start, self.readable))
 
     def end_offset(self) -> int:
         """Return the offset after the last batch, found by iterating from the last index entry.
@@ -379,7 +393,7 @@ class Segment:
         start = self.position_of(max(self.time_index.lookup(timestamp), from_offset))
         if start is None:
             return None
-        for position, header in headers(self.file, start, self.size):
+        for position, header in headers(self.file, start, self.readable):
             if header.max_timestamp < timestamp:
                 continue
             batch = self.file.read(position, header.size_in_bytes)
@@ -403,7 +417,7 @@ class Segment:
         """Return the first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
         if self.first_timestamp < 0 and self.size:
             try:
-                self.first_timestamp = next((h.max_timestamp for _, h in headers(self.file, 0, self.size)), -1)
+                self.first_timestamp = next((h.max_timestamp for _, h in headers(self.file, 0, self.readable)), -1)
             except CorruptMessageError:
                 return -1
         return self.first_timestamp

@@ -249,7 +249,11 @@ class Prepared(NamedTuple):
     batches: list[Batch]
 
 
-class LongValidationError(Exception):
+class DeferredAppendError(Exception):
+    """A batch cannot be appended at once, without blocking the event loop."""
+
+
+class LongValidationError(DeferredAppendError):
     """The validation of a batch would keep the event loop for milliseconds: it is left to a worker."""
 
 

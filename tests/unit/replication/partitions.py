@@ -14,6 +14,7 @@ from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.config.topic import LogConfig
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
+from ottla.storage.append_writer import AppendWriter
 from ottla.storage.recovery import open_log
 
 IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
@@ -43,10 +44,11 @@ def with_partition(
     data: Path,
     min_isr: int = 1,
     image: PartitionImage = IMAGE,
+    writer: AppendWriter | None = None,
     **config: Any,
 ) -> None:
     async def run() -> None:
-        log = open_log(data / "t-0", TopicPartition("t", 0), LogConfig(**config))
+        log = open_log(data / "t-0", TopicPartition("t", 0), LogConfig(**config), writer=writer)
         held = Held()
         partition = Partition(log, image, min_isr, held)
         partition.lead(image)

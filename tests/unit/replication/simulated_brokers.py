@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from tests.unit.replication.virtual_loop import Inline, LoopClock
+from tests.unit.replication.virtual_loop import Inline, LoopClock, VirtualDisk
 
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.request_context import RequestContext
@@ -38,6 +38,7 @@ from ottla.replication.fetcher import FetchOptions, ReplicaFetcherManager
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.replication_quota import ReplicationQuota
+from ottla.storage.append_writer import AppendWriter
 from ottla.storage.log_dir import LogDir
 
 TOPIC_ID = UUID(int=7)
@@ -53,7 +54,10 @@ class Broker:
         self.brokers = brokers
         self.clock = LoopClock()
         self.image = ClusterImage("c")
-        self.log_dir = LogDir.open(brokers.data / str(broker_id), broker_id=broker_id, clock=self.clock)
+        path = brokers.data / str(broker_id)
+        self.disk = VirtualDisk(brokers.random)
+        writer = AppendWriter(path, self.disk.clock, self.disk) if brokers.has_slow_disks else None
+        self.log_dir = LogDir.open(path, broker_id=broker_id, clock=self.clock, writer=writer)
         self.log_dir.load(lambda tp: brokers.config)
         quota = ReplicationQuota()
         self.fetchers = ReplicaFetcherManager(broker_id, self, lambda: 1, FetchOptions(timeout_ms=3000), quota)
@@ -79,6 +83,8 @@ class Broker:
             in_cluster=True,
         )
         self.alive = True
+        self.published_at = 0.0
+        """The time at which the last image arrives."""
         self._checks = asyncio.ensure_future(self._check_isr())
 
     async def _check_isr(self) -> None:
@@ -135,6 +141,7 @@ class Brokers:
     def __init__(self, data: Path, seed: int = 0, ids: tuple[int, ...] = (0, 1, 2), min_isr: int = 2) -> None:
         self.data = data
         self.min_isr = min_isr
+        self.has_slow_disks = False
         self.random = random.Random(seed)
         self.config = LogConfig(segment_bytes=4000, index_interval_bytes=100)
         self.ids = ids
@@ -170,14 +177,16 @@ class Brokers:
             raise BrokerConnectionError(f"broker {target} is dead")
 
     def publish(self) -> None:
-        """Send the state to every broker that is alive, after random delays."""
+        """Send the state to every broker that is alive, after random delays; each receives the states in order."""
         for broker in self.live.values():
             task = asyncio.ensure_future(self._publish(broker, self.image))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
 
     async def _publish(self, broker: Broker, image: ClusterImage) -> None:
-        await asyncio.sleep(self.random.uniform(0, 0.1))
+        now = asyncio.get_running_loop().time()
+        broker.published_at = max(broker.published_at, now + self.random.uniform(0, 0.1))
+        await asyncio.sleep(broker.published_at - now)
         if broker.alive:
             await broker.see(image)
 

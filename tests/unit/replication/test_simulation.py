@@ -10,6 +10,7 @@ from tests.unit.broker.asking import batch
 from tests.unit.replication.simulated_brokers import TP, Brokers, content
 from tests.unit.replication.virtual_loop import run
 
+from ottla import page_cache
 from ottla.errors import KafkaError
 from ottla.records.decoder import records
 
@@ -74,10 +75,18 @@ async def trouble(brokers: Brokers) -> None:
                 broker.log_dir.checkpoint(sync=False)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_nothing_acknowledged_is_lost_and_replicas_are_equal(tmp_path: Path, seed: int) -> None:
+@pytest.fixture(autouse=True)
+def _cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that read from the disk would need time that is not virtual."""
+    monkeypatch.setattr(page_cache, "RWF_NOWAIT", 0)
+
+
+@pytest.mark.parametrize("has_slow_disks", [False, True])
+@pytest.mark.parametrize("seed", [*range(4), 412])  # 412: a follower that truncates is sent the high watermark again
+def test_nothing_acknowledged_is_lost_and_replicas_are_equal(tmp_path: Path, seed: int, has_slow_disks: bool) -> None:
     async def simulate() -> None:
         brokers = Brokers(tmp_path, seed)
+        brokers.has_slow_disks = has_slow_disks
         await brokers.start()
         writer = Writer(brokers)
         writing = asyncio.ensure_future(writer.write_on())

@@ -56,9 +56,9 @@ from ottla.replication.partitions import wait_all
 from ottla.security.acl import ResourceType
 from ottla.storage.log import Appended
 from ottla.storage.validation import (
+    DeferredAppendError,
     InvalidRecordsError,
     InvalidTimestampsError,
-    LongValidationError,
     Prepared,
     single_batch,
 )
@@ -91,8 +91,8 @@ class Wait(NamedTuple):
     """The error to return in any case, once the leadership is confirmed."""
 
 
-class LongAppend(NamedTuple):
-    """A batch whose validation is left to a worker, and the place of its response."""
+class DeferredAppend(NamedTuple):
+    """A batch that cannot be appended at once, and the place of its response."""
 
     responses: list[PartitionProduceResponse]
     place: int
@@ -104,12 +104,12 @@ class LongAppend(NamedTuple):
 class Pending:
     """The appends of a request that are not complete yet."""
 
-    __slots__ = ("admission", "long_appends", "waits")
+    __slots__ = ("admission", "deferred", "waits")
 
     def __init__(self, admission: VerificationResult) -> None:
         self.admission = admission
         self.waits: list[Wait] = []
-        self.long_appends: list[LongAppend] = []
+        self.deferred: list[DeferredAppend] = []
 
 
 def handle(
@@ -255,28 +255,42 @@ async def _append_in_turns(
         for data in topic.partition_data:
             one = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])
             answer.partition_responses += _append_topic(one, request, context, pending).partition_responses
-            await _append_long(pending, request, context)
+            await _append_deferred(pending, request, context)
             if _is_compressed(data.records):
                 await asyncio.sleep(0)
     answered = _answer(response, pending, request, context)
     return await answered if isinstance(answered, Awaitable) else answered
 
 
-async def _append_long(pending: Pending, request: ProduceRequest, context: RequestContext) -> None:
-    """Append the batches that workers validate. The connection processes no other request meanwhile."""
-    for responses, place, data, records, partition in pending.long_appends:
+async def _append_deferred(pending: Pending, request: ProduceRequest, context: RequestContext) -> None:
+    """Append the batches that workers validate, and that have to wait for the disk to catch up.
+
+    The connection processes no other request meanwhile.
+    """
+    for responses, place, data, records, partition in pending.deferred:
         try:
             prepared = await partition.prepare(records)
+            await _wait_for_disk(partition, request.timeout_ms)
             responses[place] = _append_records(data, records, prepared, partition, request, context, pending)
         except errors.KafkaError as error:
             responses[place] = _rejected(partition.topic_partition, data, error, context)
-    pending.long_appends.clear()
+    pending.deferred.clear()
 
 
-async def _answer_long(
+async def _wait_for_disk(partition: Partition, timeout_ms: int) -> None:
+    try:
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            await partition.wait_for_disk()
+    except TimeoutError:
+        raise errors.RequestTimedOutError(
+            f"the disk of {partition.topic_partition} has not caught up with its appends within timeout.ms={timeout_ms}"
+        ) from None
+
+
+async def _answer_deferred(
     response: ProduceResponse, pending: Pending, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | None:
-    await _append_long(pending, request, context)
+    await _append_deferred(pending, request, context)
     answered = _answer(response, pending, request, context)
     return await answered if isinstance(answered, Awaitable) else answered
 
@@ -284,8 +298,8 @@ async def _answer_long(
 def _answer(
     response: ProduceResponse, pending: Pending, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    if pending.long_appends:
-        return _answer_long(response, pending, request, context)
+    if pending.deferred:
+        return _answer_deferred(response, pending, request, context)
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
             raise CloseConnectionError("a batch sent with acks=0 was rejected")
@@ -350,10 +364,10 @@ def _append_topic(
         try:
             partition, records = _checked(name, data, context)
             appended = _append_records(data, records, records, partition, request, context, pending)
-        except LongValidationError:
+        except DeferredAppendError:
             appended = PartitionProduceResponse(index=data.index)
             place = len(answer.partition_responses)
-            pending.long_appends.append(LongAppend(answer.partition_responses, place, data, records, partition))
+            pending.deferred.append(DeferredAppend(answer.partition_responses, place, data, records, partition))
         except errors.KafkaError as error:
             appended = _rejected(TopicPartition(name, data.index), data, error, context)
         answer.partition_responses.append(appended)
@@ -430,7 +444,7 @@ def _append_records(
     context: RequestContext,
     pending: Pending,
 ) -> PartitionProduceResponse:
-    """Append a batch. Raises LongValidationError if a worker has to prepare it first."""
+    """Append a batch. Raises DeferredAppendError if a worker has to prepare it, or the disk has to catch up, first."""
     if _is_transactional(records):  # just before the append, as the transaction may end while a worker prepares
         _check_transaction(request, records, partition, context, pending.admission)
     try:

@@ -91,8 +91,9 @@ class CachedPartition:
             or data.log_start_offset != self.log_start_offset
             or data.diverging_epoch is not None
         )
-        # after an error the client gets all fields again
-        self.high_watermark = -1 if data.error_code else data.high_watermark
+        # a client uses the other fields neither with an error nor if it has to truncate its log: it gets them again
+        is_used = not data.error_code and data.diverging_epoch is None
+        self.high_watermark = data.high_watermark if is_used else -1
         self.log_start_offset = data.log_start_offset
         return has_news
 

@@ -50,7 +50,7 @@ class Shards(Protocol):
 class CoordinatorShard:
     """One partition while this broker leads it."""
 
-    __slots__ = ("_batches", "_log", "_position", "failed", "loaded", "not_cached", "partition", "records")
+    __slots__ = ("_batches", "_log", "_missing", "_position", "failed", "loaded", "partition", "records")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -58,8 +58,8 @@ class CoordinatorShard:
         self.failed = False
         self.records = 0
         """The number of records that were replayed."""
-        self.not_cached: NotCachedError | None = None
-        """The bytes that the next slice has to wait for."""
+        self._missing: asyncio.Future[None] | None = None
+        """The read or the write that the next slice has to wait for."""
         self._position = 0
         self._log: Log | None = None
         self._batches: Iterator[tuple[BatchHeader, memoryview]] = iter(())
@@ -85,14 +85,21 @@ class CoordinatorShard:
                     if self.records >= end:
                         return False
         except NotCachedError as missing:
-            self.not_cached, self._log = missing, None
+            self._missing, self._log = missing.load(), None
+            return False
+        self._missing = self.partition.when_written()
+        if self._missing is not None:
+            self._log = None
             return False
         return True
 
     async def load_missing(self) -> None:
-        """Have a worker read what the next slice needs; without that, let other tasks have their turn."""
-        missing, self.not_cached = self.not_cached, None
-        await (asyncio.sleep(0) if missing is None else missing.load())
+        """Wait for what the next slice needs; without that, let other tasks have their turn."""
+        missing, self._missing = self._missing, None
+        if missing is None:
+            await asyncio.sleep(0)
+        else:
+            await asyncio.wait([missing])  # if it has failed, the next slice has the error
 
 
 class CoordinatorShards:

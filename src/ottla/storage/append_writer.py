@@ -1,0 +1,132 @@
+"""Writes appends to the files of one log directory: on the event loop while the disk keeps up, otherwise in a thread.
+
+A write to the page cache takes microseconds, until the kernel lets it wait for the disk: there are too many dirty
+pages, the journal is full, the disk hangs. The first such write blocks the event loop. After it, all appends to the
+directory go through one thread in their order, until its writes have been quick for a while. In Kafka, the threads that
+handle requests wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.storage.files import LogFile
+from ottla.storage.validation import DeferredAppendError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+log = logging.getLogger("ottla.storage")
+
+SLOW_SECONDS: Final = 0.01
+"""A write that takes longer has waited for the disk."""
+CALM_SECONDS: Final = 2.0
+"""Time without such a write after which the event loop writes again."""
+MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes in the queue of a directory at which producers have to wait."""
+
+
+class QueueFullError(DeferredAppendError):
+    """A batch cannot be appended before the disk has caught up."""
+
+
+Result = Callable[[OSError | None], None]
+"""Called on the event loop with the outcome of a queued write."""
+
+
+class AppendWriter:
+    """The writer of one log directory. Not thread-safe: event loop only."""
+
+    def __init__(
+        self, directory: Path, clock: Callable[[], float] = time.perf_counter, thread: Executor | None = None
+    ) -> None:
+        """`clock` returns seconds. `thread` runs one call at a time, in their order; by default one is started when
+        the disk is slow.
+        """
+        self._directory = directory
+        self._clock = clock
+        self._slow_until = float("-inf")
+        self._thread = thread
+        self._waiters: list[asyncio.Future[None]] = []
+        self.queued = 0
+        """Number of writes in the queue."""
+        self.queued_bytes = 0
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the next append may be written on the event loop."""
+        return not self.queued and self._clock() >= self._slow_until
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue has reached its limit, so that producers have to wait."""
+        return self.queued_bytes >= MAX_QUEUED_BYTES
+
+    def write(self, file: LogFile, position: int, data: Buffer) -> None:
+        """Write at once. Raises OSError."""
+        began = self._clock()
+        file.write(position, data)
+        self._on_written(self._clock() - began)
+
+    def _on_written(self, seconds: float) -> None:
+        if seconds <= SLOW_SECONDS:
+            return
+        now = self._clock()
+        if now >= self._slow_until:
+            log.info("A write to %s took %.0f ms; a thread writes there for now", self._directory, seconds * 1e3)
+        self._slow_until = now + CALM_SECONDS
+
+    def submit(self, file: LogFile, position: int, data: bytes, on_result: Result) -> Future[float]:
+        """Queue a write, and return the future of its duration; `on_result` is called on the event loop."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, f"ottla-append-{self._directory.name}")
+        loop = asyncio.get_running_loop()
+        self.queued += 1
+        self.queued_bytes += len(data)
+
+        def write() -> float:
+            began = self._clock()
+            file.write(position, data)
+            return self._clock() - began
+
+        def on_done(done: Future[float]) -> None:
+            try:
+                loop.call_soon_threadsafe(self._on_done, done, len(data), on_result)
+            except RuntimeError:  # the event loop is closed, and nothing waits any more
+                return
+
+        queued = self._thread.submit(write)
+        queued.add_done_callback(on_done)
+        return queued
+
+    def _on_done(self, done: Future[float], nbytes: int, on_result: Result) -> None:
+        self.queued -= 1
+        self.queued_bytes -= nbytes
+        error = done.exception()
+        if error is None:
+            self._on_written(done.result())
+        on_result(error if error is None or isinstance(error, OSError) else OSError(str(error)))
+        if not self.is_full:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def wait_for_space(self) -> None:
+        """Wait until the queue is below its limit."""
+        while self.is_full:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def close(self) -> None:
+        """End the thread when it has written what is queued, without waiting for it."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
