@@ -22,6 +22,7 @@ from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
+from ottla.storage.cleaner import run_steps
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
 from ottla.storage.log_dir import LogDir
 
@@ -83,12 +84,17 @@ class Scenario:
                 for i in range(6):
                     self.attempt(partial(self.append, tp, b"k%d" % (i % 3), b"%d.%d" % (round_, i)))
                 self.attempt(partial(self.flush, tp))
-            self.attempt(lambda: self.log_dir.checkpoint(sync=True))
+            self.attempt(self.log_dir.checkpoint)
             self.attempt(self.compact)
             self.attempt(self.make_and_delete)
-            self.attempt(lambda: self.log_dir.delete_files(self.clock.now_ms()))
+            self.attempt(self.delete_files)
             for opened in list(self.log_dir.logs.values()):
                 self.attempt(opened.close_idle)
+
+    def delete_files(self) -> None:
+        delete = self.log_dir.begin_deletion(self.clock.now_ms())
+        if delete is not None:
+            delete()
 
     def attempt(self, what: Any) -> None:
         if self.log_dir.offline:
@@ -118,7 +124,7 @@ class Scenario:
             return
         try:
             cleaning.copy()
-            self.log_dir.finish_cleaning(cleaning)
+            run_steps(self.log_dir.finish_cleaning(cleaning))
         except KafkaStorageError:
             self.log_dir.abort_cleaning(cleaning)
             raise

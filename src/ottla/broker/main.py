@@ -47,6 +47,7 @@ from ottla.net.server.memory_pool import MemoryPool
 from ottla.replication.partitions import Partitions
 from ottla.replication.replication_quota import ReplicationQuota
 from ottla.security.authorizer import Authorizer
+from ottla.storage.append_writer import AppendWriter
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
 if TYPE_CHECKING:
@@ -404,6 +405,7 @@ class BrokerNode:
                     cluster_id=cluster_id,
                     clock=self._clock,
                     producer_expiration_ms=config.producer_id_expiration_ms,
+                    writer=AppendWriter(Path(path)),
                 )
             except UnusableDirectoryError as error:
                 if not self._log_dirs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from ottla.storage.retention import apply_retention
 from ottla.storage.throttle import StoppedError, Throttle
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner import CleanerPass
+    from ottla.storage.cleaner import CleanerPass, Steps
 
 log = logging.getLogger("ottla.broker")
 
@@ -58,7 +58,7 @@ class BackgroundTasks:
 
     def start(self) -> None:
         config = self._live.current
-        jobs: tuple[tuple[int, Callable[[], object]], ...] = (
+        jobs: tuple[tuple[int, Callable[[], Awaitable[None] | None]], ...] = (
             (config.log_retention_check_interval_ms, self.apply_retention),
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_flush_scheduler_interval_ms, self.flush_old),
@@ -110,13 +110,18 @@ class BackgroundTasks:
     def _usable(self) -> list[LogDir]:
         return [log_dir for log_dir in self._log_dirs if not log_dir.offline]
 
-    def checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
         """Write recovery points, high watermarks and log start offsets."""
-        for log_dir in self._usable():
-            try:
-                log_dir.checkpoint(sync=False)
-            except KafkaStorageError as error:
-                self._storage_failed(log_dir, error)
+        await asyncio.gather(*(self._in_worker(log_dir, log_dir.begin_checkpoint()) for log_dir in self._usable()))
+
+    async def _in_worker(self, log_dir: LogDir, work: Callable[[], None] | None) -> None:
+        """Run work on a directory in a worker, and react to its failure."""
+        if work is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._workers, work)
+        except KafkaStorageError as error:
+            self._storage_failed(log_dir, error)
 
     def _storage_failed(self, log_dir: LogDir, error: KafkaStorageError) -> None:
         """Take the log directory offline if its disk has failed; otherwise the next run tries again."""
@@ -144,13 +149,10 @@ class BackgroundTasks:
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)
 
-    def delete_files(self) -> None:
-        """Remove files of deleted topics and segments."""
-        for log_dir in self._usable():
-            try:
-                log_dir.delete_files(self._clock.now_ms())
-            except KafkaStorageError as error:
-                self._storage_failed(log_dir, error)
+    async def delete_files(self) -> None:
+        """Remove files of deleted topics and segments: the file system takes up to a second for some GB."""
+        now = self._clock.now_ms()
+        await asyncio.gather(*(self._in_worker(log_dir, log_dir.begin_deletion(now)) for log_dir in self._usable()))
 
     def close_idle_files(self) -> None:
         """Close the files of idle logs."""
@@ -175,7 +177,7 @@ class BackgroundTasks:
         """Run one pass, and return whether it was completed, so that another one may follow."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
-            return log_dir.finish_cleaning(cleaning)
+            return await self._run_steps(log_dir.finish_cleaning(cleaning))
         except (StoppedError, asyncio.CancelledError):
             log_dir.abort_cleaning(cleaning)
             raise
@@ -187,6 +189,21 @@ class BackgroundTasks:
             # whatever the error: the other logs of the directory must not wait for this one
             log_dir.abort_cleaning(cleaning, error)
             return True
+
+    async def _run_steps(self, steps: Steps) -> bool:
+        """Run steps of storage; workers wait for the disk."""
+        loop = asyncio.get_running_loop()
+        try:
+            wait_for_disk = next(steps)
+            while True:
+                try:
+                    await loop.run_in_executor(self._workers, wait_for_disk)
+                except (OSError, asyncio.CancelledError) as error:
+                    wait_for_disk = steps.throw(error)
+                else:
+                    wait_for_disk = next(steps)
+        except StopIteration as done:
+            return bool(done.value)
 
     async def _run_cleaner(self, number: int) -> None:
         """Run one of the log.cleaner.threads cleaners until the config has fewer of them."""
@@ -203,12 +220,14 @@ class BackgroundTasks:
                     # whatever the error: the task must continue
                     log.exception("Compaction in %s failed", log_dir.path)
 
-    async def _periodically(self, interval_ms: int, job: Callable[[], object]) -> None:
+    async def _periodically(self, interval_ms: int, job: Callable[[], Awaitable[None] | None]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
         seconds = min(interval_ms / 1000, 86_400.0)
         while True:
             await asyncio.sleep(seconds)
             try:
-                job()
+                done = job()
+                if done is not None:
+                    await done
             except Exception:
                 log.exception("%s failed", getattr(job, "__name__", job))

@@ -12,9 +12,10 @@ records: it has the sequence that the next batch must follow.
 
 from __future__ import annotations
 
+import functools
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from ottla.errors import KafkaStorageError
 from ottla.records import any_magic, legacy_message_set
@@ -39,6 +40,25 @@ from ottla.storage.throttle import Throttle
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
 log = logging.getLogger("ottla.storage.cleaner")
+
+
+Steps = Generator[Callable[[], None], None, bool]
+"""Work on the event loop that yields what may wait for the disk, for a worker, and gets its OSError raised there."""
+
+
+def run_steps(steps: Steps) -> bool:
+    """Run steps in this thread, and return their result."""
+    try:
+        wait_for_disk = next(steps)
+        while True:
+            try:
+                wait_for_disk()
+            except OSError as error:
+                wait_for_disk = steps.throw(error)
+            else:
+                wait_for_disk = next(steps)
+    except StopIteration as done:
+        return bool(done.value)
 
 
 class CleanerPass:
@@ -231,14 +251,17 @@ class CleanerPass:
     # In the event loop
 
     def install(self) -> bool:
+        """Run all of `install_steps`, and return their result."""
+        return run_steps(self.install_steps())
+
+    def install_steps(self) -> Steps:
         """Replace the old segments by the new ones. Return False, with nothing changed, if the log has lost an old one
         meanwhile.
 
         An I/O error before the first old segment is removed leaves the log as it is. After that the log is inconsistent
         until the next start completes the swap, so every error is a DiskFailedError.
         """
-        present = {id(segment) for segment in self.log.segments}
-        if self.log.closed or not all(id(s) in present for group, _ in self._groups for s in group):
+        if not self._is_current():
             self.abort()
             return False
         doing = f"swap in compacted segments of {self.log.topic_partition}"
@@ -247,10 +270,15 @@ class CleanerPass:
             # From the last to the first: recovery regards a .swap file before all .cleaned ones as complete.
             for _, fresh in reversed(plain):
                 fresh.rename(CLEANED_SUFFIX, SWAP_SUFFIX)
-            sync_directory(self.log.dir)
+            yield functools.partial(sync_directory, self.log.dir)
         except OSError as error:
+            if self.log.closed:
+                return False  # deleted meanwhile, with its directory
             self._undo(plain)
             raise storage_error(doing, self.log.dir, error) from error
+        if not self._is_current():
+            self._undo(plain)
+            return False
         try:
             for group, fresh in plain:
                 self._replace(group, fresh)
@@ -258,10 +286,16 @@ class CleanerPass:
             raise DiskFailedError(f"could not {doing} in {self.log.dir}: {error}; restart the broker") from error
         self._groups = []
         try:
-            sync_directory(self.log.dir)
+            yield functools.partial(sync_directory, self.log.dir)
         except OSError as error:
-            raise storage_error(doing, self.log.dir, error) from error
+            if not self.log.closed:
+                raise storage_error(doing, self.log.dir, error) from error
         return True
+
+    def _is_current(self) -> bool:
+        """Return whether the log is open and still has all segments that were copied."""
+        present = {id(segment) for segment in self.log.segments}
+        return not self.log.closed and all(id(s) in present for group, _ in self._groups for s in group)
 
     def _undo(self, plain: list[tuple[list[Segment], Segment]]) -> None:
         """Remove the written files, under both names; files that remained would be regarded as complete later."""

@@ -453,14 +453,27 @@ class Log:
             self._txn_indexes.pop(segment.base_offset, None)
             self._pending_deletes.append((due, segment))
 
-    def delete_files(self, now_ms: int | None = None) -> None:
-        """Remove the files of discarded segments whose delay has passed by `now_ms`; all of them without it."""
-        while self._pending_deletes and (now_ms is None or self._pending_deletes[0][0] <= now_ms):
+    def begin_deletion(self, now_ms: int) -> Callable[[], None] | None:
+        """Return the removal of the files of discarded segments whose delay has passed, for a worker; None if there are
+        none.
+        """
+        due = []
+        while self._pending_deletes and self._pending_deletes[0][0] <= now_ms:
+            due.append(self._pending_deletes.popleft())
+        return functools.partial(self._delete, due) if due else None
+
+    def delete_files(self) -> None:
+        """Remove the files of all discarded segments."""
+        due, self._pending_deletes = self._pending_deletes, deque()
+        self._delete(list(due))
+
+    def _delete(self, due: list[tuple[int, Segment]]) -> None:
+        for i, (_, segment) in enumerate(due):
             try:
-                self._pending_deletes[0][1].delete_files()
+                segment.delete_files()
             except OSError as error:
+                self._pending_deletes.extendleft(reversed(due[i:]))
                 raise self._storage_error("delete files of", error) from error
-            self._pending_deletes.popleft()
 
     # Reading
 

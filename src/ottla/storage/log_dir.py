@@ -10,6 +10,7 @@ thread-safe: event loop only.
 from __future__ import annotations
 
 import fcntl
+import functools
 import logging
 import os
 from binascii import b2a_base64
@@ -33,7 +34,7 @@ from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner import CleanerPass
+    from ottla.storage.cleaner import CleanerPass, Steps
     from ottla.storage.throttle import Throttle
 
 log = logging.getLogger("ottla.storage")
@@ -70,7 +71,7 @@ class LogDir:
         self.path = path
         self.clock = clock
         self.producer_expiration_ms = producer_expiration_ms
-        self.writer = writer or AppendWriter(path)
+        self.writer = writer
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
         """Logs that could not be opened, with the errors; the others are served."""
@@ -361,19 +362,30 @@ class LogDir:
         target = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
         try:
             partition_log.dir.rename(target)
-            sync_directory(self.path)
+            if ending != DELETE_SUFFIX:  # a deleted log that comes back after a power failure is deleted again
+                sync_directory(self.path)
         except OSError as error:
             raise storage_error(f"move away the log of {tp}", self.path, error) from error
         return target
 
-    def delete_files(self, now_ms: int) -> None:
-        """Remove directories and segments whose delay has passed."""
+    def begin_deletion(self, now_ms: int) -> Callable[[], None] | None:
+        """Return the removal of directories and segments whose delay has passed, for a worker; None if there are none.
+
+        It raises KafkaStorageError.
+        """
         due = [path for when, path in self._pending_deletes if when <= now_ms]
         self._pending_deletes = [(when, path) for when, path in self._pending_deletes if when > now_ms]
-        for path in due:
-            self._remove(path)
-        for opened in self.logs.values():
-            opened.delete_files(now_ms)
+        segments = [deletion for opened in self.logs.values() if (deletion := opened.begin_deletion(now_ms))]
+        if not due and not segments:
+            return None
+
+        def delete() -> None:
+            for path in due:
+                self._remove(path)
+            for delete_segments in segments:
+                delete_segments()
+
+        return delete
 
     @staticmethod
     def _remove(path: Path) -> None:
@@ -431,21 +443,26 @@ class LogDir:
             "Compaction of %s failed; it is not compacted again until the next start: %s", tp, reason, exc_info=trace
         )
 
-    def finish_cleaning(self, cleaning: CleanerPass) -> bool:
+    def finish_cleaning(self, cleaning: CleanerPass) -> Steps:
         """Install the segments of a pass and record its end, and return False if the log changed meanwhile."""
         tp = cleaning.log.topic_partition
-        self._cleaning.discard(tp)
+        try:
+            return (yield from self._finish_cleaning(cleaning, tp))
+        finally:
+            self._cleaning.discard(tp)
+
+    def _finish_cleaning(self, cleaning: CleanerPass, tp: TopicPartition) -> Steps:
         if self.logs.get(tp) is not cleaning.log:
             return False  # the log was deleted, or has moved to another directory
         if cleaning.cleaned_to <= cleaning.first_dirty:
             self.abort_cleaning(cleaning, "one batch has more keys than the cleaner's map")
             return False
-        if not cleaning.install():
+        if not (yield from cleaning.install_steps()):
             return False
         self.cleaner_offsets[tp] = cleaning.cleaned_to
         live = {tp: offset for tp, offset in self.cleaner_offsets.items() if tp in self.logs}
         try:
-            checkpoints.write_offsets(self.path / checkpoints.CLEANER_OFFSETS, live)
+            yield functools.partial(checkpoints.write_offsets, self.path / checkpoints.CLEANER_OFFSETS, live)
         except OSError as error:
             raise storage_error("write the cleaner's checkpoint", self.path, error) from error
         return True
@@ -460,8 +477,15 @@ class LogDir:
 
     # Checkpoints and shutdown
 
-    def checkpoint(self, *, sync: bool = True) -> None:
-        """Write recovery points, high watermarks and log start offsets. Raises KafkaStorageError."""
+    def checkpoint(self) -> None:
+        """Write recovery points, high watermarks and log start offsets durably. Raises KafkaStorageError."""
+        self._write_checkpoints(self._offsets_by_file(), sync=True)
+
+    def begin_checkpoint(self) -> Callable[[], None]:
+        """Return the writing of the offsets as they are now, for a worker, without fsync. Raises KafkaStorageError."""
+        return functools.partial(self._write_checkpoints, self._offsets_by_file(), sync=False)
+
+    def _offsets_by_file(self) -> dict[str, dict[TopicPartition, int]]:
         by_file = {
             checkpoints.RECOVERY_POINTS: {tp: opened.recovery_point for tp, opened in self.logs.items()},
             checkpoints.HIGH_WATERMARKS: {tp: opened.high_watermark for tp, opened in self.logs.items()},
@@ -471,12 +495,16 @@ class LogDir:
                 if opened.log_start_offset > opened.segments[0].base_offset
             },
         }
+        for name, offsets in by_file.items():
+            # the checkpointed offsets of a log that could not be opened remain valid
+            read = self._checkpointed.get(name, {})
+            offsets.update({tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs})
+        return by_file
+
+    def _write_checkpoints(self, by_file: dict[str, dict[TopicPartition, int]], *, sync: bool) -> None:
         try:
             for name, offsets in by_file.items():
-                # the checkpointed offsets of a log that could not be opened remain valid
-                read = self._checkpointed.get(name, {})
-                offline = {tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs}
-                checkpoints.write_offsets(self.path / name, {**offline, **offsets}, sync=sync)
+                checkpoints.write_offsets(self.path / name, offsets, sync=sync)
         except OSError as error:
             raise storage_error("write the checkpoints", self.path, error) from error
 
@@ -493,7 +521,8 @@ class LogDir:
         try:
             self._close()
         finally:
-            self.writer.close()
+            if self.writer is not None:
+                self.writer.close()
             self._release()
 
     def _close(self) -> None:

@@ -87,7 +87,7 @@ def test_checkpoints_hold_high_watermarks(tmp_path: Path) -> None:
         await produce(client, batch(b"a", b"b"))
         housekeeping = client.node._background_tasks
         assert housekeeping is not None
-        housekeeping.checkpoint()
+        await housekeeping.checkpoint()
         offsets = checkpoints.read_offsets(tmp_path / checkpoints.HIGH_WATERMARKS)
         assert offsets[TopicPartition("t", 0)] == 2
 
@@ -167,7 +167,7 @@ def test_checkpoint_that_fails_is_one_line_without_a_traceback(
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "replace", full)
-            housekeeping.checkpoint()
+            await housekeeping.checkpoint()
         (log_dir,) = client.node._log_dirs
         assert not log_dir.offline
         monkeypatch.setattr(os, "replace", full)  # the broker is stopped while the disk is full

@@ -72,7 +72,7 @@ async def trouble(brokers: Brokers) -> None:
             brokers.elect()
         elif what == "checkpoint":
             for broker in brokers.live.values():
-                broker.log_dir.checkpoint(sync=False)
+                broker.log_dir.begin_checkpoint()()
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.unit.storage.conftest import TP, batch, values
 
 from ottla.config.topic import LogConfig
 from ottla.model import TopicPartition
-from ottla.storage.append_writer import CALM_SECONDS, MAX_QUEUED_BYTES
+from ottla.storage.append_writer import CALM_SECONDS, MAX_QUEUED_BYTES, AppendWriter
 from ottla.storage.files import DiskFailedError, DiskFullError
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
@@ -163,12 +163,13 @@ async def test_failed_write_is_reported_and_can_be_repeated(
 
 
 async def test_close_writes_what_is_queued(tmp_path: Path) -> None:
-    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+    writer = AppendWriter(tmp_path)
+    with LogDir.open(tmp_path, broker_id=0, writer=writer) as log_dir:
         log_dir.load(lambda _: LogConfig())
         log = log_dir.create(TopicPartition("t", 0), LogConfig())
-        log_dir.writer._slow_until = float("inf")
+        writer._slow_until = float("inf")
         append(log, b"a", b"b")
-        assert log_dir.writer.queued == 2
+        assert writer.queued == 2
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
         assert values(log_dir.logs[TopicPartition("t", 0)]) == [b"a", b"b"]

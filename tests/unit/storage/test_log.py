@@ -392,9 +392,11 @@ def test_deleted_segments_wait_under_another_name(
     log.delete_records_before(10)
     doomed = list(tmp_path.rglob("*.deleted"))
     assert doomed
-    log.delete_files(clock.now_ms() + 999)
+    assert log.begin_deletion(clock.now_ms() + 999) is None
+    delete = log.begin_deletion(clock.now_ms() + 1000)
+    assert delete is not None
     assert list(tmp_path.rglob("*.deleted")) == doomed
-    log.delete_files(clock.now_ms() + 1000)
+    delete()
     assert not list(tmp_path.rglob("*.deleted"))
 
 

@@ -14,6 +14,7 @@ from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
 from ottla.storage import files
 from ottla.storage import log_dir as log_dir_module
+from ottla.storage.cleaner import run_steps
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
 
 CONFIG = LogConfig(file_delete_delay_ms=1000)
@@ -87,9 +88,11 @@ def test_deleted_log_is_renamed_and_removed_later(tmp_path: Path, clock: ManualC
         log_dir.delete(TP)
         (doomed,) = tmp_path.glob("orders-0.*-delete")
         log_dir.create(TP, CONFIG)
-        log_dir.delete_files(clock.now_ms() + 999)
+        assert log_dir.begin_deletion(clock.now_ms() + 999) is None
+        delete = log_dir.begin_deletion(clock.now_ms() + 1000)
         assert doomed.exists()
-        log_dir.delete_files(clock.now_ms() + 1000)
+        assert delete is not None
+        delete()
         assert not doomed.exists()
 
 
@@ -182,7 +185,7 @@ def test_compaction_goes_on_where_it_ended(tmp_path: Path) -> None:
         cleaning = log_dir.next_cleaning(log.clock.now_ms())
         assert cleaning is not None
         cleaning.copy()
-        assert log_dir.finish_cleaning(cleaning)
+        assert run_steps(log_dir.finish_cleaning(cleaning))
         assert log_dir.next_cleaning(log.clock.now_ms()) is None, "nothing is dirty any more"
         end = log_dir.cleaner_offsets[TP]
     assert f"orders 0 {end}\n" in (tmp_path / "cleaner-offset-checkpoint").read_text()
@@ -216,7 +219,7 @@ def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path: Path) -> 
         cleaning = log_dir.next_cleaning(NOW)
         assert cleaning is not None
         cleaning.copy()
-        assert log_dir.finish_cleaning(cleaning)
+        assert run_steps(log_dir.finish_cleaning(cleaning))
         log_dir.take_offline("a crash, as far as the next start can see")
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
