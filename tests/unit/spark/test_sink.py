@@ -188,7 +188,7 @@ def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
 def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     sink = TopicSink(options_for("127.0.0.1:1", "t", request_timeout_ms="200"))
     StreamWriter(sink).commit([Written(Share("q", 0, 0, FIRST_RUN), 5)], 0)
-    assert "could not check whether" in caplog.text
+    assert "Could not check whether" in caplog.text
 
 
 def test_a_write_of_its_own_asks_for_no_other_tasks(bootstrap: str, topic: str) -> None:
