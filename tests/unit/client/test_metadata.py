@@ -191,3 +191,15 @@ def test_listeners_get_every_snapshot() -> None:
     assert len(snapshots) == 2
     assert snapshots[0].nodes[2].host == "h2"
     assert snapshots[0].controller_id == 1
+
+
+def test_new_topic_is_requested_without_the_pause_between_refreshes() -> None:
+    """The pause here is 15 s: it keeps repeated requests apart, not the first one of a topic."""
+    asker = Asker(response(), response(topic("t", (1, 0))))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.refresh(5)
+        await metadata.wait_for_topic("t", 5)
+
+    run(asker, test, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    assert len(asker.asked) == 2

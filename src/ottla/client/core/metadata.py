@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -139,6 +140,8 @@ class Metadata:
         self._rebootstrap_after = rebootstrap_trigger_ms / 1000
         self._failing_since: float | None = None
         self._requested = asyncio.Event()
+        self._new_topic = asyncio.Event()
+        """Set if a topic is requested for the first time, which does not wait for the pause between refreshes."""
         self._updated: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -203,6 +206,8 @@ class Metadata:
         invalid name, no authorization) are raised at once.
         """
         deadline = time.monotonic() + timeout
+        if topic not in self._topics:
+            self._new_topic.set()
         self.touch(writable(topic))
         while True:
             info = self.cluster.topics.get(topic)
@@ -229,14 +234,21 @@ class Metadata:
         while True:
             await self._clock.wait(self._requested, self._clock.monotonic() + self._max_age)
             self._requested.clear()
+            self._new_topic.clear()
             complete = await self._refresh_once()
             # Refreshes are apart by at least the first delay, however often they are requested; by more while
             # something is missing.
             incomplete = 0 if complete else incomplete + 1
             is_healthy = complete and not any(info.error for info in self.cluster.topics.values())
-            await asyncio.sleep(self._min_delay / 4 if is_healthy else self._backoff.backoff(incomplete))
+            await self._pause(self._min_delay / 4 if is_healthy else self._backoff.backoff(incomplete))
             if not complete:
                 self._requested.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or until a topic is requested for the first time, as in Kafka's client."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._new_topic.wait()
 
     async def _refresh_once(self) -> bool:
         """Send one request, and return whether everything of interest is complete."""
