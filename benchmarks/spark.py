@@ -10,10 +10,13 @@ the other, after two rounds that are not counted (the JVM compiles what is hot u
     sum       sum(length(value))
     parquet   key, value, topic, partition, offset and timestamp as Parquet
     stream    AvailableNow into the sink noop
+    sink      records of 100 B into a topic, --records of them
+    sink20k   20,000 of them: what a write costs beside its rows
 
-`offline` is `ottla.log.dirs` over the broker's data directory. A ratio is the median over the rounds of rows/s by the
-connector's of the same round, with its least and greatest value; CPU is the seconds of Spark (JVM and Python workers)
-per million rows. Trust both more than the rates: machines with shared cores scatter.
+Our sink writes each task exactly once, in a transaction; the connector's writes at least once. `offline` is
+`ottla.log.dirs` over the broker's data directory. A ratio is the median over the rounds of rows/s by the connector's of
+the same round, with its least and greatest value; CPU is the seconds of Spark (JVM and Python workers) per million
+rows. Trust both more than the rates: machines with shared cores scatter.
 """
 
 from __future__ import annotations
@@ -38,10 +41,16 @@ from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 PARTITIONS = 6
 BATCH_ROWS = 100_000
 TOPIC = "benchmark"
+SINK_TOPIC = "benchmark-sink"
+SHORT = {"retention.bytes": "300000000", "segment.bytes": "100000000"}
+"""Configs of the topic that is written, so that many rounds fit on a disk."""
 CHECKPOINT_SECONDS = 60
 TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 SOURCES = ("kafka", "ottla", "offline")
+JOBS = ("count", "sum", "parquet", "stream", "sink", "sink20k")
+SINKS = {"sink": None, "sink20k": 20_000}
+"""Jobs that write, with their number of rows; None for that of --records."""
 
 
 class Figure(NamedTuple):
@@ -58,7 +67,7 @@ def fill(bootstrap: str, records: int) -> None:
     from ottla import KafkaAdminClient, KafkaProducer, NewTopic
 
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic(SINK_TOPIC, PARTITIONS, 1, topic_configs=SHORT)])
     values = pa.array([b"%020d" % i * 5 for i in range(BATCH_ROWS)], pa.binary())
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for partition in range(PARTITIONS):
@@ -86,6 +95,8 @@ class Jobs:
                 return int(self._rows(source).count())
             case "sum":
                 return self._sum(source)
+            case "sink" | "sink20k":
+                return self._sink(source, SINKS[job] or self._records)
             case "parquet":
                 self._rows(source).select(*COLUMNS).write.mode("overwrite").parquet(str(self._scratch / "parquet"))
                 return self._records
@@ -108,6 +119,15 @@ class Jobs:
         (row,) = self._rows(source).agg(f.sum(f.length("value")), f.count("value")).collect()
         assert row[0] == 100 * row[1], row
         return int(row[1])
+
+    def _sink(self, source: str, records: int) -> int:
+        digits = "lpad(cast(id as string), 20, '0')"
+        rows = self.spark.range(0, records, numPartitions=PARTITIONS).selectExpr(
+            f"cast(repeat({digits}, 5) as binary) as value"
+        )
+        place = {"kafka.bootstrap.servers": self._bootstrap, "topic": SINK_TOPIC}
+        rows.write.format(source).options(**place).mode("append").save()
+        return records
 
     def _stream(self, source: str) -> int:
         from pyspark.sql import functions as f
@@ -171,9 +191,9 @@ def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[s
     for repeat in range(-args.warm_ups, args.repeats):
         for job in args.jobs.split(","):
             for source in SOURCES:
-                if job == "stream" and source == "offline":
+                if source == "offline" and job in ("stream", *SINKS):
                     continue
-                figure = measured(jobs, job, source, args.records)
+                figure = measured(jobs, job, source, SINKS.get(job) or args.records)
                 print(f"{name} {job} {source}: {figure.rows_per_second:,.0f} rows/s", file=sys.stderr)
                 if repeat >= 0:
                     result.setdefault(job, {}).setdefault(source, []).append(figure)
@@ -214,7 +234,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--warm-ups", type=int, default=2, help="rounds that are not counted")
     parser.add_argument("--brokers", default="kafka,ottla")
-    parser.add_argument("--jobs", default="count,sum,parquet,stream")
+    parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--memory", default="2g", help="the JVM's heap")
     args = parser.parse_args()
     args.records -= args.records % PARTITIONS

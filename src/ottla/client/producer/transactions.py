@@ -121,7 +121,7 @@ class Transactions:
         self._wake = wake
         self._error: KafkaError | None = None
         self._retry_backoff = config.retry_backoff_ms / 1000
-        self._coordinator = Coordinator(self.id, connections, metadata, self._retry_backoff, kind=TRANSACTION)
+        self._coordinator = self._find_coordinator()
         self._partitions: set[TopicPartition] = set()
         self._unregistered: set[TopicPartition] = set()
         self._has_offsets = False
@@ -139,6 +139,18 @@ class Transactions:
         """
         if self.state is not State.NEW:
             raise IllegalStateError("init_transactions() must be called only once")
+        await self.take_over(self.id)
+
+    async def take_over(self, transactional_id: str) -> None:
+        """Initialize this or another transactional id between two transactions; connections and metadata stay.
+
+        As with a new producer, an open transaction of an earlier one is aborted, and that one fenced.
+        """
+        if self.state not in (State.NEW, State.READY):
+            raise IllegalStateError(f"cannot initialize {transactional_id}: {self.state.value}")
+        if transactional_id != self.id:
+            self.id = transactional_id
+            self._coordinator = self._find_coordinator()
         await self._new_epoch(NO_PRODUCER_ID, -1)
         self._move(State.READY)
 
@@ -287,6 +299,9 @@ class Transactions:
             await asyncio.gather(self._announcing, return_exceptions=True)
 
     # Requests
+
+    def _find_coordinator(self) -> Coordinator:
+        return Coordinator(self.id, self._connections, self._metadata, self._retry_backoff, kind=TRANSACTION)
 
     async def _new_epoch(self, producer_id: int, epoch: int) -> None:
         two_phase = self._config.transaction_two_phase_commit_enable

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ottla import errors
-from ottla.client.producer.producer import KafkaProducer
-from ottla.client.producer.record import ProducerRecord
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.options.sink_options import SinkOptions
-from ottla.spark.sink.row_groups import RowGroup, row_groups
 from ottla.spark.sink.writer import Marker, Share, StaleTask, Written, recognized
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import KafkaAdminClient
+    from ottla.client.producer.producer import KafkaProducer
+    from ottla.spark.sink.producer_pool import TaskProducer
+    from ottla.spark.sink.row_groups import RowGroup
 
 log = logging.getLogger("ottla.spark")
 
@@ -58,12 +58,14 @@ class TopicSink:
         first = next(filled, None)
         if first is None:
             return Written(share, 0)
+        # Here, as Spark's driver has a process that only plans: clients take 70 ms to import.
+        from ottla.spark.sink import producer_pool
+
         name = self.name(share)
-        with KafkaProducer({**self.options.kafka, "transactional.id": name}) as producer:
+        with producer_pool.POOL.clients(self.options.kafka, self.options.connection) as (producer, admin, _):
             # First, so that an earlier attempt that still runs is fenced, and one that was killed is aborted.
-            self._init(producer)
-            with self._admin() as admin:
-                before = self._marker(admin, name)
+            self._take_over(producer, name)
+            before = self._marker(admin, name)
             if before is not None and before.batch_id >= share.batch_id:
                 rows = first.num_rows + sum(batch.num_rows for batch in filled)
                 return recognized(share, before, rows, "transactionalIdPrefix")
@@ -73,10 +75,10 @@ class TopicSink:
                 producer.send_offsets_to_transaction({place: marker}, name)
         return Written(share, rows)
 
-    def _init(self, producer: KafkaProducer) -> None:
+    def _take_over(self, producer: TaskProducer, name: str) -> None:
         """Initialize the transactional id. Raises KafkaTimeoutError with the remedy if no broker answers."""
         try:
-            producer.init_transactions()
+            producer.take_over(name)
         except errors.KafkaTimeoutError as error:
             raise errors.KafkaTimeoutError(
                 f"no answer at kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check the"
@@ -154,6 +156,8 @@ class TopicSink:
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:
     """Send all rows. Return their number and an existing partition, for the marker. The commit waits."""
+    from ottla.spark.sink.row_groups import row_groups
+
     rows, written = 0, ""
     for batch in batches:
         rows += batch.num_rows
@@ -168,6 +172,8 @@ def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str
 
 def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
     """Send rows with headers one by one."""
+    from ottla.client.producer.record import ProducerRecord
+
     assert part.headers is not None
     # As bytes, because Python's str would have to be valid UTF-8.
     values = part.values.cast(pa.binary())

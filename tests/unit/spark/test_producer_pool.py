@@ -1,0 +1,203 @@
+"""The producers that stay open from one task of the sink to the next."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.whole_topic import whole_topic
+
+from ottla import Broker, KafkaProducer
+from ottla.errors import IllegalStateError, ProducerFencedError
+from ottla.net.ports import free_port
+from ottla.spark.options.sink_options import SinkOptions, sink_options
+from ottla.spark.sink import producer_pool
+from ottla.spark.sink.producer_pool import MOST_IDLE, ProducerPool, TaskClients
+from ottla.spark.sink.topic_sink import TopicSink
+from ottla.spark.sink.writer import Share
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Broker({"num.partitions": 3}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProducerPool]:
+    """A pool in place of the process's own."""
+    pool = ProducerPool()
+    monkeypatch.setattr(producer_pool, "POOL", pool)
+    yield pool
+    pool.close()
+
+
+def options_for(bootstrap: str, topic: str) -> SinkOptions:
+    return sink_options({"kafka.bootstrap.servers": bootstrap, "topic": topic})
+
+
+def lend(pool: ProducerPool, options: SinkOptions) -> Any:
+    return pool.clients(options.kafka, options.connection)
+
+
+def rows(*values: bytes) -> Iterator[Any]:
+    return iter([pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})])
+
+
+def committed(bootstrap: str, topic: str) -> list[bytes]:
+    records = whole_topic(bootstrap, topic, 3, isolation_level="read_committed")
+    return sorted(record.value or b"" for record in records)
+
+
+def is_closed(clients: TaskClients) -> bool:
+    try:
+        clients.producer.partitions_for("none")
+    except IllegalStateError as error:
+        return "is closed" in str(error)
+    return False
+
+
+def test_tasks_one_after_the_other_share_a_producer(
+    bootstrap: str, pool: ProducerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    create = KafkaProducer.__init__
+
+    def counted(self: KafkaProducer, *args: Any, **options: Any) -> None:
+        started.append(self)
+        create(self, *args, **options)
+
+    monkeypatch.setattr(KafkaProducer, "__init__", counted)
+    for number, query in enumerate(("a", "a", "b")):
+        TopicSink(options_for(bootstrap, "shared")).write(Share(query, number, number), rows(b"%d" % number))
+    assert len(started) == 1
+    assert committed(bootstrap, "shared") == [b"0", b"1", b"2"]
+
+
+def test_other_options_have_another_producer(bootstrap: str, pool: ProducerPool) -> None:
+    with lend(pool, options_for(bootstrap, "t")) as first:
+        pass
+    other = sink_options({"kafka.bootstrap.servers": bootstrap, "topic": "t", "kafka.linger.ms": "1"})
+    with lend(pool, other) as second:
+        assert second is not first
+
+
+def test_tasks_at_the_same_time_have_producers_of_their_own(bootstrap: str, pool: ProducerPool) -> None:
+    options = options_for(bootstrap, "t")
+    with lend(pool, options) as first, lend(pool, options) as second:
+        assert first is not second
+
+
+def test_producer_of_a_failed_task_is_closed_and_its_rows_are_aborted(bootstrap: str, pool: ProducerPool) -> None:
+    options = options_for(bootstrap, "failed")
+    TopicSink(options).write(Share("q", 0, 0), rows(b"before"))
+
+    def breaking() -> Iterator[Any]:
+        yield from rows(b"half")
+        raise ZeroDivisionError
+
+    with lend(pool, options) as first:
+        pass
+    with pytest.raises(ZeroDivisionError):
+        TopicSink(options).write(Share("q", 1, 0), breaking())
+    assert is_closed(first)
+    assert not TopicSink(options).write(Share("q", 1, 0), rows(b"whole")).known
+    assert committed(bootstrap, "failed") == [b"before", b"whole"]
+
+
+def test_idle_producer_fences_a_later_attempt_of_another_worker(bootstrap: str, pool: ProducerPool) -> None:
+    """The id was used here, then elsewhere by an attempt that still runs, and is used here again."""
+    options = options_for(bootstrap, "moved")
+    sink, share = TopicSink(options), Share("moved", 0, 0)
+    sink.write(share, rows(b"first"))
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=sink.name(share)) as elsewhere:
+        elsewhere.init_transactions()
+        elsewhere.begin_transaction()
+        elsewhere.send("moved", b"elsewhere").get(10)
+        assert not sink.write(share._replace(batch_id=1), rows(b"second")).known
+        with pytest.raises(ProducerFencedError):
+            elsewhere.commit_transaction()
+    assert committed(bootstrap, "moved") == [b"first", b"second"]
+
+
+def test_micro_batch_that_another_worker_has_written_is_recognised(bootstrap: str, pool: ProducerPool) -> None:
+    options = options_for(bootstrap, "elsewhere")
+    share = Share("elsewhere", 0, 0)
+    TopicSink(options).write(share, rows(b"0"))
+    with lend(pool, options):  # so that the next task has another producer, as in another worker
+        TopicSink(options).write(share._replace(batch_id=1), rows(b"1"))
+    assert TopicSink(options).write(share._replace(batch_id=1), rows(b"1")).known
+    assert committed(bootstrap, "elsewhere") == [b"0", b"1"]
+
+
+def test_idle_producers_are_closed_in_time(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+    pool = ProducerPool(idle_seconds=0.05)
+    monkeypatch.setattr(KafkaProducer, "close", _notifying(KafkaProducer.close, closed))
+    with lend(pool, options_for(bootstrap, "t")) as clients:
+        assert not closed.wait(0.1)
+    assert closed.wait(10)
+    assert is_closed(clients)
+
+
+def _notifying(close: Any, closed: threading.Event) -> Any:
+    def wrapper(self: KafkaProducer) -> None:
+        close(self)
+        closed.set()
+
+    return wrapper
+
+
+def test_producers_beyond_the_bound_and_old_ones_are_closed(bootstrap: str, pool: ProducerPool) -> None:
+    lent = []
+    for number in range(MOST_IDLE + 1):
+        options = sink_options({"kafka.bootstrap.servers": bootstrap, "topic": "t", "kafka.linger.ms": str(number)})
+        with lend(pool, options) as clients:
+            lent.append(clients)
+    assert [is_closed(clients) for clients in lent] == [True, *[False] * MOST_IDLE]
+    old = ProducerPool(life_seconds=0.0)
+    with lend(old, options) as clients:
+        pass
+    assert is_closed(clients)
+
+
+def test_closed_pool_has_closed_its_producers(bootstrap: str) -> None:
+    pool = ProducerPool()
+    with lend(pool, options_for(bootstrap, "t")) as clients:
+        pass
+    pool.close()
+    assert is_closed(clients)
+
+
+def test_forked_process_has_producers_of_its_own(bootstrap: str) -> None:
+    """Spark's daemon forks its workers; the parent's producer goes on."""
+    options = options_for(bootstrap, "forked")
+    sink = TopicSink(options)
+    sink.write(Share("parent", 0, 0), rows(b"parent"))
+    child = os.fork()
+    if not child:
+        failure = 1
+        try:
+            sink.write(Share("child", 0, 0), rows(b"child"))
+            failure = 0
+        finally:
+            os._exit(failure)
+    assert os.waitpid(child, 0)[1] == 0
+    sink.write(Share("parent", 1, 0), rows(b"parent"))
+    assert committed(bootstrap, "forked") == [b"child", b"parent", b"parent"]
+
+
+def test_producer_goes_on_after_its_broker_was_restarted(pool: ProducerPool, tmp_path: Path) -> None:
+    port = free_port()
+    configs = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(tmp_path), "num.partitions": 3}
+    options = options_for(f"127.0.0.1:{port}", "restarted")
+    for number in range(2):
+        with Broker(configs):
+            TopicSink(options).write(Share("q", number, 0), rows(b"%d" % number))
+            if number:
+                assert committed(f"127.0.0.1:{port}", "restarted") == [b"0", b"1"]
