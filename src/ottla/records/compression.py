@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from sys import getrefcount
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
@@ -207,15 +209,16 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Buffer:
     return _grow(cramjam.zstd.decompress_into, data, max_bytes, "zstd")
 
 
-def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
+def _grow(into: Callable[[Buffer, memoryview], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
     """Decompress data of unknown size into a buffer that quadruples until it is enough or `max_bytes`."""
     import cramjam
 
     room = min(max(4 * len(data), 4096), max_bytes)
     while True:
-        out = bytearray(room)
+        buffer = _take_buffer(room)
+        out = memoryview(buffer)[:room]
         try:
-            return memoryview(out)[: into(data, out)]
+            return out[: into(data, out)]
         except cramjam.DecompressionError as error:
             # The only error that a larger buffer can fix; all others are damage.
             if "failed to write whole buffer" not in str(error):
@@ -223,6 +226,25 @@ def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes:
             if room == max_bytes:
                 raise DecompressedTooLargeError(max_bytes) from None
             room = min(room * 4, max_bytes)
+        finally:
+            if len(buffer) <= _REUSED_BYTES and len(_buffers) < _MOST_BUFFERS:
+                _buffers.append(buffer)
+
+
+_REUSED_BYTES: Final = 1024 * 1024
+_MOST_BUFFERS: Final = 4
+_buffers: list[bytearray] = []
+"""Buffers of earlier calls: the page faults of a new one of 256 KiB take longer than to decompress a batch of lz4."""
+
+
+def _take_buffer(size: int) -> bytearray:
+    """Return a buffer of at least `size` bytes, a used one if no view of an earlier result refers to it any more."""
+    if size <= _REUSED_BYTES:
+        with suppress(IndexError):
+            buffer = _buffers.pop()
+            if len(buffer) >= size and getrefcount(buffer) == 2:
+                return buffer
+    return bytearray(size)
 
 
 class Codec(NamedTuple):

@@ -1,5 +1,6 @@
 import gzip
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
 from ottla.records.compression import (
+    CODEC_IDS,
     CODECS,
     GZIP,
     LZ4,
@@ -117,3 +119,28 @@ def test_snappy_of_many_tiny_blocks_is_corrupt() -> None:
     block = b"\0\0\0\1\0"  # no bytes at all, in five
     with pytest.raises(CorruptMessageError, match="blocks"):
         decompress(SNAPPY, bytes(compress(SNAPPY, b""))[:16] + block * 20_000)
+
+
+@pytest.mark.parametrize("name", ["lz4", "zstd"])
+def test_result_is_not_overwritten_by_later_calls_while_it_is_in_use(name: str) -> None:
+    """Buffers are used again, but never under a result that is still alive."""
+    codec = CODEC_IDS[name]
+    inputs = [compress(codec, bytes([n]) * 50_000) for n in range(8)]
+    results = [decompress(codec, data) for data in inputs]
+    assert [bytes(result) for result in results] == [bytes([n]) * 50_000 for n in range(8)]
+    part = memoryview(results[3])[100:200]
+    del results
+    for data in inputs:
+        decompress(codec, data)
+    assert bytes(part) == b"\3" * 100
+
+
+def test_results_of_threads_at_the_same_time_are_their_own() -> None:
+    inputs = {n: compress(LZ4, bytes([n]) * 200_000) for n in range(4)}
+
+    def work(n: int) -> bool:
+        results = (bytes(decompress(LZ4, inputs[n])) for _ in range(50))
+        return all(result == bytes([n]) * 200_000 for result in results)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, inputs))
