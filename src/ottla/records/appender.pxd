@@ -1,6 +1,7 @@
 cimport cython
 
 from ottla.records.builder cimport BatchBuilder
+from ottla.records.murmur2 cimport murmur2
 
 
 @cython.final
@@ -18,6 +19,17 @@ cdef class OpenBatch:
     cdef object _append(self, long long timestamp, bytes key, bytes value, bytes tail)
 
     cpdef void close(self)
+
+
+@cython.final
+cdef class DirectAppender:
+    cdef dict topics
+    cdef object metadata
+    cdef object sticky
+    cdef public bint enabled
+
+    @cython.locals(batch=OpenBatch, count="long long", number="long long", timestamp="long long")
+    cpdef object append(self, object topic, object value, object key, object partition, object timestamp_ms)
 
 
 cdef long long _now_ms()

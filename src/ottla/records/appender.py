@@ -1,4 +1,4 @@
-"""The open batch, and appending to it from any thread: the inner part of the producer's send().
+"""The open batch, and appending to it from any thread: the inner part of the producers' send().
 
 The compiled `append` is atomic, because it keeps the interpreter's lock after checking `closed`; the plain form uses
 a lock. With appender.pxd.
@@ -19,6 +19,8 @@ from ottla.records.builder import NO_HEADERS, BatchBuilder, encode_headers
 
 if cython.compiled:
     from cython.cimports.cpython.time import time as _clock
+else:
+    from ottla.records.murmur2 import murmur2
 
 if TYPE_CHECKING:
     from ottla.records.builder import Headers
@@ -77,6 +79,48 @@ class OpenBatch:
         else:
             with self.lock:
                 self.closed = True
+
+
+class DirectAppender:
+    """The producers' fast path: appends plain records of bytes to the open batches of their partitions.
+
+    `topics` has the queues of each topic, `metadata` the version that they must have; `sticky(queues, size)` returns
+    the partition of a record without a key.
+    """
+
+    __slots__ = ("enabled", "metadata", "sticky", "topics")
+
+    def __init__(self, topics: dict[str, Any], metadata: Any, sticky: Any) -> None:
+        self.topics = topics
+        self.metadata = metadata
+        self.sticky = sticky
+        self.enabled = False
+        """Whether the producer is open and has no serializers, interceptors, transactions or partitioner."""
+
+    def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:
+        """Return the record's future; its partition if the open batch has no room; None if it is not plain."""
+        if not self.enabled or type(value) is not bytes or type(topic) is not str:
+            return None
+        queues = self.topics.get(topic)
+        if queues is None or queues.version != self.metadata.version:
+            return None
+        if key is not None and type(key) is not bytes:
+            return None
+        count = queues.count
+        if partition is not None:
+            if not 0 <= partition < count:
+                return None
+            number = partition
+        elif key is None:
+            number = self.sticky(queues, len(value))
+        else:
+            number = (murmur2(key) & 0x7FFFFFFF) % count
+        timestamp = NOW if timestamp_ms is None else timestamp_ms
+        if timestamp < 0 and timestamp_ms is not None:
+            return None
+        batch = queues.queues[number].open
+        future = batch.append(timestamp, key, value, None)
+        return number if future is None else future
 
 
 def _now_ms() -> int:

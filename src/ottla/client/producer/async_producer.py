@@ -39,6 +39,7 @@ class KafkaProducer(ProducerCalls):
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._turns = _Turns()
+        self._append_directly = self._core.direct.append
         self._hurry = asyncio.Event()
         """Set when stopping no longer waits for deliveries."""
 
@@ -46,6 +47,7 @@ class KafkaProducer(ProducerCalls):
         """Start the background tasks."""
         self._loop = asyncio.get_running_loop()
         await self._core.start()
+        self._core.direct.enabled = self._core.is_plain and not self._closed
 
     async def stop(self, timeout: float | None = None) -> None:
         """Send pending records within `timeout` seconds, and stop; the rest fail. May be called repeatedly.
@@ -54,6 +56,7 @@ class KafkaProducer(ProducerCalls):
         """
         if self._ending is None:
             self._closed = True
+            self._core.direct.enabled = False
             self._core.accumulator.closing = True
             self._ending = asyncio.get_running_loop().create_task(self._end(timeout))
         try:
@@ -101,6 +104,13 @@ class KafkaProducer(ProducerCalls):
 
         Waits up to max.block.ms for metadata and memory. Raises the same errors as the synchronous producer's send().
         """
+        # The fast path, as in the synchronous producer; not past calls that wait for room or metadata.
+        if headers is None and not self._turns:
+            appended = self._append_directly(topic, value, key, partition, timestamp_ms)
+            if type(appended) is RecordFuture:
+                return appended
+            if appended is not None:
+                partition = appended
         callback: Callable[..., Any] | None = None
         if isinstance(topic, ProducerRecord):
             record, callback = topic, value
@@ -235,6 +245,10 @@ class _Turns:
 
     def __init__(self) -> None:
         self._locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether any call waits."""
+        return bool(self._locks)
 
     def is_taken(self, place: tuple[str, int | None]) -> bool:
         """Return whether a call waits for this key."""

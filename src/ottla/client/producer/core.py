@@ -1,6 +1,6 @@
 """The core of both producers: its parts, and the slow path of a record.
 
-A plain record of bytes that fits into an open batch takes the fast path in `KafkaProducer.send`.
+A plain record of bytes that fits into an open batch takes the fast path, `records.appender.DirectAppender`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, Ka
 from ottla.metrics.metrics import Metrics
 from ottla.model import RecordMetadata, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
-from ottla.records.appender import NOW
+from ottla.records.appender import NOW, DirectAppender
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS
 
@@ -120,6 +120,8 @@ class ProducerCore:
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
+        self.direct = DirectAppender(self.accumulator.topics, self.metadata, self.sticky)
+        """The fast path, which the producer enables while it is open."""
 
     @property
     def is_plain(self) -> bool:

@@ -28,8 +28,6 @@ from ottla.client.producer.record import ProducerRecord
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
-from ottla.records.appender import NOW
-from ottla.records.murmur2 import murmur2
 
 T = TypeVar("T")
 
@@ -62,9 +60,9 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         self._io.on_fork = self._forked
         self._refusal: str | None = None
         self._close_lock = threading.Lock()
-        self._topics = core.accumulator.topics
         self._metadata = core.metadata
-        self._plain = core.is_plain
+        core.direct.enabled = core.is_plain
+        self._append_directly = core.direct.append
         self._io.start()
         self._io.run(core.start())
 
@@ -93,22 +91,12 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         (record too large, no authorization…), are set on the future and passed to the callback.
         """
         # The fast path for a plain record of bytes whose topic is known; everything else below.
-        if self._plain and type(value) is bytes and type(topic) is str and headers is None:
-            queues = self._topics.get(topic)
-            if queues is not None and queues.version == self._metadata.version:
-                if partition is None:
-                    if type(key) is bytes:
-                        number = (murmur2(key) & 0x7FFFFFFF) % queues.count
-                    else:
-                        number = -1 if key is not None else self._core.sticky(queues, len(value))
-                else:
-                    number = partition if partition < queues.count and (key is None or type(key) is bytes) else -1
-                if number >= 0 and (timestamp_ms is None or timestamp_ms >= 0):
-                    timestamp = NOW if timestamp_ms is None else timestamp_ms
-                    future: RecordFuture | None = queues.queues[number].open.append(timestamp, key, value, None)
-                    if future is not None:
-                        return future
-                    partition = number
+        if headers is None:
+            appended = self._append_directly(topic, value, key, partition, timestamp_ms)
+            if type(appended) is RecordFuture:
+                return appended
+            if appended is not None:
+                partition = appended
         if isinstance(topic, ProducerRecord):
             return self._send(topic, value)
         return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
@@ -297,7 +285,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
             raise IllegalStateError(self._refusal)
 
     def _block(self, why: str) -> None:
-        self._plain = False
+        self._core.direct.enabled = False
         self._refusal = why
 
     def _forked(self) -> None:
