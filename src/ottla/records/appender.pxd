@@ -2,6 +2,9 @@ cimport cython
 
 from ottla.records.builder cimport BatchBuilder
 from ottla.records.murmur2 cimport murmur2
+from ottla.records.tuples cimport tuple_of
+
+cdef tuple _NO_ITEMS
 
 
 @cython.final

@@ -21,6 +21,7 @@ if cython.compiled:
     from cython.cimports.cpython.time import time as _clock
 else:
     from ottla.records.murmur2 import murmur2
+    from ottla.records.tuples import tuple_of
 
 if TYPE_CHECKING:
     from ottla.records.builder import Headers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 NOW = -1
 """Stands for the time of the call as a timestamp."""
 
-_make = tuple.__new__
+_NO_ITEMS = ()
 
 
 class OpenBatch:
@@ -70,7 +71,7 @@ class OpenBatch:
             return None
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
-        return _make(self.future, (self.outcome, index, timestamp, key_size, value_size))
+        return tuple_of(self.future, _NO_ITEMS, (self.outcome, index, timestamp, key_size, value_size))
 
     def close(self) -> None:
         """Close the batch: later appends fail."""

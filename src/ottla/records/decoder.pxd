@@ -1,6 +1,8 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from ottla.records.tuples cimport tuple_of
+
 
 @cython.final
 cdef class Cursor:

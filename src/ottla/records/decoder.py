@@ -18,6 +18,9 @@ from ottla.errors import CorruptMessageError
 from ottla.records import compression
 from ottla.records.batch import HEADER_BYTES, BatchHeader, split, verify
 
+if not cython.compiled:
+    from ottla.records.tuples import tuple_of
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -34,9 +37,6 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
-
-
-_make = tuple.__new__
 
 
 class Cursor:
@@ -182,7 +182,7 @@ def decode_rows(
             raise CorruptMessageError(f"the record at offset {offset} does not fill its length")
         if append_time:
             timestamp = max_timestamp
-        out.append(_make(row, before + (offset, timestamp, append_time, key, value, headers)))  # noqa: RUF005
+        out.append(tuple_of(row, before, (offset, timestamp, append_time, key, value, headers)))
     if cursor.pos != cursor.end:
         raise CorruptMessageError(f"{cursor.end - cursor.pos} bytes after the last record of a batch")
     return out

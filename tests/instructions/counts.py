@@ -1,0 +1,85 @@
+"""Instruction counts of the compiled paths, from valgrind's cachegrind, and their budgets.
+
+    python -m tests.instructions.counts            print the counts of this toolchain beside their budgets
+    python -m tests.instructions.counts --write    make them the budgets
+
+Counts repeat exactly, unlike times, but depend on Python, its build and the compiler: `budgets.json` has a set for each
+toolchain. Hardware counters (perf_event_open) would do as well, but virtual machines rarely have them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ottla.records import COMPILED, builder
+
+FOLDER = Path(__file__).parent
+BUDGETS = FOLDER / "budgets.json"
+TOLERANCE = 1.03
+SECONDS = 120
+
+
+def toolchain() -> str:
+    """Return what the counts depend on: Python, and the compilers of Python and of the extensions."""
+    comment = re.search(rb"(GCC: \([^)]*\)|clang version) ([\d.]+)", Path(builder.__file__).read_bytes())
+    compiler = comment[0].decode() if comment else "unknown compiler"
+    return f"{platform.python_version()}, {platform.python_compiler()}, {platform.machine()}, {compiler}"
+
+
+def missing() -> str | None:
+    """Return why nothing can be counted here, or None."""
+    if not COMPILED:
+        return "the hot path is not compiled"
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed (apt-get install valgrind)"
+    return None
+
+
+def budgets() -> dict[str, dict[str, int]]:
+    """Return the budgets of every toolchain: instructions per record of each path."""
+    result: dict[str, dict[str, int]] = json.loads(BUDGETS.read_text())
+    return result
+
+
+def measure() -> dict[str, int]:
+    """Return the instructions per record of each path, Python's part included."""
+    with tempfile.TemporaryDirectory() as directory:
+        tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={directory}/%p"]
+        done = subprocess.run(
+            [*tool, sys.executable, str(FOLDER / "paths.py")],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
+        counts: dict[str, list[tuple[int, int]]] = {}
+        for line in done.stdout.splitlines():
+            path, records, pid = line.split()
+            summary = re.search(r"^summary: (\d+)", (Path(directory) / pid).read_text(), re.MULTILINE)
+            assert summary is not None, f"no summary of {path}"
+            counts.setdefault(path, []).append((int(records), int(summary[1])))
+    return {path: round((b[1] - a[1]) / (b[0] - a[0])) for path, (a, b) in counts.items()}
+
+
+def main() -> None:
+    """Print the counts, or write the budgets."""
+    counts, stored = measure(), budgets() if BUDGETS.exists() else {}
+    own = stored.get(toolchain(), {})
+    print(toolchain())
+    for path, count in counts.items():
+        print(f"{path:16}{count:>8}{own.get(path, ''):>8}")
+    if "--write" in sys.argv:
+        BUDGETS.write_text(json.dumps({**stored, toolchain(): counts}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
