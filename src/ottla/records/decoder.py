@@ -59,6 +59,15 @@ class Cursor:
         """Return the next varint."""
         p = self.p
         pos = self.pos
+        if pos < self.end - 1:  # most have one or two bytes
+            raw: int = p[pos]
+            if raw < 0x80:
+                self.pos = pos + 1
+                return (raw >> 1) ^ -(raw & 1)
+            if p[pos + 1] < 0x80:
+                raw = (raw & 0x7F) | _wide(p[pos + 1]) << 7
+                self.pos = pos + 2
+                return (raw >> 1) ^ -(raw & 1)
         raw = 0
         shift = 0
         while pos < self.end:

@@ -39,6 +39,7 @@ class KafkaProducer(ProducerCalls):
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._turns = _Turns()
+        self._waiting = self._turns.locks
         self._append_directly = self._core.direct.append
         self._hurry = asyncio.Event()
         """Set when stopping no longer waits for deliveries."""
@@ -105,7 +106,7 @@ class KafkaProducer(ProducerCalls):
         Waits up to max.block.ms for metadata and memory. Raises the same errors as the synchronous producer's send().
         """
         # The fast path, as in the synchronous producer; not past calls that wait for room or metadata.
-        if headers is None and not self._turns:
+        if headers is None and not self._waiting:
             appended = self._append_directly(topic, value, key, partition, timestamp_ms)
             if type(appended) is RecordFuture:
                 return appended
@@ -244,27 +245,24 @@ class _Turns:
     """
 
     def __init__(self) -> None:
-        self._locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
-
-    def __bool__(self) -> bool:
-        """Return whether any call waits."""
-        return bool(self._locks)
+        self.locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
+        """The keys for which calls wait, each with its lock and the number of calls."""
 
     def is_taken(self, place: tuple[str, int | None]) -> bool:
         """Return whether a call waits for this key."""
-        return place in self._locks
+        return place in self.locks
 
     @asynccontextmanager
     async def acquire(self, place: tuple[str, int | None]) -> AsyncIterator[None]:
         """Wait for the earlier calls."""
-        lock, users = self._locks.get(place) or (asyncio.Lock(), 0)
-        self._locks[place] = (lock, users + 1)
+        lock, users = self.locks.get(place) or (asyncio.Lock(), 0)
+        self.locks[place] = (lock, users + 1)
         try:
             async with lock:
                 yield
         finally:
-            users = self._locks[place][1] - 1
+            users = self.locks[place][1] - 1
             if users:
-                self._locks[place] = (lock, users)
+                self.locks[place] = (lock, users)
             else:
-                del self._locks[place]
+                del self.locks[place]
