@@ -40,11 +40,9 @@ types:  ## mypy --strict, for Linux and macOS
 	@$(PY) -m mypy
 	@$(PY) -m mypy --platform darwin --no-warn-unreachable $(addprefix -p ,$(PACKAGES)) -m pyspark_ottla -m pyspark_ottla_sql
 
-bench:  ## Ottla and Apache Kafka side by side, ratios (ARGS="--quick"); the clients and their peers; Spark over both
+bench:  ## Ottla and Apache Kafka, the clients, Spark, side by side (ARGS="--quick", ARGS="broker --against DIR", …)
 	@scripts/setup.sh all dev interop
-	@$(PY) -m benchmarks.compare $(ARGS)
-	@$(PY) -m benchmarks.clients
-	@$(PY) -m benchmarks.spark
+	@$(PY) -m benchmarks $(ARGS)
 
 fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop

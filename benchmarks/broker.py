@@ -1,162 +1,138 @@
-"""Ottla and Apache Kafka side by side: start-up, memory, produce, consume, latency, as ratios.
+"""Ottla and Apache Kafka side by side under the same cheap client, as ratios.
 
-    make bench                       all of it, medians of three, the two in turns
-    make bench ARGS="--quick"        smaller loads
-    make bench ARGS="--against DIR"  another checkout of Ottla, with its .venv, instead of Apache Kafka
+    make bench                                       every suite
+    python -m benchmarks broker                      this suite: medians of three, the two in turns
+    python -m benchmarks broker --quick              smaller loads, and fewer rows of the table
+    python -m benchmarks broker --parts latency      one part
+    python -m benchmarks broker --against DIR        another checkout of Ottla, with its .venv, instead of Apache Kafka
 
-Both serve the same client on loopback with their defaults: acks=all, no fsync per batch. A ratio is the median over
-the repeats of Ottla's figure by Kafka's of the same repeat; its least and greatest value stand beside it. Machines
-with shared cores scatter: trust the ratios and the CPU seconds more than the rates.
+Parts:
+
+    start        time to the first answer, memory and CPU at rest
+    table        produce and consume: partitions x record size x acks x codec, as in the OpenMessaging Benchmark
+    latency      single records of 100 B at a fixed rate, acks=all; from the time that a request was due, so that a
+                 stall counts for all requests that it delayed (no coordinated omission)
+    backlog      a consumer reads a backlog while a producer goes on at a fixed rate
+    connections  the fixed rate again, spread over 1,000 connections
+
+Both serve with their defaults on loopback: no fsync per batch. A ratio is the median over the repeats of Ottla's figure
+by the peer's of the same repeat; its least and greatest value stand beside it. Machines with shared cores scatter, so
+trust the ratios and the CPU seconds more than the rates.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import os
-import shutil
-import signal
-import socket
-import statistics
-import struct
-import subprocess
-import sys
-import tempfile
+import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from scripts import apache_kafka
 
-from benchmarks.raw import Done, Raw, batch_of
-from ottla.net.ports import free_port
+from benchmarks import results
+from benchmarks.raw import Connection, Done, Raw, batch_of, fixed_rate, produce_at_fixed_rate
+from benchmarks.results import Figure
+from benchmarks.servers import IDLE_SECONDS, START_SECONDS, Broker, ottla_command
+from ottla.records.compression import CODEC_IDS
 
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
-START_SECONDS = 60
-IDLE_SECONDS = 3
 BATCH_BYTES = 65_536
+BATCHES_IN_A_REQUEST = 16
 WARM_ROUNDS = 4
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""Of the brokers: they load compiled modules, as an installed Ottla does; compiling takes longer than a start."""
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
+CONNECTIONS = 1000
+BACKLOG_BYTES_PER_SECOND = 20_000_000
+ACKS = {"1": 1, "all": -1}
+PARTS = ("start", "table", "latency", "backlog", "connections")
 
 
-class Metric(NamedTuple):
-    """One line of the table: whether more or less is better, and the figures of each repeat."""
+class Row(NamedTuple):
+    """One row of the table of throughput."""
 
-    name: str
-    unit: str
-    more_is_better: bool
-    ours: list[float]
-    theirs: list[float]
+    partitions: int
+    record_bytes: int
+    acks: str
+    codec: str
 
     @property
-    def ratios(self) -> list[float]:
-        return sorted(a / b for a, b in zip(self.ours, self.theirs, strict=True) if b)
+    def label(self) -> str:
+        """Return the row's name."""
+        unit = f"{self.record_bytes} B" if self.record_bytes < 1024 else f"{self.record_bytes // 1024} KiB"
+        plural = "s" if self.partitions > 1 else ""
+        return f"{self.partitions} partition{plural}, {unit}, acks={self.acks}, {self.codec}"
 
 
-class Broker:
-    """A broker under test."""
-
-    def __init__(self, name: str, command: Callable[[Path, int], list[str]]) -> None:
-        self.name = name
-        self._command = command
-        self.start_seconds = self.idle_mb = 0.0
-
-    def start(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
-        self.port = free_port(in_a_row=2)
-        command = self._command(self.directory, self.port)
-        began = time.perf_counter()
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=ENVIRONMENT
-        )
-        wait_for_answer(self.port)
-        self.start_seconds = time.perf_counter() - began
-        time.sleep(IDLE_SECONDS)
-        self.idle_mb = self.rss_mb()
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def rss_mb(self) -> float:
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE / 1e6
-
-
-def wait_for_answer(port: int) -> None:
-    """Until ApiVersions is answered."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
-                sock.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
-                if sock.recv(4):
-                    return
-        except OSError:
-            time.sleep(0.005)
-    raise SystemExit(f"the broker on port {port} did not start")
-
-
-def ottla_command(directory: Path, port: int, python: str = sys.executable) -> list[str]:
-    options = (f"--override=listeners=PLAINTEXT://127.0.0.1:{port}", f"--override=log.dirs={directory}")
-    return [python, "-m", "ottla", "broker", *options]
+ROWS = [Row(*cells) for cells in itertools.product((1, 16, 100), (100, 1024), ("1", "all"), ("none", "lz4", "zstd"))]
+QUICK_ROWS = [Row(*cells, "all", "none") for cells in ((1, 100), (16, 100), (1, 1024))]
 
 
 class Bench:
-    """The whole comparison."""
+    """The two brokers and what was measured of them."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, peer: Broker, peer_name: str) -> None:
         self.args = args
         self.ottla = Broker("ottla", ottla_command)
-        self.peer = Broker("peer", args.peer_command)
-        self.metrics: list[Metric] = []
+        self.peer = peer
+        self.peer_name = peer_name
+        self.parts: dict[str, list[Figure]] = {}
+        self._topics = itertools.count()
 
-    def run(self) -> None:
-        self._starts()
+    def run(self, parts: Sequence[str]) -> None:
+        """Measure these parts."""
+        if "start" in parts:
+            self._starts()
+        loads = {
+            "table": self._table,
+            "latency": self._latency,
+            "backlog": self._backlog,
+            "connections": self._connections,
+        }
+        chosen = [name for name in loads if name in parts]
+        if not chosen:
+            return
         self.ottla.start()
         self.peer.start()
         try:
             self._warm()
-            for size, partitions in ((100, 1), (100, 6), (1024, 1)):
-                self._throughput(size, partitions)
-            self._latency()
-            self._add("RSS after the load", "MB", False, [self.ottla.rss_mb()], [self.peer.rss_mb()])
+            for name in chosen:
+                loads[name]()
+                self._add(name, "RSS after it", "MB", False, [self.ottla.rss_mb()], [self.peer.rss_mb()])
         finally:
             self.ottla.stop()
             self.peer.stop()
 
     def _in_turns(self, measure: Callable[[Broker], list[float]]) -> tuple[list[list[float]], list[list[float]]]:
-        """Both brokers, once each per repeat, the first one changing."""
-        figures: dict[str, list[list[float]]] = {"ottla": [], "peer": []}
+        """Measure both brokers once per repeat, the first one changing."""
+        figures: dict[str, list[list[float]]] = {self.ottla.name: [], self.peer.name: []}
         for repeat in range(self.args.repeats):
             pair = (self.ottla, self.peer) if repeat % 2 == 0 else (self.peer, self.ottla)
             for broker in pair:
                 figures[broker.name].append(measure(broker))
-        return figures["ottla"], figures["peer"]
+        return figures[self.ottla.name], figures[self.peer.name]
 
-    def _add(self, name: str, unit: str, more_is_better: bool, ours: list[float], theirs: list[float]) -> None:
-        metric = Metric(name, unit, more_is_better, ours, theirs)
-        self.metrics.append(metric)
-        ratios = metric.ratios
-        spread = f"[{ratios[0]:.3f} … {ratios[-1]:.3f}]" if len(ratios) > 1 else ""
-        better = "↑" if more_is_better else "↓"
-        print(
-            f"{name:<52} {statistics.median(ours):>10.2f} {statistics.median(theirs):>10.2f} {unit:<10}"
-            f" {statistics.median(ratios):>7.3f} {better} {spread}",
-            flush=True,
-        )
+    def _measure(
+        self, part: str, figures: Sequence[tuple[str, str, bool]], once: Callable[[Broker], list[float]]
+    ) -> None:
+        """Add figures (name, unit, whether more is better), of which `once` returns a value each."""
+        ours, theirs = self._in_turns(once)
+        for i, (name, unit, more_is_better) in enumerate(figures):
+            self._add(part, name, unit, more_is_better, [f[i] for f in ours], [f[i] for f in theirs])
+
+    def _add(
+        self, part: str, name: str, unit: str, more_is_better: bool, ours: list[float], theirs: list[float]
+    ) -> None:
+        figure = Figure(name, unit, more_is_better, {"ottla": ours, self.peer_name: theirs})
+        self.parts.setdefault(part, []).append(figure)
+        results.print_pair(figure, "ottla", self.peer_name)
+
+    def _client(self, broker: Broker, partitions: int) -> tuple[Raw, str]:
+        client, topic = Raw(broker.port), f"t{next(self._topics)}"
+        client.create(topic, partitions, {"file.delete.delay.ms": "1000"})
+        return client, topic
 
     def _starts(self) -> None:
         def once(broker: Broker) -> list[float]:
@@ -165,103 +141,159 @@ class Bench:
             broker.stop()
             return figures
 
-        ours, theirs = self._in_turns(once)
-        for i, (name, unit) in enumerate(
-            (("start to the first answer", "s"), ("RSS idle", "MB"), (f"CPU of start and {IDLE_SECONDS} s idle", "s"))
-        ):
-            self._add(name, unit, False, [f[i] for f in ours], [f[i] for f in theirs])
+        names = ("start to the first answer", "RSS idle", f"CPU of start and {IDLE_SECONDS} s idle")
+        self._measure("start", [(n, u, False) for n, u in zip(names, ("s", "MB", "s"), strict=True)], once)
 
     def _warm(self) -> None:
-        """A JVM needs some load before it is at its best."""
-        batch, per_batch = batch_of(100, BATCH_BYTES)
-        rounds = max(1, int(self.args.megabytes * 1e6 / len(batch)))
+        """Put some load on both: a JVM needs it before it is at its best."""
         for broker in (self.ottla, self.peer):
-            client = Raw(broker.port)
-            client.create("warm", 1)
-            for _ in range(WARM_ROUNDS):
-                client.produce("warm", 1, batch, per_batch, rounds)
-                client.consume("warm", 1, 1)
-            client.close()
+            for codec, rounds in (("none", WARM_ROUNDS), ("lz4", 1), ("zstd", 1)):
+                batch = batch_of(100, BATCH_BYTES, CODEC_IDS[codec])
+                client, topic = self._client(broker, 1)
+                for _ in range(rounds):
+                    client.produce(topic, 1, batch, self._rounds(1))
+                    client.consume(topic, 1, self.args.seconds / 2)
+                client.delete(topic)
+                client.close()
 
-    def _throughput(self, size: int, partitions: int) -> None:
-        batch, per_batch = batch_of(size, BATCH_BYTES)
-        rounds = max(1, int(self.args.megabytes * 1e6 / (len(batch) * partitions)))
-        numbers = iter(range(10_000))
+    def _rounds(self, partitions: int) -> int:
+        return max(1, int(self.args.megabytes * 1e6 / (BATCH_BYTES * partitions)))
+
+    def _table(self) -> None:
+        for row in QUICK_ROWS if self.args.quick else ROWS:
+            if self.args.only in row.label:
+                self._throughput(row)
+
+    def _throughput(self, row: Row) -> None:
+        batch = batch_of(row.record_bytes, BATCH_BYTES, CODEC_IDS[row.codec])
+        # what is read does not depend on the acknowledgement
+        reads = row.acks == "all"
 
         def once(broker: Broker) -> list[float]:
-            topic = f"t{size}-{partitions}-{next(numbers)}"
-            client = Raw(broker.port)
-            client.create(topic, partitions)
+            client, topic = self._client(broker, row.partitions)
+            at_once = min(row.partitions, BATCHES_IN_A_REQUEST)
+            client.produce(topic, row.partitions, batch, 1, at_once)  # makes the files of the first segments
+            loads: list[Callable[[], Done]] = [
+                lambda: client.produce(
+                    topic, row.partitions, batch, self._rounds(row.partitions), at_once, ACKS[row.acks]
+                )
+            ]
+            if reads:
+                loads.append(lambda: client.consume(topic, row.partitions, self.args.seconds))
             figures: list[float] = []
-            loads: tuple[Callable[[], Done], ...] = (
-                lambda: client.produce(topic, partitions, batch, per_batch, rounds),
-                lambda: client.consume(topic, partitions, self.args.seconds),
-            )
             for load in loads:
                 cpu = broker.cpu_seconds()
                 done = load()
                 figures += [done.bytes / done.seconds / 1e6, (broker.cpu_seconds() - cpu) / (done.bytes / 1e9)]
+            client.delete(topic)
             client.close()
             return figures
 
-        ours, theirs = self._in_turns(once)
-        for i, (what, unit, more) in enumerate(
-            (
-                ("produce", "MB/s", True),
-                ("produce, broker CPU", "s/GB", False),
-                ("consume", "MB/s", True),
-                ("consume, broker CPU", "s/GB", False),
-            )
-        ):
-            name = f"{what} ({size} B, {partitions} partition{'s' if partitions > 1 else ''})"
-            self._add(name, unit, more, [f[i] for f in ours], [f[i] for f in theirs])
+        names = [(f"produce: {row.label}", "MB/s", True), (f"produce CPU: {row.label}", "s/GB", False)]
+        if reads:
+            names += [(f"consume: {row.label}", "MB/s", True), (f"consume CPU: {row.label}", "s/GB", False)]
+        self._measure("table", names, once)
 
     def _latency(self) -> None:
-        batch, _ = batch_of(100, 300)
+        self._at_fixed_rate("latency", 1, self.args.seconds * 10)
+
+    def _connections(self) -> None:
+        self._at_fixed_rate("connections", CONNECTIONS, self.args.seconds * 5)
+
+    def _at_fixed_rate(self, part: str, connections: int, seconds: float) -> None:
+        batch = batch_of(100, 300)
 
         def once(broker: Broker) -> list[float]:
-            client = Raw(broker.port)
-            topic = f"latency-{time.monotonic_ns()}"
-            client.create(topic, 1)
-            taken = sorted(client.latencies(topic, batch, self.args.rate, self.args.seconds * 2))
+            client, topic = self._client(broker, 1)
+            began = time.perf_counter()
+            links = [Connection(broker.port) for _ in range(connections)]
+            connected, cpu, began = time.perf_counter() - began, broker.cpu_seconds(), time.perf_counter()
+            taken = fixed_rate(links, topic, batch, self.args.rate, seconds)
+            cores = (broker.cpu_seconds() - cpu) / (time.perf_counter() - began)
+            for link in links:
+                link.sock.close()
+            client.delete(topic)
             client.close()
-            return [taken[len(taken) // 2], taken[int(len(taken) * 0.99)]]
+            return [*percentiles(taken), cores, connected]
 
-        ours, theirs = self._in_turns(once)
-        for i, name in enumerate(("p50", "p99")):
-            label = f"latency of acks=all at {self.args.rate}/s, {name}"
-            self._add(label, "ms", False, [f[i] for f in ours], [f[i] for f in theirs])
+        where = f"{self.args.rate}/s" if connections == 1 else f"{self.args.rate}/s over {connections} connections"
+        names = [(f"{name} at {where}", "ms", False) for name in PERCENTILES]
+        names += [(f"CPU at {where}", "cores", False)]
+        if connections > 1:
+            names += [(f"{connections} connections opened", "s", False)]
+        self._measure(part, names, once)
+
+    def _backlog(self) -> None:
+        """Read a backlog while another process produces; the backlog is read when the end is reached."""
+        batch = batch_of(1024, BATCH_BYTES)
+        per_second = max(1, BACKLOG_BYTES_PER_SECOND // len(batch.data))
+        seconds = self.args.seconds * 3
+
+        def once(broker: Broker) -> list[float]:
+            client, topic = self._client(broker, 1)
+            client.produce(topic, 1, batch, self._rounds(1) * 4)
+            cpu = broker.cpu_seconds()
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                job = pool.apply_async(produce_at_fixed_rate, (broker.port, topic, batch, per_second, seconds))
+                done = client.consume(topic, 1, seconds)
+                taken = job.get(seconds + START_SECONDS)
+            cpu = broker.cpu_seconds() - cpu
+            client.delete(topic)
+            client.close()
+            p50, p99, *_ = percentiles(taken)
+            return [done.bytes / done.seconds / 1e6, p50, p99, cpu / (done.bytes / 1e9)]
+
+        while_reading = f"of producing {BACKLOG_BYTES_PER_SECOND // 1_000_000} MB/s meanwhile"
+        names = [("read of the backlog", "MB/s", True), (f"p50 {while_reading}", "ms", False)]
+        names += [(f"p99 {while_reading}", "ms", False), ("CPU of both", "s/GB", False)]
+        self._measure("backlog", names, once)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def percentiles(milliseconds: list[float]) -> list[float]:
+    """Return the values of PERCENTILES."""
+    ordered = sorted(milliseconds)
+    return [ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in PERCENTILES.values()]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks broker", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--megabytes", type=float, default=300, help="produced in each cell")
-    parser.add_argument("--seconds", type=float, default=2, help="of reading in each cell")
-    parser.add_argument("--rate", type=int, default=1000, help="requests per second of the latency part")
+    parser.add_argument("--megabytes", type=float, default=200, help="produced in each cell, uncompressed")
+    parser.add_argument("--seconds", type=float, default=1, help="of reading in each cell; other parts take multiples")
+    parser.add_argument("--rate", type=int, default=2000, help="requests per second of latency and connections")
+    parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
+    parser.add_argument("--only", default="", help="rows of the table whose name contains this")
     parser.add_argument("--against", metavar="DIR", type=Path, help="a checkout of Ottla to compare with")
-    parser.add_argument("--quick", action="store_true", help="50 MB and one second")
-    parser.add_argument("--json", metavar="FILE", help="write all figures there")
-    args = parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="50 MB, half a second, three rows")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results and a row of the history")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures there")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print, and write what was requested."""
+    args = parser().parse_args(argv)
     if args.quick:
-        args.megabytes, args.seconds = 50, 1
-    args.peer_command = apache_kafka.prepare_node
-    peer, name = f"Apache Kafka {apache_kafka.VERSION}", "Kafka"
+        args.megabytes, args.seconds = 50, 0.5
+    command: Callable[[Path, int], list[str]] = apache_kafka.prepare_node
+    peer, name = f"Apache Kafka {apache_kafka.VERSION}", "kafka"
     if args.against:
-        args.peer_command = partial(ottla_command, python=str(args.against / ".venv/bin/python"))
-        peer = name = args.against.name
+        command = partial(ottla_command, python=str(args.against / ".venv/bin/python"))
+        peer = name = str(args.against)
     elif reason := apache_kafka.missing():
         print(f"The comparison with Apache Kafka is skipped: {reason}.")
         return 0
     print(f"Ottla and {peer}: medians of {args.repeats}, in turns")
     print("↑ more is better, ↓ less is better\n")
-    print(f"{'':<52} {'Ottla':>10} {name:>10} {'':<10} {'ratio':>7}   least … greatest")
-    bench = Bench(args)
-    bench.run()
+    print(f"{'':<58} {'Ottla':>10} {name[-10:]:>10} {'':<10} {'ratio':>7}   least … greatest")
+    bench = Bench(args, Broker("peer", command), name)
+    bench.run(args.parts.split(","))
     if args.json:
-        Path(args.json).write_text(json.dumps([m._asdict() for m in bench.metrics], indent=1))
+        figures = {part: [f._asdict() for f in listed] for part, listed in bench.parts.items()}
+        args.json.write_text(json.dumps({"stamp": results.stamp(), "parts": figures}, indent=1))
+    if args.save and not args.against:
+        print(f"\nwritten: {results.save('broker', bench.parts, [('ottla', 'kafka')])}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

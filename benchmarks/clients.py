@@ -1,6 +1,6 @@
 """CPU seconds per million records of the clients and their peers, by way of sending and reading.
 
-    python -m benchmarks.clients [--bootstrap HOST:PORT] [--records 1000000] [--rounds 3] [--only send,poll]
+    python -m benchmarks clients [--bootstrap HOST:PORT] [--records 1000000] [--rounds 3] [--only send,poll] [--save]
 
 Without --bootstrap an embedded broker serves. Every way runs in a process of its own, after 10,000 records that warm it
 up, all ways in turn in every round; the table has the medians. Compare CPU seconds, and only within one run, as wall
@@ -11,6 +11,7 @@ kafka-python and aiokafka appear where those are installed; the slow ones are gi
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.util
 import json
 import resource
@@ -19,11 +20,12 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from benchmarks import peers
+from benchmarks import peers, results
 from benchmarks.peers import BATCH_BYTES, KEYS, VALUES
+from benchmarks.results import Figure
 
 BATCH_ROWS = 10_000
 
@@ -98,6 +100,53 @@ def columns(bootstrap: str, topic: str, count: int) -> None:
             seen += sum(batch.rows for batch in consumer.poll_batch(timeout_ms=500).values())
 
 
+def aio_send(bootstrap: str, topic: str, count: int) -> None:
+    """One by one, in asyncio."""
+    from ottla.aio import KafkaProducer
+
+    async def run() -> None:
+        async with KafkaProducer(bootstrap_servers=bootstrap, batch_size=BATCH_BYTES) as producer:
+            for i in range(count):
+                await producer.send(topic, VALUES[i % 1000], KEYS[i % 1000])
+            await producer.flush(120)
+
+    asyncio.run(run())
+
+
+def aio_poll(bootstrap: str, topic: str, count: int) -> None:
+    """poll() with up to 10,000 records, in asyncio."""
+
+    async def run(consumer: Any) -> None:
+        seen = size = 0
+        while seen < count:
+            for rows in (await consumer.poll(timeout_ms=500, max_records=10_000)).values():
+                seen += len(rows)
+                for row in rows:
+                    size += len(row.value)
+
+    asyncio.run(_with_aio_consumer(bootstrap, topic, run))
+
+
+def aio_columns(bootstrap: str, topic: str, count: int) -> None:
+    """poll_batch(), in asyncio."""
+
+    async def run(consumer: Any) -> None:
+        seen = 0
+        while seen < count:
+            seen += sum(batch.rows for batch in (await consumer.poll_batch(timeout_ms=500)).values())
+
+    asyncio.run(_with_aio_consumer(bootstrap, topic, run))
+
+
+async def _with_aio_consumer(bootstrap: str, topic: str, run: Callable[[Any], Any]) -> None:
+    from ottla import TopicPartition
+    from ottla.aio import KafkaConsumer
+
+    async with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        await run(consumer)
+
+
 class Way(NamedTuple):
     """One row: what is run, whose package it needs, whether it sends, and the share of the records it is given."""
 
@@ -109,6 +158,7 @@ class Way(NamedTuple):
 
 WAYS: dict[str, Way] = {
     "send": Way(send, sends=True),
+    "aio send": Way(aio_send, sends=True),
     "confluent send": Way(peers.confluent_send, "confluent_kafka", sends=True),
     "kafka-python send": Way(peers.kafka_python_send, "kafka", sends=True, share=0.05),
     "aiokafka send": Way(peers.aiokafka_send, "aiokafka", sends=True, share=0.1),
@@ -116,13 +166,33 @@ WAYS: dict[str, Way] = {
     "send_batch Arrow": Way(send_arrow, sends=True),
     "confluent batch": Way(peers.confluent_produce_batch, "confluent_kafka", sends=True),
     "poll": Way(poll),
+    "aio poll": Way(aio_poll),
     "iterate": Way(iterate),
     "confluent poll": Way(peers.confluent_poll, "confluent_kafka"),
     "kafka-python poll": Way(peers.kafka_python_poll, "kafka", share=0.1),
     "aiokafka getmany": Way(peers.aiokafka_getmany, "aiokafka", share=0.3),
     "poll_batch": Way(columns),
+    "aio poll_batch": Way(aio_columns),
     "confluent consume": Way(peers.confluent_consume, "confluent_kafka"),
 }
+RATIOS = (
+    ("confluent send", "send"),
+    ("kafka-python send", "send"),
+    ("aiokafka send", "aio send"),
+    ("confluent send", "send_batch lists"),
+    ("confluent send", "send_batch Arrow"),
+    ("confluent batch", "send_batch Arrow"),
+    ("confluent poll", "iterate"),
+    ("confluent poll", "poll"),
+    ("confluent consume", "poll"),
+    ("kafka-python poll", "poll"),
+    ("aiokafka getmany", "aio poll"),
+    ("confluent consume", "poll_batch"),
+    ("aio send", "send"),
+    ("aio poll", "poll"),
+    ("aio poll_batch", "poll_batch"),
+)
+"""Pairs of which the CPU per record is compared: how many times that of the second the first one takes."""
 
 
 def measure(name: str, bootstrap: str, topic: str, count: int) -> None:
@@ -138,7 +208,7 @@ def measure(name: str, bootstrap: str, topic: str, count: int) -> None:
 
 def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> dict[str, float]:
     """Run one way in a fresh process; its figures."""
-    command = [sys.executable, "-m", "benchmarks.clients", "--way", name, "--bootstrap", bootstrap]
+    command = [sys.executable, "-m", "benchmarks", "clients", "--way", name, "--bootstrap", bootstrap]
     command += ["--topic", topic, "--records", str(count)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -153,59 +223,80 @@ def report(what: str) -> None:
         print(f"\r{what:40}", end="\r", file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure every way in turn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bootstrap")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results and a row of the history")
     parser.add_argument("--way", help=argparse.SUPPRESS)
     parser.add_argument("--topic", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.way:
         measure(arguments.way, arguments.bootstrap, arguments.topic, arguments.records)
-        return
+        return 0
     only = arguments.only.split(",") if arguments.only else list(WAYS)
-    clients_to_run = [name for name in only if importlib.util.find_spec(WAYS[name].package) is not None]
+    names = [name for name in only if importlib.util.find_spec(WAYS[name].package) is not None]
     if arguments.bootstrap:
-        compare(arguments.bootstrap, arguments.records, arguments.rounds, clients_to_run)
-        return
-    from ottla import Broker
+        figures = compare(arguments.bootstrap, arguments.records, arguments.rounds, names)
+    else:
+        from ottla import Broker
 
-    with Broker() as broker:
-        compare(broker.bootstrap_servers, arguments.records, arguments.rounds, clients_to_run)
+        with Broker() as broker:
+            figures = compare(broker.bootstrap_servers, arguments.records, arguments.rounds, names)
+    show(figures)
+    if arguments.save:
+        pairs = [(own, peer) for own, peer in RATIOS if {own, peer} <= set(names)]
+        print(f"written: {results.save('clients', {'clients': figures}, pairs)}")
+    return 0
 
 
-def compare(bootstrap: str, count: int, rounds: int, clients_to_run: list[str]) -> None:
-    """The table of medians."""
+def compare(bootstrap: str, count: int, rounds: int, names: list[str]) -> list[Figure]:
+    """Measure all ways in turns."""
     from ottla import KafkaAdminClient, NewTopic
 
-    figures: dict[str, list[dict[str, float]]] = {name: [] for name in clients_to_run}
+    values: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         full = f"bench-{uuid.uuid4().hex[:8]}"
         admin.create_topics([NewTopic(full, 1, 1)])
-        if not all(WAYS[name].sends for name in clients_to_run):
+        if not all(WAYS[name].sends for name in names):
             send_lists(bootstrap, full, count)
         for done in range(rounds):
-            for name in clients_to_run:
+            for name in names:
                 report(f"round {done + 1} of {rounds}: {name}")
                 topic = full
                 if WAYS[name].sends:
                     topic = f"bench-{uuid.uuid4().hex[:8]}"
                     admin.create_topics([NewTopic(topic, 1, 1)])
                 records = int(count * WAYS[name].share)
-                figures[name].append(in_a_process(name, bootstrap, topic, records))
+                values[name].append(in_a_process(name, bootstrap, topic, records))
                 if topic != full:
                     admin.delete_topics([topic])
         admin.delete_topics([full])
     report("")
+    return [
+        Figure("CPU per million records", "s", False, {name: [v["cpu"] for v in values[name]] for name in names}),
+        Figure("records", "1/s", True, {name: [v["per_second"] for v in values[name]] for name in names}),
+        Figure("RSS", "MB", False, {name: [v["mb"] for v in values[name]] for name in names}),
+    ]
+
+
+def show(figures: list[Figure]) -> None:
+    """Print the table of medians, and the ratios."""
+    cpu, rate, memory = figures
     print(f"{'':18} {'records/s':>11} {'CPU s/M':>8} {'least':>7} {'most':>7} {'RSS MB':>7}")
-    for name, rounds_of in figures.items():
-        rate, cpu, mb = (statistics.median(f[key] for f in rounds_of) for key in ("per_second", "cpu", "mb"))
-        spread = sorted(f["cpu"] for f in rounds_of)
-        print(f"{name:18} {rate:>11,.0f} {cpu:>8.2f} {spread[0]:>7.2f} {spread[-1]:>7.2f} {mb:>7.0f}")
-
-
-if __name__ == "__main__":
-    main()
+    for name, spread in cpu.values.items():
+        print(
+            f"{name:18} {rate.median(name):>11,.0f} {cpu.median(name):>8.2f} {min(spread):>7.2f} {max(spread):>7.2f}"
+            f" {memory.median(name):>7.0f}"
+        )
+    print(f"\n{'CPU per record':42} {'ratio':>6}   least … greatest")
+    for peer, own in RATIOS:
+        if {own, peer} <= set(cpu.values):
+            ratios = cpu.ratios(peer, own)
+            pair = f"{peer} : {own}"
+            print(f"{pair:42} {statistics.median(ratios):>6.2f}   [{ratios[0]:.2f} … {ratios[-1]:.2f}]")

@@ -1,6 +1,6 @@
 """How a cluster scales with partitions and brokers, and how fast a new controller takes over.
 
-    python -m benchmarks.cluster [--partitions 30,300,1000] [--brokers 3] [--session-ms 3000] [--plot F] [--json F]
+    python -m benchmarks cluster [--partitions 30,300,1000] [--brokers 3] [--session-ms 3000] [--plot F] [--json F]
 
 For each number of partitions per broker (replicas, spread over all brokers) it starts a cluster with its own ZooKeeper
 on this machine, creates one topic with as many partitions and a replica on every broker, reads each idle broker's
@@ -205,15 +205,17 @@ def plot(rows: Sequence[Row], path: str) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure each size and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--partitions", default="30,300,1000", help="of each broker, with commas")
     parser.add_argument("--brokers", default="3", help="how many, with commas")
     parser.add_argument("--session-ms", type=int, default=3000, help="zookeeper.session.timeout.ms")
     parser.add_argument("--plot", help="a PNG of the figures")
     parser.add_argument("--json", help="where the figures go")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     rows = []
     for brokers in map(int, args.brokers.split(",")):
         for partitions in map(int, args.partitions.split(",")):
@@ -224,7 +226,4 @@ def main() -> None:
         plot(rows, args.plot)
     if args.json:
         Path(args.json).write_text(json.dumps([row._asdict() for row in rows], indent=1))
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -1,6 +1,6 @@
 """What a new controller builds and encodes for all brokers of a large cluster.
 
-    python -m benchmarks.controller [--brokers 200] [--partitions 20000,200000]
+    python -m benchmarks controller [--brokers 200] [--partitions 20000,200000]
 
 Three replicas of each partition. Seconds: UpdateMetadata for the first broker, for all of them, and LeaderAndIsr with
 the replicas of each. Encoding UpdateMetadata again for every broker would take the first figure times the brokers.
@@ -9,8 +9,8 @@ the replicas of each. Encoding UpdateMetadata again for every broker would take 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
+from collections.abc import Sequence
 from types import MappingProxyType
 from uuid import uuid4
 
@@ -56,19 +56,17 @@ def measure(image: ClusterImage) -> tuple[float, float, float, int]:
     return first_seconds, all_seconds, time.perf_counter() - began, nbytes
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print a row for each number of partitions."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks controller", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--brokers", type=int, default=200)
     parser.add_argument("--partitions", default="20000,200000", help="numbers of partitions, separated by commas")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     print(f"{'partitions':>10} {'MB each':>8} {'UpdateMetadata: first':>22} {'all':>7} {'LeaderAndIsr: all':>18}")
     for partitions in map(int, args.partitions.split(",")):
         first, everything, states, nbytes = measure(image_of(args.brokers, partitions))
         row = f"{partitions:>10} {nbytes / 1e6:>8.1f} {first:>20.2f} s {everything:>5.2f} s {states:>16.2f} s"
         print(row, flush=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

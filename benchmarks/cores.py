@@ -1,6 +1,6 @@
 """How the throughput of a node grows with its brokers, under loads that keep the broker busy, not the client.
 
-    python -m benchmarks.cores [--brokers 1,2,4] [--kafka] [--seconds 10] [--repeats 3] [--json FILE]
+    python -m benchmarks cores [--brokers 1,2,4] [--kafka] [--seconds 10] [--repeats 3] [--json FILE]
 
 As many client processes for each number of brokers (two per broker of the largest) produce with acks=all, each to
 partitions of one leader:
@@ -29,17 +29,16 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import NamedTuple
 
 from scripts import apache_kafka
 
-from benchmarks.compare import BATCH_BYTES, START_SECONDS, TICKS, wait_for_answer
-from benchmarks.raw import IN_FLIGHT, PRODUCE_VERSION, Raw, produce_body
+from benchmarks.broker import BATCH_BYTES
+from benchmarks.raw import IN_FLIGHT, PRODUCE_VERSION, Raw, batch_of, produce_body
+from benchmarks.servers import START_SECONDS, TICKS, wait_for_answer
 from ottla import KafkaAdminClient, NewTopic
 from ottla.net.ports import free_port
 from ottla.records import compression
-from ottla.records.builder import BatchBuilder
 
 RECORD_BYTES = 100
 CLIENTS_PER_BROKER = 2
@@ -98,16 +97,6 @@ def _cpu_seconds(pid: str) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def batch_of(codec: int) -> bytes:
-    """Return a batch of records with hexadecimal digits, which compress to somewhat over a half."""
-    random = Random(1)
-    builder = BatchBuilder(bytearray(BATCH_BYTES), codec)
-    now = time.time_ns() // 1_000_000
-    while builder.append(now, None, random.randbytes(RECORD_BYTES // 2).hex().encode()):
-        pass
-    return bytes(builder.close())
-
-
 def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
     """Produce from some processes, which share the brokers evenly, for some seconds."""
     topic = f"{load}-{time.monotonic_ns()}"
@@ -132,9 +121,8 @@ def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
 
 def produce(port: int, topic: str, partitions: Sequence[int], load: str, seconds: float) -> tuple[int, float]:
     """Produce to partitions of one broker; return the uncompressed bytes and the seconds."""
-    plain = batch_of(compression.NONE)
-    batch = batch_of(compression.ZSTD) if load == "validate" else plain
-    bodies = [produce_body(topic, [partition], batch) for partition in partitions]
+    batch = batch_of(RECORD_BYTES, BATCH_BYTES, compression.ZSTD if load == "validate" else compression.NONE)
+    bodies = [produce_body(topic, [partition], batch.data) for partition in partitions]
     client = Raw(port)
     began, waiting, sent = time.perf_counter(), 0, 0
     while time.perf_counter() - began < seconds:
@@ -144,22 +132,24 @@ def produce(port: int, topic: str, partitions: Sequence[int], load: str, seconds
                 waiting -= 1
             client.send(0, PRODUCE_VERSION, body)
             waiting += 1
-            sent += len(plain)
+            sent += batch.plain_bytes
     for _ in range(waiting):
         client.check(client.receive())
     client.close()
     return sent, time.perf_counter() - began
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure all numbers of brokers in turns, and print the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks cores", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--brokers", default="1,2", help="numbers of brokers, separated by commas")
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka, too (needs Java and Maven)")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, help="where the figures go")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     counts = [int(count) for count in args.brokers.split(",")] + ([0] if args.kafka else [])
     figures: dict[tuple[str, int], list[Figure]] = {}
     for _ in range(args.repeats):
@@ -183,7 +173,3 @@ def main() -> int:
     if args.json:
         args.json.write_text(json.dumps({f"{load}-{count}": runs for (load, count), runs in figures.items()}))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """How long a partition cannot be written when its leader fails.
 
-    python -m benchmarks.failover [--rounds 5] [--session-ms 6000 | --embedded] [--json FILE]
+    python -m benchmarks failover [--rounds 5] [--session-ms 6000 | --embedded] [--json FILE]
 
 Three brokers on this machine, with a ZooKeeper or their embedded metadata store, one topic with three replicas,
 min.insync.replicas=2. A producer writes to one partition with acks=all, one record after the other. The result is the
@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -96,14 +97,16 @@ def measure(cluster: LocalCluster, kill: bool) -> Gap:
     return gap
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure both ways to go, in turns."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--session-ms", type=int, default=6000, help="zookeeper.session.timeout.ms")
     parser.add_argument("--embedded", action="store_true", help="no ZooKeeper: the embedded metadata store")
     parser.add_argument("--json", help="where the figures go")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="ottla-failover-") as directory:
         options = {"zookeeper.session.timeout.ms": str(args.session_ms)}
         cluster = LocalCluster.create(Path(directory), 3, 0, None if args.embedded else 0, options)
@@ -126,11 +129,8 @@ def main() -> None:
     print(f"errors at the producer: {errors}")
     if args.json:
         Path(args.json).write_text(json.dumps({"killed_beyond_ms": beyond, "stopped_ms": stopped, "errors": errors}))
+    return 0
 
 
 def _spread(values: list[float]) -> str:
     return f"{statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """The same Spark jobs over `format("ottla")` and over Spark's own Kafka connector, as ratios.
 
-    python -m benchmarks.spark                          5 million records of 100 B, local[2]; some 15 minutes
-    python -m benchmarks.spark --records 1000000 --brokers ottla --jobs count,parquet
+    python -m benchmarks spark                          5 million records of 100 B, local[2]; some 15 minutes
+    python -m benchmarks spark --records 1000000 --brokers ottla --jobs count,parquet
 
 Each broker (Apache Kafka, Ottla) has a topic of 6 partitions. In one session the jobs run in turns, one source after
 the other, after two rounds that are not counted (the JVM compiles what is hot until then):
@@ -13,6 +13,7 @@ the other, after two rounds that are not counted (the JVM compiles what is hot u
     sink      records of 100 B into a topic, --records of them
     sink20k   20,000 of them: what a write costs beside its rows
 
+`floor` is a sink in Python that drops its rows: what Spark takes for any sink in Python.
 Our sink writes each task exactly once, in a transaction; the connector's writes at least once. `offline` is
 `ottla.log.dirs` over the broker's data directory. A ratio is the median over the rounds of rows/s by the connector's of
 the same round, with its least and greatest value; CPU is the seconds of Spark (JVM and Python workers) per million
@@ -29,13 +30,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts import apache_kafka, spark_jars
 
-from benchmarks.compare import Broker, ottla_command
+from benchmarks import results
+from benchmarks.servers import TICKS, Broker, ottla_command
 from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 
 PARTITIONS = 6
@@ -45,7 +47,6 @@ SINK_TOPIC = "benchmark-sink"
 SHORT = {"retention.bytes": "300000000", "segment.bytes": "100000000"}
 """Configs of the topic that is written, so that many rounds fit on a disk."""
 CHECKPOINT_SECONDS = 60
-TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 SOURCES = ("kafka", "ottla", "offline")
 JOBS = ("count", "sum", "parquet", "stream", "sink", "sink20k")
@@ -53,7 +54,7 @@ SINKS = {"sink": None, "sink20k": 20_000}
 """Jobs that write, with their number of rows; None for that of --records."""
 
 
-class Figure(NamedTuple):
+class Run(NamedTuple):
     """One run of a job."""
 
     rows_per_second: float
@@ -140,7 +141,31 @@ class Jobs:
         return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
-def measured(jobs: Jobs, job: str, source: str, records: int) -> Figure:
+def floor_sink() -> Any:
+    """Return a data source whose writer drops its rows. Local, so that Spark sends the class to its workers."""
+    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+    class Writer(DataSourceArrowWriter):
+        def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+            for _ in iterator:
+                pass
+            return WriterCommitMessage()
+
+    class Floor(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "floor"
+
+        def schema(self) -> str:
+            return "value binary"
+
+        def writer(self, schema: Any, overwrite: bool) -> Writer:
+            return Writer()
+
+    return Floor
+
+
+def measured(jobs: Jobs, job: str, source: str, records: int) -> Run:
     """Run a job and see what it took. RuntimeError where rows are missing."""
     before, begin = spark_cpu(), time.perf_counter()
     actual = jobs.run(job, source)
@@ -148,7 +173,7 @@ def measured(jobs: Jobs, job: str, source: str, records: int) -> Figure:
     cpu = spark_cpu() - before
     if actual != records:
         raise RuntimeError(f"{job} of {source}: {actual} rows, {records} names")
-    return Figure(records / seconds, cpu / records * 1e6)
+    return Run(records / seconds, cpu / records * 1e6)
 
 
 def spark_cpu() -> float:
@@ -179,20 +204,19 @@ def spark_session(memory: str) -> Iterator[Any]:
 
     config = {**worker_sockets(), "spark.jars": spark_jars.paths(), "spark.log.level": "ERROR"}
     spark = local_session("benchmark", memory=memory, config=config)
+    spark.dataSource.register(floor_sink())
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[str, list[Figure]]]:
+def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[str, list[Run]]]:
     """All jobs over all sources, in turns; the first rounds warm up."""
-    result: dict[str, dict[str, list[Figure]]] = {}
+    result: dict[str, dict[str, list[Run]]] = {}
     for repeat in range(-args.warm_ups, args.repeats):
         for job in args.jobs.split(","):
-            for source in SOURCES:
-                if source == "offline" and job in ("stream", *SINKS):
-                    continue
+            for source in sources_of(job):
                 figure = measured(jobs, job, source, SINKS.get(job) or args.records)
                 print(f"{name} {job} {source}: {figure.rows_per_second:,.0f} rows/s", file=sys.stderr)
                 if repeat >= 0:
@@ -200,7 +224,14 @@ def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[s
     return result
 
 
-def show(name: str, actual: dict[str, dict[str, list[Figure]]]) -> None:
+def sources_of(job: str) -> tuple[str, ...]:
+    """Return what a job reads from or writes to."""
+    if job in SINKS:
+        return ("kafka", "ottla", "floor")
+    return ("kafka", "ottla") if job == "stream" else SOURCES
+
+
+def show(name: str, actual: dict[str, dict[str, list[Run]]]) -> None:
     """The table of one broker."""
     print(f"\n{name}: rows/s (CPU s per million), and the ratio to Spark's connector")
     for job, by_source in actual.items():
@@ -228,21 +259,37 @@ def wait_for_checkpoint(logs: Path, records: int) -> None:
         time.sleep(0.2)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def figures(name: str, actual: dict[str, dict[str, list[Run]]]) -> list[results.Figure]:
+    """Return rows/s and CPU of each job over one broker."""
+    listed = []
+    for job, by_source in actual.items():
+        rates = {source: [run.rows_per_second for run in runs] for source, runs in by_source.items()}
+        cpu = {source: [run.cpu for run in runs] for source, runs in by_source.items()}
+        listed.append(results.Figure(f"{job} on {name}", "rows/s", True, rates))
+        listed.append(results.Figure(f"CPU of {job} on {name}", "s/M", False, cpu))
+    return listed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure all jobs over both brokers, and print the tables."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--warm-ups", type=int, default=2, help="rounds that are not counted")
     parser.add_argument("--brokers", default="kafka,ottla")
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--memory", default="2g", help="the JVM's heap")
-    args = parser.parse_args()
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results and rows of the history")
+    args = parser.parse_args(argv)
     args.records -= args.records % PARTITIONS
     reason = apache_kafka.missing() or spark_jars.missing()
     if reason is not None:
-        raise SystemExit(reason)
+        print(f"The comparison with Spark's connector is skipped: {reason}.")
+        return 0
     scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
-    results = {}
+    measured_runs = {}
     with spark_session(args.memory) as spark:
         for broker in brokers(args.brokers):
             broker.start()
@@ -252,13 +299,16 @@ def main() -> None:
                 logs = broker.directory / "log" if broker.name == "kafka" else broker.directory
                 wait_for_checkpoint(logs, args.records)
                 jobs = Jobs(spark, bootstrap, logs, args.records, scratch)
-                results[broker.name] = compare(broker.name, jobs, args)
+                measured_runs[broker.name] = compare(broker.name, jobs, args)
             finally:
                 broker.stop()
     shutil.rmtree(scratch, ignore_errors=True)
-    for name, actual in results.items():
+    for name, actual in measured_runs.items():
         show(f"on {name}", actual)
-
-
-if __name__ == "__main__":
-    main()
+    if args.save:
+        parts: dict[str, list[results.Figure]] = {}
+        for name, actual in measured_runs.items():
+            for job, by_source in actual.items():
+                parts.setdefault(job, []).extend(figures(name, {job: by_source}))
+        print(f"written: {results.save('spark', parts, [('ottla', 'kafka'), ('offline', 'kafka')])}")
+    return 0

@@ -47,8 +47,8 @@ def seconds_to_start(broker: BrokerProcess) -> float:
 def rate(broker: BrokerProcess, topic: str, partitions: int) -> float:
     """Batches of 16 KiB a second from one client, ten to a request, over all partitions in turn."""
     client = Raw(broker.port)
-    batch, per_batch = batch_of(1000, 16 * 1024)
-    done = client.produce(topic, partitions, batch, per_batch, BATCHES // partitions, at_once=10)
+    batch = batch_of(1000, 16 * 1024)
+    done = client.produce(topic, partitions, batch, BATCHES // partitions, at_once=10)
     client.close()
     return done.records / done.seconds
 
