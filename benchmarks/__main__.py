@@ -32,6 +32,7 @@ SUITES: dict[str, Suite] = {
         ("--records=1000000", "--repeats=1", "--warm-ups=1"),
     ),
     "floors": Suite("floors", "the cost of system calls and CRC on this machine, below which no broker gets"),
+    "stalls": Suite("stalls", "the latency of a client while others keep the disk busy", ("--quick", "--repeats=1")),
     "cores": Suite("cores", "the throughput of a node over its number of brokers"),
     "cluster": Suite("cluster", "memory, CPU and failover over partitions and brokers"),
     "failover": Suite("failover", "the time without a leader after a fault"),

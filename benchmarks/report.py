@@ -141,11 +141,30 @@ def spark() -> str:
     return f"{table(head, rows)}\n\n{origin(last)}"
 
 
+def stalls() -> str:
+    """Return the latencies under each disturbance."""
+    part = results.load("stalls").get("stalls")
+    if part is None:
+        return ""
+    by_row: dict[str, dict[str, Figure]] = {}
+    for figure in part.figures:
+        row, _, percentile = figure.name.rpartition(", ")
+        by_row.setdefault(row, {})[percentile] = figure
+    percentiles = ("p50", "p99", "p99.9")
+    rows = [
+        [row, *(f"{number(figures[p].median(name))}" for name in ("ottla", "kafka") for p in percentiles)]
+        for row, figures in by_row.items()
+    ]
+    head = ["ms", *(f"{name} {p}" for name in ("Ottla", "Kafka") for p in percentiles)]
+    return f"{table(head, rows)}\n\n{origin(part)}"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "throughput": throughput,
     "start": lambda: pairs(["start"]),
     "latency": lambda: pairs(["latency", "connections"]),
     "backlog": lambda: pairs(["backlog"]),
+    "stalls": stalls,
     "floors": floors,
     "clients": clients,
     "spark": spark,

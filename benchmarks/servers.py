@@ -32,14 +32,21 @@ class Broker:
         self._command = command
         self.start_seconds = self.idle_mb = 0.0
 
-    def start(self) -> None:
-        """Start, and wait for the first response and IDLE_SECONDS more."""
+    def start(self, environment: Callable[[Path], dict[str, str]] = lambda _: {}) -> None:
+        """Start, and wait for the first response and IDLE_SECONDS more.
+
+        `environment` returns further variables of the process, given the directory of its data.
+        """
         self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
         self.port = free_port(in_a_row=2)
         command = self._command(self.directory, self.port)
         began = time.perf_counter()
         self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=ENVIRONMENT
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            env=ENVIRONMENT | environment(self.directory),
         )
         wait_for_answer(self.port)
         self.start_seconds = time.perf_counter() - began

@@ -6,7 +6,7 @@ Jars are fetched once into `.cache/`. `missing()` says why it cannot be had here
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts import maven
@@ -14,6 +14,7 @@ from scripts import maven
 VERSION = "4.3.1"
 HEAP = ("-Xmx1G", "-Xms1G")
 """What kafka-server-start.sh gives the broker."""
+NO_CONFIGS: Mapping[str, object] = {}
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For a JVM of seconds: of two cores, one would compile at length what is used no more."""
 
@@ -49,8 +50,13 @@ def tool(main: str, *arguments: str, version: str = VERSION, timeout: float = 12
     return subprocess.run(java(main, *arguments, version=version), capture_output=True, text=True, timeout=timeout)
 
 
-def prepare_node(directory: Path, port: int, version: str = VERSION) -> list[str]:
-    """Configure and format a node (KRaft) in `directory`; the command that runs it in the foreground."""
+def prepare_node(
+    directory: Path, port: int, version: str = VERSION, configs: Mapping[str, object] = NO_CONFIGS
+) -> list[str]:
+    """Configure and format a node (KRaft) in `directory`, and return the command that runs it in the foreground.
+
+    `configs` are further ones, by Kafka's names.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     properties = directory / "server.properties"
     settings = {
@@ -69,6 +75,7 @@ def prepare_node(directory: Path, port: int, version: str = VERSION) -> list[str
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
         "log.dirs": directory / "log",
+        **configs,
     }
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     formatting = ("format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(properties))

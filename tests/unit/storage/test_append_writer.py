@@ -88,9 +88,9 @@ async def test_timestamp_of_an_append_that_is_not_written_is_not_found(
     append(log, b"a")
     assert log.offset_for_time(0) is None
     await disk.write_next()
-    found = log.offset_for_time(0)
-    assert found is not None
-    assert found.offset == 0
+    first = log.offset_for_time(0)
+    assert first is not None
+    assert first.offset == 0
 
 
 async def test_flush_covers_what_is_written_only(disk: SlowWrites, make_slow_log: Callable[..., Log]) -> None:
