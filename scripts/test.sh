@@ -8,6 +8,7 @@ export PYTHONDONTWRITEBYTECODE=
 # Half of the tests wait rather than compute: four workers keep two cores busy.
 WITH_SPARK="tests/unit/spark tests/unit/pipelines"
 UNIT="tests/unit -n 4 $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
+COVERAGE="--cov --cov-report term:skip-covered --cov-fail-under 85"
 
 # Run a command whose temporary files are in memory, where that has 2 GiB left: unit tests sync 24,000 small files.
 in_memory() (
@@ -22,12 +23,12 @@ in_memory() (
 
 case "${1:-}" in
   --fast) in_memory $PYTEST $UNIT; exit ;;
-  --coverage) in_memory $PYTEST $UNIT --cov --cov-report term:skip-covered --cov-fail-under 85; exit ;;
+  --coverage) in_memory $PYTEST $UNIT $COVERAGE; exit ;;
   ?*) exec $PYTEST "$@" ;;
 esac
 
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
-part "unit" in_memory $PYTEST $UNIT
+part "unit" in_memory $PYTEST $UNIT $COVERAGE
 # The chaos mostly waits, so what computes runs beside it.
 part "chaos, wire and types" $PYTEST tests/chaos tests/wire tests/unit/typing -n 2
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
