@@ -15,7 +15,11 @@ cpdef unsigned int murmur2(bytes data)
 cdef unsigned int _hash(const unsigned char *p, Py_ssize_t start, Py_ssize_t size) noexcept
 
 @cython.locals(
-    by_partition=list,
+    numbers="int[::1]",
+    out="long long[::1]",
+    at="long long[::1]",
+    number=Py_ssize_t,
+    first=Py_ssize_t,
     offsets="const int[::1]",
     validity="const unsigned char[::1]",
     raw="const unsigned char[::1]",

@@ -49,22 +49,36 @@ def _hash(p: bytes | memoryview, start: int, size: int) -> int:
 
 def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[int]]:
     """Return, for each of `count` partitions, the rows whose keys belong there, and last the rows without a key."""
-    by_partition = [array("q") for _ in range(count + 1)]
+    chosen = array("i", bytes(4 * rows))
+    sorted_rows = array("q", bytes(8 * rows))
+    ends = array("q", bytes(8 * (count + 2)))
+    numbers = memoryview(chosen)
+    out = memoryview(sorted_rows)
+    at = memoryview(ends)
     offsets = memoryview(keys.offsets)
     data = memoryview(keys.data).cast("B")
     raw = data if data.nbytes else memoryview(b"\0")
     nbytes = data.nbytes
+    first = keys.first
     nullable = keys.validity is not None
     validity = memoryview(keys.validity if keys.validity is not None else b"\0").cast("B")
     p = cython.address(raw[0]) if cython.compiled else raw
     for row in range(rows):
-        i = keys.first + row
-        if nullable and not (validity[i >> 3] >> (i & 7)) & 1:
-            by_partition[count].append(row)
-            continue
-        start = offsets[i]
-        size = offsets[i + 1] - start
-        if start < 0 or size < 0 or start + size > nbytes:
-            raise IndexError(f"row {row} lies outside its column's data")
-        by_partition[(_hash(p, start, size) & 0x7FFFFFFF) % count].append(row)
-    return by_partition
+        i = first + row
+        number = count
+        if not nullable or (validity[i >> 3] >> (i & 7)) & 1:
+            start = offsets[i]
+            size = offsets[i + 1] - start
+            if start < 0 or size < 0 or start + size > nbytes:
+                raise IndexError(f"row {row} lies outside its column's data")
+            number = (_hash(p, start, size) & 0x7FFFFFFF) % count
+        numbers[row] = number
+        at[number + 1] += 1
+    # A counting sort: `at` has how many rows each partition has, then where they begin, and in the end where they end.
+    for number in range(count + 1):
+        at[number + 1] += at[number]
+    for row in range(rows):
+        number = numbers[row]
+        out[at[number]] = row
+        at[number] += 1
+    return [sorted_rows[ends[number - 1] if number else 0 : ends[number]] for number in range(count + 1)]
