@@ -16,12 +16,15 @@ LOGGERS: Final = (
     "ottla.authorizer",
     "ottla.broker",
     "ottla.broker.refused",
+    "ottla.changes",
     "ottla.cli",
     "ottla.client",
     "ottla.cluster",
     "ottla.cluster.kazoo",
     "ottla.config",
+    "ottla.controller",
     "ottla.coordinator",
+    "ottla.coordinator.group",
     "ottla.legacy",
     "ottla.metrics",
     "ottla.net",
@@ -76,24 +79,41 @@ def _safe(value: object) -> object:
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
 """Records with the same format string in a window; further ones are counted and mentioned by the next one."""
+MAX_WINDOWS: Final = 1000
 
 
 class RateLimitFilter(logging.Filter):
-    """Bounds what peers can make a broker log: a client that sends garbage all day must not fill a disk with it."""
+    """Bounds what peers can make a broker log: a client that sends garbage all day must not fill a disk with it.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        per_window: records with the same key that are logged in `WINDOW_SECONDS`.
+        key: of a record; by default its format string.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        per_window: int = PER_WINDOW,
+        key: Callable[[logging.LogRecord], str] = lambda record: str(record.msg),
+    ) -> None:
         super().__init__()
         self._clock = clock
+        self._per_window = per_window
+        self._key = key
         self._windows: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is logged: at most `PER_WINDOW` for one format string in `WINDOW_SECONDS`."""
+        """Return whether the record is logged. A record of level DEBUG always is: an operator has enabled it."""
+        if record.levelno <= logging.DEBUG:
+            return True
         now = self._clock()
-        message = str(record.msg)
-        began, count = self._windows.get(message, (now, 0))
+        key = self._key(record)
+        began, count = self._windows.get(key, (now, 0))
         if now - began >= WINDOW_SECONDS:
-            if count > PER_WINDOW:
-                record.msg = f"{record.msg} (and {count - PER_WINDOW} more like this were not written)"
+            if count > self._per_window:
+                record.msg = f"{record.msg} (and {count - self._per_window} more like this were not written)"
             began, count = now, 0
-        self._windows[message] = (began, count + 1)
-        return count < PER_WINDOW
+        elif key not in self._windows and len(self._windows) >= MAX_WINDOWS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[key] = (began, count + 1)
+        return count < self._per_window

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -49,6 +50,7 @@ from ottla.replication.replication_quota import ReplicationQuota
 from ottla.security.authorizer import Authorizer
 from ottla.storage.append_writer import AppendWriter
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
+from ottla.version import __version__
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
@@ -107,12 +109,14 @@ class BrokerNode:
 
         Raises StartupError with what is wrong; everything opened by then is closed again.
         """
+        began = self._clock.monotonic()
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(task_factory)
         async with AsyncExitStack() as stack:
             store, secret = await self._open_storage(stack)
             self._store = store
+            self._log_start()
             context, lifecycle = self._build_context(stack, store, secret)
             self._bind(stack, Dispatch(context))
             await self._read_metadata(context, lifecycle, store)
@@ -121,14 +125,31 @@ class BrokerNode:
             await self._start_partitions(stack, context, lifecycle)
             await self._serve(stack, context, lifecycle)
             self._exit = stack.pop_all()
+        log.info(
+            "Broker %d serves clients at %s: partitions=%d cluster=%s controller=%d, started in %.2f s",
+            self.broker_id,
+            ", ".join(map(str, self.endpoints)),
+            len(context.partitions),
+            context.image.cluster_id,
+            context.image.controller_id,
+            self._clock.monotonic() - began,
+        )
 
     async def stop(self, *, moves_leaders: bool = True) -> None:
         """Controlled shutdown: move leaders away, finish requests in progress, flush, mark the data as clean.
 
         `moves_leaders=False`: all brokers of the cluster stop, so there is none to move leaders to.
         """
+        began = self._clock.monotonic()
+        log.info("Stopping broker %d", self.broker_id)
         self._moves_leaders = moves_leaders
         await self._exit.aclose()
+        log.info("Stopped broker %d in %.2f s", self.broker_id, self._clock.monotonic() - began)
+
+    def _log_start(self) -> None:
+        log.info("Starting broker %d: Ottla %s, Python %d.%d.%d", self.broker_id, __version__, *sys.version_info[:3])
+        if log.isEnabledFor(logging.INFO):
+            log.info("Configs that differ from the defaults: %s", ", ".join(self.config.differences()))
 
     def _fail(self, reason: str) -> None:
         """Report that this broker cannot continue, so that the program that runs it stops it."""

@@ -18,6 +18,9 @@ from ottla.security.acl import CLUSTER_NAME, ResourceType
 from ottla.security.authorizer import AuthorizableClient
 
 log = logging.getLogger("ottla.authorizer")
+log.addFilter(RateLimitFilter(per_window=5, key=lambda record: f"{record.msg} {record.args}"))
+log.addFilter(RateLimitFilter(per_window=200))
+changes_log = logging.getLogger("ottla.changes")
 broker_log = logging.getLogger("ottla.broker.refused")
 broker_log.addFilter(RateLimitFilter())
 
@@ -52,6 +55,16 @@ class RequestContext:
     def client(self) -> AuthorizableClient:
         """The client's principal and host, as ACLs name them."""
         return AuthorizableClient(f"User:{self.user}", self.connection.peer.rpartition(":")[0])
+
+    @property
+    def by(self) -> str:
+        """The client's principal and host, for log lines of changes that it requests."""
+        client = self.client
+        return f" (requested by {client.principal} from {client.host})"
+
+    def log_change(self, message: str, *args: object) -> None:
+        """Log a change of configs, ACLs, users etc. that the client has made."""
+        changes_log.info(f"{message}%s", *args, self.by)
 
     @property
     def is_broker(self) -> bool:

@@ -68,9 +68,9 @@ def plan(
     )
 
 
-async def create(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
-    """Create a planned topic."""
-    return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options)
+async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
+    """Create a planned topic. `by`: the client that requests it, for the log."""
+    return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options, by=by)
 
 
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:

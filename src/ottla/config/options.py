@@ -129,6 +129,14 @@ class Config:
         shown = {k: ("[hidden]" if is_secret(k) else v) for k, v in self.originals.items()}
         return f"{type(self).__name__}({shown})"
 
+    def differences(self) -> list[str]:
+        """Return `name=value` of the options that differ from their defaults, sorted; values of secrets are hidden."""
+        return [
+            f"{key}={'[hidden]' if is_secret(key) else self.originals[key]}"
+            for key in sorted(self.originals)
+            if key not in self.options or self.values[key] != self.options[key].default
+        ]
+
     @classmethod
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
         """Build the config from Kafka's names. Unknown names are logged as warnings, as in Kafka."""

@@ -240,7 +240,7 @@ class ReplicaFetcher:
     def _delay_partition(self, follower: Follower, error: KafkaError) -> None:
         now = asyncio.get_running_loop().time()
         delay = follower.delay(now, self._partition_backoff)
-        level = logging.INFO if delay < self._options.backoff_ms / 1000 else logging.WARNING
+        level = logging.DEBUG if delay < self._options.backoff_ms / 1000 else logging.WARNING
         log.log(level, "Cannot fetch %s from broker %d: %s", follower.tp, self._leader, describe(error))
 
     async def _list_offset(self, follower: Follower, time: int) -> int:

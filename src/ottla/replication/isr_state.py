@@ -78,6 +78,13 @@ class Replica:
         """Return whether the follower has everything, or had within the last `lag_seconds`."""
         return self.log_end == leader_end or now - self.caught_up_at <= lag_seconds
 
+    def lag_text(self, leader_end: int, now: float) -> str:
+        """Return how far the follower is behind, for the log."""
+        if self.log_end == UNKNOWN:
+            return f"broker {self.id} has not fetched in this epoch"
+        behind = f"broker {self.id} is {leader_end - self.log_end} offsets behind"
+        return f"{behind}, was last caught up {now - self.caught_up_at:.1f} s ago"
+
 
 class LeaderState:
     """The leader's state of its followers. `image` is the last state that the controller has written."""

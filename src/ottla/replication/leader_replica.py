@@ -151,7 +151,17 @@ class LeaderReplica:
             return
         isr = state.shrunk_isr(self._partition.log.written_end_offset, self._now())
         if isr is not None:
-            logger.info("Shrinking ISR of %s from %s to %s", self._partition.topic_partition, state.image.isr, isr)
+            end, now = self._partition.log.log_end_offset, self._now()
+            late = [
+                state.replicas[broker] for broker in state.image.isr if broker not in isr and broker in state.replicas
+            ]
+            logger.info(
+                "Shrinking ISR of %s from %s to %s: %s",
+                self._partition.topic_partition,
+                list(state.image.isr),
+                list(isr),
+                ", ".join(replica.lag_text(end, now) for replica in late),
+            )
             self._submit(state, isr)
         self._maybe_expand_isr(state, *state.replicas.values())
         self._partition.maybe_advance_high_watermark(0)
@@ -160,7 +170,12 @@ class LeaderReplica:
         for replica in replicas:
             isr = state.expanded_isr(replica, self._partition.high_watermark)
             if isr is not None:
-                logger.info("Expanding ISR of %s from %s to %s", self._partition.topic_partition, state.image.isr, isr)
+                logger.info(
+                    "Expanding ISR of %s from %s to %s",
+                    self._partition.topic_partition,
+                    list(state.image.isr),
+                    list(isr),
+                )
                 self._submit(state, isr)
 
     def _submit(self, state: LeaderState, isr: tuple[int, ...]) -> None:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.image_delta import changed_partitions
 from ottla.cluster.store.znodes import uuid_text
 from ottla.config.topic import LogConfig
 from ottla.model import TopicPartition
@@ -29,6 +30,9 @@ KINDS = ("leader", "follower")
 
 MAX_PREFERRED_DIRS: Final = 10_000
 """The maximum number of replicas without a log whose log directory was chosen; the oldest are dropped first."""
+
+MAX_LOGGED: Final = 20
+"""The maximum number of partitions that a log line names."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """Makes a log's config from the configs of its topic."""
@@ -179,6 +183,7 @@ class Partitions:
         for topic in image.topics.values():
             self._apply_topic(topic)
         self._report_failed_creations()
+        self._log_roles(None, image)
         owned = set(self._partitions)
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
@@ -197,6 +202,7 @@ class Partitions:
             if before.topics.get(name) is not topic:
                 self._apply_topic(topic)
         self._report_failed_creations()
+        self._log_roles(before, after)
         removed = before.brokers.keys() - after.brokers.keys()
         if removed:
             for partition in self:
@@ -361,6 +367,21 @@ class Partitions:
                 self._followers.remove(tp)
             else:
                 self._followers.add(partition)
+
+    def _log_roles(self, before: ClusterImage | None, after: ClusterImage) -> None:
+        """Log, in a cluster, the partitions with another leader that this broker leads or follows."""
+        if self._followers is None or not log.isEnabledFor(logging.INFO):
+            return
+        leads: list[str] = []
+        follows: list[str] = []
+        for topic, index, now, old in changed_partitions(before, after):
+            if self.broker_id in now.replicas and (old is None or old.leader != now.leader):
+                role = leads if now.leader == self.broker_id else follows
+                role.append(f"{topic.name}-{index} (epoch {now.leader_epoch})")
+        for verb, names in (("leads", leads), ("follows", follows)):
+            if names:
+                more = f" and {len(names) - MAX_LOGGED} more" if len(names) > MAX_LOGGED else ""
+                log.info("Broker %d now %s %s%s", self.broker_id, verb, ", ".join(names[:MAX_LOGGED]), more)
 
     def _report_failed_creations(self) -> None:
         """Report replicas without a log like those on a failed disk, so that other replicas lead."""

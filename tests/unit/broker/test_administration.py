@@ -163,8 +163,8 @@ def test_topics_of_one_request_do_not_wait_for_each_other(tmp_path: Path, monkey
             """Each call of the method waits for the other, as for a broker that does not answer."""
             original = getattr(topics, method)
 
-            async def waiting(*arguments: Any) -> Any:
-                actual = await original(*arguments)
+            async def waiting(*arguments: Any, **keywords: Any) -> Any:
+                actual = await original(*arguments, **keywords)
                 await begun.wait()
                 return actual
 

@@ -262,7 +262,7 @@ def elsewhere(client: Asker, monkeypatch: pytest.MonkeyPatch) -> Controller:
     """Have another broker be the controller."""
     other = Controller(client)
 
-    async def refuse(*_: Any) -> None:
+    async def refuse(*_: Any, **_keywords: Any) -> None:
         raise NotControllerError
 
     monkeypatch.setattr(type(other.controller.topics), "create", refuse)

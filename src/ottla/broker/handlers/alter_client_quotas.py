@@ -44,6 +44,8 @@ async def _alter(entry: EntryData, validate_only: bool, context: RequestContext)
             _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
         if not validate_only:
             await context.broker.config_store.set(path, options)
+            changes = ", ".join(f"{op.key} removed" if op.remove else f"{op.key}={op.value:g}" for op in entry.ops)
+            context.log_change("Changed quotas of %s: %s", path, changes)
 
 
 def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:

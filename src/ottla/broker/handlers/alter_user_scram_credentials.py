@@ -56,6 +56,9 @@ async def _alter(user: str, changes: list[Change], context: RequestContext) -> N
         for change in changes:
             _apply(change, options)
         await context.broker.config_store.set(path, options)
+    for change in changes:
+        verb = "Set" if isinstance(change, ScramCredentialUpsertion) else "Deleted"
+        context.log_change("%s the %s credential of user %s", verb, _mechanism(change.mechanism).name, user)
 
 
 def _apply(change: Change, options: dict[str, str]) -> None:

@@ -36,7 +36,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
             added = _plan(topic, context)
             if not request.validate_only:
                 quota.record(len(added))
-                await context.broker.controller.topics.add_partitions(topic.name, added, topic.count)
+                await context.broker.controller.topics.add_partitions(topic.name, added, topic.count, context.by)
         return result
 
     # side by side, so that brokers that do not respond cost one timeout, not one for each topic

@@ -93,5 +93,5 @@ async def _create(
         result.topic_config_error_code = code_of(TopicAuthorizationFailedError())
     if not validate_only:
         quota.record(len(plan.assignment))
-        result.topic_id = (await topic_creation.create(broker, plan)).id
+        result.topic_id = (await topic_creation.create(broker, plan, context.by)).id
     return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
-from ottla.broker.security.acl_requests import acl_fields, acl_filter, authorization_error, resource_fields
+from ottla.broker.security.acl_requests import acl_fields, acl_filter, acl_text, authorization_error, resource_fields
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages import delete_acls as m
@@ -22,13 +22,18 @@ def handle(
     error, store = authorization_error(context, len(request.filters)), context.broker.acl_store
     if error is not None or store is None:
         return m.DeleteAclsResponse(filter_results=[_failed(error)] * len(request.filters))
-    return _remove([_read(filter_) for filter_ in request.filters], store)
+    return _remove([_read(filter_) for filter_ in request.filters], store, context)
 
 
-async def _remove(filters: list[ACLFilter | KafkaError], store: AclStore) -> m.DeleteAclsResponse:
+async def _remove(
+    filters: list[ACLFilter | KafkaError], store: AclStore, context: RequestContext
+) -> m.DeleteAclsResponse:
     usable = [filter_ for filter_ in filters if isinstance(filter_, ACLFilter)]
     try:
-        outcomes = iter(await store.remove(usable))
+        results = await store.remove(usable)
+        for acl in sorted({acl for result in results for acl, error in result if error is None}):
+            context.log_change("Deleted ACL %s", acl_text(acl))
+        outcomes = iter(results)
     except KafkaError as error:
         filters, outcomes = [w if isinstance(w, KafkaError) else error for w in filters], iter(())
     return m.DeleteAclsResponse(

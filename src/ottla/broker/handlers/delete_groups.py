@@ -19,5 +19,6 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
             runtime.check(group_id)
             await runtime.append(group_id, runtime.offsets.delete_group(group_id).records)
             context.broker.share_states.delete_group(group_id)
+            context.log_change("Deleted group %s", group_id)
         results.append(result)
     return DeleteGroupsResponse(results=results)

@@ -89,6 +89,8 @@ def _answer(
         offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= log.high_watermark:
             raise errors.OffsetOutOfRangeError
+        if offset > log.log_start_offset:
+            context.log_change("Deleting records of %s-%d before offset %d", topic, requested.partition_index, offset)
         log.delete_records_before(offset)
     except errors.KafkaError as error:
         return DeleteRecordsPartitionResult(

@@ -82,4 +82,4 @@ async def _delete(name: str, quota: MutationQuota, context: RequestContext) -> N
         raise errors.InvalidTopicError(f"topic {name} is internal and cannot be deleted")
     if topic is not None:
         quota.record(len(topic.partitions))
-    await context.broker.controller.topics.delete(name)
+    await context.broker.controller.topics.delete(name, context.by)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from ottla.broker.config.resources import table
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
-from ottla.config.options import words
+from ottla.config.options import is_secret, words
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -55,9 +55,22 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, conte
 
     resource.options(name, context)  # raises if the resource does not exist
     async with context.broker.config_store.changing(resource.path(name)):
-        checked = resource.check(name, change(resource.options(name, context), words_in), context)
+        before = dict(resource.options(name, context))
+        checked = resource.check(name, change(before, words_in), context)
         if not validate_only:
             await resource.set(name, checked, context)
+            if checked != before:
+                subject = f"{table.NAMES[kind]} {name}" if name else f"all {table.NAMES[kind]}s"
+                context.log_change("Changed configs of %s: %s", subject, _changed(before, checked))
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return the changed configs as text, without the values of secrets."""
+    return ", ".join(
+        f"{key} removed" if key not in after else f"{key}={'[hidden]' if is_secret(key) else after[key]}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    )
 
 
 def _changes(resource: AlterConfigsResource) -> Change:

@@ -38,6 +38,7 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
         results.append(result)
     if levels and not request.validate_only:
         await context.broker.controller.set_features(levels)
+        context.log_change("Set the levels of features: %s", levels)
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 

@@ -115,6 +115,13 @@ def resource_fields(pattern: ResourcePattern) -> dict[str, Any]:
     return {"resource_type": int(kind), "resource_name": name, "pattern_type": int(how)}
 
 
+def acl_text(acl: ACL) -> str:
+    """Return an ACL as log lines show it."""
+    kind, name, how = acl.resource_pattern
+    rule = f"{acl.permission_type.name} {acl.operation.name} on {kind.name} {name} ({how.name})"
+    return f"{rule} for {acl.principal} from host {acl.host}"
+
+
 def _enum_member(kind: type[E], number: int) -> E:
     """Return the member of a number, UNKNOWN for those of newer clients."""
     try:

@@ -187,7 +187,7 @@ class AclStore:
                 except NoNodeError:  # likewise, or it is the first ACL of this resource type
                     await store_reader.create_persistent_nodes(self._store, [path.rpartition("/")[0]])
                     continue
-                log.info("ACLs at %s: %d added, %d removed", path, len(after - before), len(before - after))
+                log.debug("ACLs at %s: %d added, %d removed", path, len(after - before), len(before - after))
             self._apply(pattern, after)
             return
         raise MetadataStoreError(f"{path} was changed by other brokers {ATTEMPTS} times in a row; try again")

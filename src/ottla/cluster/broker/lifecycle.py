@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
@@ -144,6 +145,20 @@ class BrokerLifecycle:
             return
         if self._is_replaced:
             return  # another broker has this id now
+        began, led = time.monotonic(), self._led(self.metadata_cache.image)
+        if led:
+            log.info("Controlled shutdown: moving %d leaders to other brokers", led)
+        await self._move_leaders(own)
+        if led:
+            seconds, remaining = time.monotonic() - began, self._led(self.metadata_cache.image)
+            log.info("Controlled shutdown: moved %d of %d leaders in %.2f s", led - remaining, led, seconds)
+
+    def _led(self, image: ClusterImage) -> int:
+        """Return the number of partitions that this broker leads."""
+        return sum(p.leader == self._broker_id for topic in image.topics.values() for p in topic.partitions)
+
+    async def _move_leaders(self, own: BrokerImage) -> None:
+        config = self._config
         for left in reversed(range(config.controlled_shutdown_max_retries + 1)):
             try:
                 remaining = await self._request_controlled_shutdown(own)

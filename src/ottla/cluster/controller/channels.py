@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.cluster.controller.requests import BrokerRequests
     from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
-log = logging.getLogger("ottla.cluster")
+log = logging.getLogger("ottla.controller")
 
 R = TypeVar("R", bound=Response)
 PURPOSE: Final = "controller"
@@ -34,6 +34,8 @@ VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "Sto
 """Request versions of Apache Kafka 3.9."""
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
 """The backoff between requests that a broker does not answer."""
+REPORTED_FAILURES: Final = 5
+"""Failures in a row after which the log says that a broker receives no metadata."""
 
 
 SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
@@ -225,18 +227,22 @@ class _Channel:
                 await self._send_changes(self._broker, before, image)
             except Exception as error:
                 self._send_all = self._send_all or before is None
-                self._report(error)
-                await asyncio.sleep(BACKOFF.backoff(failures))
                 failures += 1
+                self._report(error, failures)
+                await asyncio.sleep(BACKOFF.backoff(failures - 1))
                 self.changed.set()
                 continue
+            if failures >= REPORTED_FAILURES:
+                log.info("Broker %d receives metadata again", self._broker.id)
             failures = 0
             async with self._sent_changed:
                 self._sent, self._number = image, number
                 self._sent_changed.notify_all()
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: Exception, failures: int) -> None:
         if isinstance(error, KafkaError):
-            log.info("Cannot send metadata to broker %d; retrying: %s", self._broker.id, error)
+            # a broker that starts or stops has no listener for a moment
+            level = logging.WARNING if failures == REPORTED_FAILURES else logging.DEBUG
+            log.log(level, "Cannot send metadata to broker %d; retrying: %s", self._broker.id, error)
         else:
             log.error("Cannot send metadata to broker %d", self._broker.id, exc_info=error)

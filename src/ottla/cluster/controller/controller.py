@@ -21,6 +21,7 @@ from ottla.cluster.controller.context import ControllerContext, all_partitions, 
 from ottla.cluster.controller.election import ControllerTerm
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.controller.reassignment import PartitionReassignments
+from ottla.cluster.controller.state_changes import log_state_changes
 from ottla.cluster.controller.topic_lifecycle import TopicLifecycle
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
@@ -30,7 +31,7 @@ from ottla.cluster.store.metadata_store import MetadataStore, MetadataStoreError
 from ottla.errors import BrokerIdNotRegisteredError, KafkaError, NotControllerError, StaleBrokerEpochError
 from ottla.model import TopicPartition
 
-log = logging.getLogger("ottla.cluster")
+log = logging.getLogger("ottla.controller")
 
 RETRY_SECONDS: Final = 0.1
 
@@ -82,6 +83,7 @@ class Controller:
                 lost = {**_with_new_epochs(image, self._context.broker_id), **lost}
             self._was_controller = True
             done = await partition_states.write(self._context.store, term, lost)
+            log_state_changes(image, done, "new controller")
             image = with_states(image, done)
             self._context.uncertain = lost.keys() - done.keys()
             self.topics.start_term(image)
@@ -162,7 +164,8 @@ class Controller:
             stayed = {i: b for i, b in now.items() if i in before and before[i].epoch == b.epoch}
             if len(stayed) == len(before) == len(now):
                 return
-            log.info("Live brokers: %s", sorted(now))
+            left, new = before.keys() - stayed.keys(), now.keys() - stayed.keys()
+            log.info("Live brokers: %s; registered: %s, left: %s", sorted(now), sorted(new), sorted(left))
             self._context.retain_brokers(stayed)
             if len(stayed) < len(before):
                 await self._apply_brokers(stayed)
@@ -195,6 +198,7 @@ class Controller:
                 raise BrokerIdNotRegisteredError
             if -1 < epoch < broker.epoch:
                 raise StaleBrokerEpochError
+            log.info("Controlled shutdown of broker %d: moving its leaders to other brokers", broker_id)
             self._context.shutting_down[broker_id] = broker.epoch
             image = replace(self._context.image, shutting_down=frozenset(self._context.shutting_down))
             mine = [(tp, p) for tp, p in all_partitions(image) if broker_id in p.isr]
@@ -271,6 +275,7 @@ class Controller:
         while todo:
             changes = self._decide(image, reason, todo)
             written = await self._context.write(changes)
+            log_state_changes(image, written, reason.value)
             done.update(written)
             todo = [
                 (tp, now)

@@ -28,7 +28,7 @@ from ottla.cluster.store.metadata_store import (
 )
 from ottla.errors import NotControllerError
 
-log = logging.getLogger("ottla.cluster")
+log = logging.getLogger("ottla.controller")
 
 RETRY_SECONDS: Final = 0.1
 """Delay after the metadata store has failed."""
@@ -109,6 +109,7 @@ class ControllerElection:
         elif node is not None and _owner(node) == self._broker_id:
             await self._delete_stale_znode()
         elif node is not None:
+            log.info("Broker %d is the controller", _owner(node))
             await self._publish(_owner(node))
             self._decided.set()
             await deleted.wait()

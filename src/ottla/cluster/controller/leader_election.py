@@ -19,11 +19,11 @@ from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage
 class Reason(Enum):
     """The reason for an election."""
 
-    BROKERS = "brokers"
+    BROKERS = "brokers or disks changed"
     """Brokers have registered or left."""
-    UNCLEAN = "unclean"
+    UNCLEAN = "unclean election requested"
     """As BROKERS, and a replica that is not in sync may lead if no other is alive."""
-    PREFERRED = "preferred"
+    PREFERRED = "preferred leader"
     """The preferred replica is to lead."""
     SHUTDOWN = "controlled shutdown"
     """Brokers are shutting down."""

@@ -18,7 +18,7 @@ from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
-log = logging.getLogger("ottla.cluster")
+log = logging.getLogger("ottla.controller")
 
 PERCENT: Final = 100
 INITIAL_DELAY_SECONDS: Final = 5.0

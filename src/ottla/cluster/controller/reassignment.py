@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import BadVersionError, Delete, NoNodeError, Operation, Set
 from ottla.errors import InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.controller")
 
 
 class PartitionReassignments:
@@ -121,4 +124,17 @@ class PartitionReassignments:
             context.uncertain |= done.keys()
             await partition_states.write_fenced(context.store, context.term, writes)
             context.uncertain -= done.keys()
+            for tp, p in done.items():
+                _log_reassignment(tp, p)
             await context.publish(lambda current, done=done: with_states(current, done))  # type: ignore[misc]
+
+
+def _log_reassignment(tp: TopicPartition, p: PartitionImage) -> None:
+    if reassignment_rules.is_reassigning(p):
+        text = "Reassigning %s to replicas %s: adding %s, removing %s"
+        target = [replica for replica in p.replicas if replica not in p.removing]
+        log.info(text, tp, target, list(p.adding), list(p.removing))
+    else:
+        log.info(
+            "Ended the reassignment of %s: replicas %s, ISR %s, leader %d", tp, list(p.replicas), list(p.isr), p.leader
+        )

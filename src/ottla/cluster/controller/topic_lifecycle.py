@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, Delete, NodeExistsError, Operation, Set, put
 from ottla.errors import InvalidPartitionsError, TopicAlreadyExistsError
 from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.controller")
 
 
 class TopicLifecycle:
@@ -35,8 +38,9 @@ class TopicLifecycle:
         assignment: Sequence[Sequence[int]],
         configs: Mapping[str, str],
         topic_id: uuid.UUID | None = None,
+        by: str = "",
     ) -> TopicImage:
-        """Create a topic with validated name, replicas and configs."""
+        """Create a topic with validated name, replicas and configs. `by`: the client that requests it, for the log."""
         async with self._context.exclusive() as term:
             image = self._context.image
             if name in image.topics or name in image.deleting:
@@ -56,11 +60,20 @@ class TopicLifecycle:
                 await partition_states.write_fenced_in_batches(self._context.store, term, writes)
             except NodeExistsError:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.") from None
+            log.info(
+                "Created topic %s: partitions=%d replication_factor=%d id=%s configs=%s%s",
+                name,
+                len(partitions),
+                len(assignment[0]),
+                znodes.uuid_text(topic.id),
+                dict(configs),
+                by,
+            )
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
         await self._context.wait_propagated()
         return topic
 
-    async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int) -> None:
+    async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int, by: str = "") -> None:
         """Add partitions to a topic, so that it has `count`. Raises InvalidPartitionsError if it has changed
         meanwhile.
         """
@@ -76,6 +89,7 @@ class TopicLifecycle:
                 *partition_states.creations(term, name, old, new),
             ]
             await partition_states.write_fenced_in_batches(self._context.store, term, writes)
+            log.info("Expanded topic %s: partitions=%d added=%d%s", name, count, len(added), by)
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: expanded}))
         await self._context.wait_propagated()
 
@@ -93,15 +107,17 @@ class TopicLifecycle:
             if existing is not None:
                 # existing partitions stay as they are: this controller has written their states
                 topic = replace(topic, partitions=existing.partitions + topic.partitions[len(existing.partitions) :])
+            log.info("Read topic %s from the metadata store: partitions=%d", name, len(topic.partitions))
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, by: str = "") -> None:
         """Delete a topic: it is unavailable at once, and its znodes are deleted when all its logs are."""
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             if await self._context.store.get(znodes.delete_topic(name)) is None:
                 await partition_states.write_fenced(self._context.store, term, [Create(znodes.delete_topic(name))])
             self._remaining_brokers[name] = _replica_brokers(topic)
+            log.info("Deleting topic %s: partitions=%d%s", name, len(topic.partitions), by)
             await self._context.publish(
                 lambda current: replace(
                     current.with_topics({n: t for n, t in current.topics.items() if n != name}),
@@ -128,6 +144,7 @@ class TopicLifecycle:
         nodes = await store_reader.get_all(self._context.store, paths)
         writes = [Delete(path) for path, node in zip(paths, nodes, strict=True) if node is not None]
         await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
+        log.info("Deleted topic %s: all its replicas are removed", name)
         del self._remaining_brokers[name]
         left = {n: t for n, t in self._context.image.deleting.items() if n != name}
         await self._context.publish(lambda current: replace(current, deleting=MappingProxyType(left)))

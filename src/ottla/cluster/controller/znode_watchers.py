@@ -36,7 +36,7 @@ from ottla.errors import InvalidTopicError, KafkaError, NotControllerError, Unkn
 from ottla.model import TopicPartition
 from ottla.names import check_topic_name
 
-log = logging.getLogger("ottla.cluster")
+log = logging.getLogger("ottla.controller")
 
 
 class ZNodeChangeHandlers:
@@ -105,7 +105,7 @@ class ZNodeChangeHandlers:
                 continue
             try:
                 if self._delete_topics:
-                    await self._controller.topics.delete(name)
+                    await self._controller.topics.delete(name, " (requested in the metadata store)")
                     continue  # the request is removed with the topic
             except UnknownTopicOrPartitionError:
                 deleting = name in self._cache.image.deleting

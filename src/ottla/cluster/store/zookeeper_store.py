@@ -349,6 +349,8 @@ class ZooKeeperMetadataStore:
             log.warning("ZooKeeper session 0x%x has expired and is replaced by 0x%x", before, self._session_id)
             for listener in self._listeners:
                 self._start(listener())
+        else:
+            log.warning("Connected to ZooKeeper at %s again, with the same session 0x%x", self._connect, before)
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -22,6 +22,14 @@ RESOURCES: dict[int, Resource] = {
     CLIENT_METRICS: ClientMetricsResource(),
     GROUP: GroupResource(),
 }
+NAMES = {
+    TOPIC: "topic",
+    BROKER: "broker",
+    BROKER_LOGGER: "logger of broker",
+    CLIENT_METRICS: "subscription",
+    GROUP: "group",
+}
+"""The types of resources in log lines."""
 
 
 def resource(kind: int) -> Resource:

@@ -151,11 +151,12 @@ class ClassicGroups:
         for member_id in [m for m, until in group.pending.items() if until <= now]:
             del group.pending[member_id]
         for member in [m for m in group.members.values() if m.timer <= now]:
-            self._rebalance.remove(group, member, result)
+            reason = f"has sent no heartbeat for {member.session_timeout:g} s"
+            self._rebalance.remove(group, member, result, reason)
         if group.sync_deadline <= now:
             group.sync_deadline = NEVER
             for member in [m for m in group.members.values() if not m.synced]:
-                self._rebalance.remove(group, member, result)
+                self._rebalance.remove(group, member, result, "has not synchronized within its rebalance timeout")
         if group.state is ClassicGroupState.PREPARING:
             self._rebalance.try_complete(group, result)
         group.update_members_due()
@@ -167,9 +168,9 @@ class ClassicGroups:
         fail_waiting_members(group, errors.NotCoordinatorError(), result)
         return result
 
-    def rebalance(self, group: ClassicGroup, result: CoordinatorResult) -> None:
+    def rebalance(self, group: ClassicGroup, result: CoordinatorResult, reason: str) -> None:
         """Start a rebalance, if the state allows it."""
-        self._rebalance.prepare(group, result)
+        self._rebalance.prepare(group, result, reason)
         self._rebalance.try_complete(group, result)
 
     def _group(self, group_id: str) -> ClassicGroup:
@@ -279,7 +280,9 @@ class ClassicGroups:
         self._refresh(group, member, join)
         member.awaiting_join = join.future
         if group.state is not ClassicGroupState.PREPARING:
-            self._rebalance.prepare(group, result)
+            verb = "joins again" if member.assignment else "joins"
+            reason = f"member {member.id} ({member.client_host}) {verb}{_client_reason(join.request.reason)}"
+            self._rebalance.prepare(group, result, reason)
         self._rebalance.try_complete(group, result)
 
     def _refresh(self, group: ClassicGroup, member: ClassicMember, join: PendingJoin) -> None:
@@ -354,7 +357,12 @@ class ClassicGroups:
             if identity.group_instance_id is not None and not member_id:
                 # an admin removes a static member by its instance id alone
                 member_id = group.static.get(identity.group_instance_id, "")
-            self._rebalance.remove(group, group.member_of(member_id, identity.group_instance_id), result)
+            reason = f"leaves{_client_reason(identity.reason)}"
+            self._rebalance.remove(group, group.member_of(member_id, identity.group_instance_id), result, reason)
         except errors.KafkaError as error:
             response.error_code = errors.code_of(error)
         return response
+
+
+def _client_reason(reason: str | None) -> str:
+    return f": {reason}" if reason else ""

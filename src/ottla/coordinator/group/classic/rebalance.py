@@ -7,6 +7,8 @@ Without I/O: responses and records go into the result.
 
 from __future__ import annotations
 
+import logging
+
 from ottla import errors
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
@@ -14,8 +16,12 @@ from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
+from ottla.logs import RateLimitFilter
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+log = logging.getLogger("ottla.coordinator.group")
+log.addFilter(RateLimitFilter(per_window=500))
 
 
 class ClassicRebalance:
@@ -25,8 +31,11 @@ class ClassicRebalance:
         self._config = config
         self._clock = clock
 
-    def prepare(self, group: ClassicGroup, result: CoordinatorResult) -> None:
+    def prepare(self, group: ClassicGroup, result: CoordinatorResult, reason: str) -> None:
         """Start a rebalance: all members have to join again."""
+        log.info(
+            "Rebalancing group %s: generation=%d members=%d: %s", group.id, group.generation, len(group.members), reason
+        )
         now = self._clock.monotonic()
         for member in group.members.values():
             member.synced = False
@@ -58,6 +67,12 @@ class ClassicRebalance:
         group.initial = False
         for member in [m for m in group.members.values() if m.awaiting_join is None]:
             if member.instance_id is None:
+                log.info(
+                    "Removed member %s from group %s: it has not joined again within the rebalance timeout of %g s",
+                    member.id,
+                    group.id,
+                    group.rebalance_timeout,
+                )
                 group.remove(member.id)
         self._complete(group, result)
 
@@ -84,6 +99,7 @@ class ClassicRebalance:
             group.protocol = group.leader = None
             group.empty_since_ms = self._clock.now_ms()
             group.transition_to(ClassicGroupState.EMPTY)
+            log.info("Group %s is empty: generation=%d", group.id, group.generation)
             result.records.append(records.group_record(group, self._clock.now_ms()))
             return
         if group.leader is None or group.members[group.leader].awaiting_join is None:
@@ -91,6 +107,15 @@ class ClassicRebalance:
         group.protocol = group.choose_protocol()
         group.transition_to(ClassicGroupState.COMPLETING)
         group.sync_deadline = now + group.rebalance_timeout
+        log.info(
+            "Group %s has joined: generation=%d members=%d protocol=%s leader=%s after %.1f s",
+            group.id,
+            group.generation,
+            len(group.members),
+            group.protocol,
+            group.leader,
+            now - group.rebalance_began,
+        )
         for member in joined:
             assert member.awaiting_join is not None
             result.respond(member.awaiting_join, join_response(group, member))
@@ -111,8 +136,8 @@ class ClassicRebalance:
                 member.awaiting_sync = None
                 group.touch(member, now)
 
-    def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult) -> None:
-        """Remove a member, and start a rebalance of the others."""
+    def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult, reason: str) -> None:
+        """Remove a member, and start a rebalance of the others. `reason`: for the log."""
         if group.members.get(member.id) is not member:
             return  # it was removed with a rebalance that another removal has completed
         unknown = errors.UnknownMemberIdError()
@@ -124,7 +149,7 @@ class ClassicRebalance:
             )
         group.remove(member.id)
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
-            self.prepare(group, result)
+            self.prepare(group, result, f"member {member.id} ({member.client_host}) {reason}")
         if group.state is ClassicGroupState.PREPARING:
             if not group.members and not group.pending:
                 group.initial = False

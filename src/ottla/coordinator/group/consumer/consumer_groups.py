@@ -6,6 +6,7 @@ assignment; the member moves towards its target. Kafka's `GroupMetadataManager`;
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
@@ -45,6 +46,9 @@ OWN_IDS_SINCE = 1
 """ConsumerGroupHeartbeat version from which members create their own ids (KIP-1082)."""
 
 
+log = logging.getLogger("ottla.coordinator.group")
+
+
 class ConsumerGroups(ModernGroups):
     """The consumer groups of one coordinator."""
 
@@ -81,7 +85,7 @@ class ConsumerGroups(ModernGroups):
         due = {member_id for member_id, timers in group.timers.items() if timers.next <= now}
         for member_id in due - group.members.keys():
             del group.timers[member_id]  # its record was never written
-        self.remove(group, due & group.members.keys(), result)
+        self.remove(group, due & group.members.keys(), result, "timed out")
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -153,6 +157,7 @@ class ConsumerGroups(ModernGroups):
         update.set_member(after)
         if self._has_changed(update, before, after, sees):
             update.bump_epoch()
+            _log_rebalance(update.group, _reason(before, after))
         if update.group.epoch > update.group.target_epoch:
             update.set_targets(self.assignor(update.group)[1])
         return update.advance(after.id, owned)
@@ -187,7 +192,7 @@ class ConsumerGroups(ModernGroups):
         name = max(offered, key=votes.count)
         return name, ASSIGNORS[name]
 
-    def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult) -> None:
+    def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult, verb: str = "left") -> None:
         """Remove members: the group needs a new assignment, or becomes a classic group."""
         if not member_ids:
             return
@@ -203,6 +208,7 @@ class ConsumerGroups(ModernGroups):
         else:
             update.refresh_regexes(self._config.group_consumer_regex_refresh_interval_ms)
         update.bump_epoch()
+        _log_rebalance(update.group, f"{', '.join(sorted(member_ids))} {verb}")
         result.records += update.records
 
     def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -303,6 +309,24 @@ class ConsumerGroups(ModernGroups):
             )
         must_revoke = member.state is MemberState.UNREVOKED and member.classic is None
         timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if must_revoke else NEVER
+
+
+def _log_rebalance(group: ConsumerGroup, reason: str) -> None:
+    log.info(
+        "Rebalancing consumer group %s: epoch=%d members=%d: %s",
+        group.id,
+        group.epoch,
+        len(group.members),
+        reason,
+    )
+
+
+def _reason(before: ConsumerMember | None, after: ConsumerMember) -> str:
+    if before is None:
+        return f"member {after.id} ({after.client_host}) joins"
+    if (before.topics, before.regex) != (after.topics, after.regex):
+        return f"member {after.id} ({after.client_host}) subscribes to other topics"
+    return "the subscribed topics have changed"
 
 
 def _sees_nothing(_: str) -> bool:

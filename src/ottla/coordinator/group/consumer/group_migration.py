@@ -79,7 +79,9 @@ class GroupMigration:
         result.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
         result.replacement = new
         if leaving:
-            self._groups.rebalance(new, result)
+            self._groups.rebalance(
+                new, result, f"{len(leaving)} members have left, and the others use the classic protocol"
+            )
 
     def classic_group(self, group: ConsumerGroup, leaving: set[str]) -> ClassicGroup:
         """Return the classic group of the remaining members, with their targets as their assignments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ from ottla.coordinator.group.share.share_assignor import assign
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ResponseFuture
 from ottla.protocol.messages import share_group_heartbeat as m
+
+log = logging.getLogger("ottla.coordinator.group")
 
 
 class ShareGroups(ModernGroups):
@@ -65,7 +68,7 @@ class ShareGroups(ModernGroups):
             del group.deadlines[member_id]
         expired = silent & group.members.keys()
         if expired:
-            result.records += self._removed(group, expired)
+            result.records += self._removed(group, expired, "timed out")
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -117,6 +120,12 @@ class ShareGroups(ModernGroups):
             if changed or new_hash != group.metadata_hash:
                 epoch += 1
                 written.append(records.epoch_record(group.id, epoch, new_hash))
+                reason = (
+                    f"member {after.id} ({after.client_host}) joins"
+                    if before is None
+                    else "subscriptions or topics changed"
+                )
+                _log_rebalance(group.id, epoch, len(members), reason)
             if epoch > group.target_epoch:
                 topics = {member.id: ids_of(member.topics, image) for member in members.values()}
                 targets = assign(topics, sizes_of(names, image))
@@ -153,10 +162,12 @@ class ShareGroups(ModernGroups):
 
     def _leave(self, request: m.ShareGroupHeartbeatRequest, result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=False)
-        result.records += self._removed(group, {group.member(request.member_id).id})
+        result.records += self._removed(group, {group.member(request.member_id).id}, "left")
         return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
 
-    def _removed(self, group: ShareGroup, removed: set[str]) -> list[CoordinatorRecord]:
+    def _removed(self, group: ShareGroup, removed: set[str], verb: str) -> list[CoordinatorRecord]:
+        left = len(group.members) - len(removed)
+        _log_rebalance(group.id, group.epoch + 1, left, f"{', '.join(sorted(removed))} {verb}")
         others = [member.topics for member in group.members.values() if member.id not in removed]
         new_hash = metadata_hash(frozenset().union(*others), self._image())
         tombstones = [
@@ -166,6 +177,10 @@ class ShareGroups(ModernGroups):
 
     def _touch(self, group: ShareGroup, member_id: str) -> None:
         group.deadlines[member_id] = self._clock.monotonic() + self.configs.session_timeout_ms(group.id) / 1000
+
+
+def _log_rebalance(group_id: str, epoch: int, members: int, reason: str) -> None:
+    log.info("Rebalancing share group %s: epoch=%d members=%d: %s", group_id, epoch, members, reason)
 
 
 def _check(request: m.ShareGroupHeartbeatRequest) -> None:

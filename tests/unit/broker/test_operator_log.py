@@ -1,0 +1,212 @@
+"""The log of a cluster at INFO, read as an operator reads it: each event once, nothing alarming that is normal."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    Broker,
+    ConfigResource,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    ResourcePattern,
+    ResourceType,
+)
+
+CONFIGS = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "offsets.topic.num.partitions": 1,
+    "listener.name.plaintext.plain.sasl.jaas.config": "secret",
+    "replica.lag.time.max.ms": 1000,
+}
+RULE = ACL(
+    "User:ann",
+    "*",
+    ACLOperation.READ,
+    ACLPermissionType.ALLOW,
+    ResourcePattern(ResourceType.TOPIC, "visits", ACLResourcePatternType.LITERAL),
+)
+MASKS = (
+    (r"\d+\.\d\d? s\b", "N s"),
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r"id=[\w-]{22}", "id=ID"),
+    (r"cluster=[\w-]{22}", "cluster=ID"),
+    (r"(consumer-readers-)[\w-]+", r"\1ID"),
+    (r"log\.dirs=\S+/", "log.dirs=DIR/"),
+    (r"/\S+/broker-1", "DIR/broker-1"),
+    (r"Ottla [\d.]+, Python [\d.]+", "VERSION"),
+    (r"broker.rack=[^,]+, ", ""),
+)
+"""Texts that differ from run to run."""
+
+
+class Story:
+    """The lines of the brokers since the last look."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+
+    def lines(self) -> list[str]:
+        """Return the lines so far, sorted as brokers act side by side, and forget them."""
+        records = [r for r in self._caplog.records if not r.name.startswith(("ottla.client", "ottla.config"))]
+        self._caplog.clear()
+        return sorted(
+            f"{record.levelname} {record.name.removeprefix('ottla.')}: {_masked(record)}" for record in records
+        )
+
+
+def _masked(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    if "__consumer_offsets" in text:
+        text = text.replace(BY, "(automatically)")  # either broker may request it from the controller
+    for pattern, mask in MASKS:
+        text = re.sub(pattern, mask, text)
+    return text
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def join_and_leave(servers: str) -> None:
+    with KafkaConsumer("visits", bootstrap_servers=servers, group_id="readers", client_id="consumer-readers-1") as c:
+        while not c.assignment():
+            c.poll(timeout_ms=100)
+
+
+@pytest.fixture
+def story(caplog: pytest.LogCaptureFixture) -> Story:
+    caplog.set_level(logging.INFO, "ottla")
+    return Story(caplog)
+
+
+@pytest.fixture
+def cluster(story: Story) -> Iterator[Broker]:
+    """Two brokers, of which broker 0 is the controller."""
+    with Broker(CONFIGS, brokers=2) as brokers:
+        brokers.stop_broker(1)
+        brokers.start_broker(1)
+        yield brokers
+
+
+@pytest.fixture
+def admin(cluster: Broker) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+        yield client
+
+
+BY = "(requested by User:ANONYMOUS from 127.0.0.1)"
+
+
+def test_operators_find_each_event_once_in_the_log(story: Story, cluster: Broker, admin: KafkaAdminClient) -> None:
+    servers = cluster.bootstrap_servers
+    story.lines()
+    admin.create_topics([NewTopic("visits", 1, 2)])
+    assert story.lines() == [
+        f"INFO controller: Created topic visits: partitions=1 replication_factor=2 id=ID configs={{}} {BY}",
+        "INFO replication: Broker 0 now leads visits-0 (epoch 0)",
+        "INFO replication: Broker 1 now follows visits-0 (epoch 0)",
+    ]
+    with KafkaProducer(bootstrap_servers=servers, acks="all") as producer:
+        producer.send("visits", b"1").get(30)
+    assert story.lines() == []
+    join_and_leave(servers)
+    assert story.lines() == [
+        "INFO controller: Created topic __consumer_offsets: partitions=1 replication_factor=2 id=ID configs="
+        "{'cleanup.policy': 'compact', 'compression.type': 'producer', 'segment.bytes': '104857600'} (automatically)",
+        "INFO coordinator.group: Group readers has joined: generation=1 members=1 protocol=range "
+        "leader=consumer-readers-ID after N s",
+        "INFO coordinator.group: Group readers is empty: generation=2",
+        "INFO coordinator.group: Rebalancing group readers: generation=0 members=1: "
+        "member consumer-readers-ID (/127.0.0.1) joins",
+        "INFO coordinator.group: Rebalancing group readers: generation=1 members=0: "
+        "member consumer-readers-ID (/127.0.0.1) leaves: the consumer is being closed or unsubscribed",
+        "INFO replication: Broker 0 now follows __consumer_offsets-0 (epoch 0)",
+        "INFO replication: Broker 1 now leads __consumer_offsets-0 (epoch 0)",
+    ]
+    admin.alter_configs([ConfigResource("topic", "visits", {"retention.ms": "1000"})])
+    admin.create_acls([RULE])
+    admin.delete_acls([RULE])
+    acl = "ACL ALLOW READ on TOPIC visits (LITERAL) for User:ann from host *"
+    assert story.lines() == [
+        f"INFO changes: Added {acl} {BY}",
+        f"INFO changes: Changed configs of topic visits: retention.ms=1000 {BY}",
+        f"INFO changes: Deleted {acl} {BY}",
+    ]
+    admin.delete_topics(["visits"])
+    wait_until(lambda: "visits" not in admin.list_topics())
+    assert story.lines() == [
+        "INFO controller: Deleted topic visits: all its replicas are removed",
+        f"INFO controller: Deleting topic visits: partitions=1 {BY}",
+    ]
+
+
+def test_operators_see_leaders_and_isr_change_with_a_restart(
+    story: Story, cluster: Broker, admin: KafkaAdminClient
+) -> None:
+    admin.create_topics(
+        [NewTopic("a", replica_assignments={0: [0, 1]}), NewTopic("b", replica_assignments={0: [1, 0]})]
+    )
+    story.lines()
+    cluster.stop_broker(1)
+    wait_until(lambda: len(admin.describe_cluster().nodes) == 1)
+    assert story.lines() == [
+        "INFO broker: Stopped broker 1 in N s",
+        "INFO broker: Stopping broker 1",
+        "INFO cluster: Controlled shutdown: moved 1 of 1 leaders in N s",
+        "INFO cluster: Controlled shutdown: moving 1 leaders to other brokers",
+        "INFO controller: Controlled shutdown of broker 1: moving its leaders to other brokers",
+        "INFO controller: Live brokers: [0]; registered: [], left: [1]",
+        "INFO controller: a-0 is still led by broker 0: epoch=1 isr=[0] replicas=[0, 1] (controlled shutdown)",
+        "INFO controller: b-0 is led by broker 0: epoch=1 isr=[0] replicas=[1, 0] (controlled shutdown)",
+        "INFO replication: Broker 0 now leads b-0 (epoch 1)",
+        "INFO replication: Broker 1 now follows b-0 (epoch 1)",
+    ]
+    cluster.start_broker(1)
+    wait_until(lambda: all(len(t.partitions[0].isr) == 2 for t in admin.describe_topics(["a", "b"]).values()))
+    assert [line for line in story.lines() if "Configs that differ" not in line] == [
+        "INFO broker: Broker 1 serves clients at PLAINTEXT://127.0.0.1:PORT: partitions=2 cluster=ID controller=0, "
+        "started in N s",
+        "INFO broker: Starting broker 1: VERSION",
+        "INFO controller: Broker 0 is the controller",
+        "INFO controller: Live brokers: [0, 1]; registered: [1], left: []",
+        "INFO replication: Broker 1 now follows a-0 (epoch 1), b-0 (epoch 1)",
+        "INFO replication: Expanding ISR of a-0 from [0] to [0, 1]",
+        "INFO replication: Expanding ISR of b-0 from [0] to [0, 1]",
+        "INFO storage: DIR/broker-1: 2 logs loaded in N s after a clean shutdown",
+    ]
+
+
+def test_operators_see_version_configs_and_duration_of_start_and_stop(story: Story) -> None:
+    with Broker(CONFIGS):
+        started = story.lines()
+    configs = started.pop(1)
+    assert "replica.lag.time.max.ms=1000" in configs
+    assert "jaas.config=[hidden]" in configs
+    assert "secret" not in configs
+    assert started == [
+        "INFO broker: Broker 0 serves clients at PLAINTEXT://127.0.0.1:PORT: partitions=0 cluster=ID controller=0, "
+        "started in N s",
+        "INFO broker: Starting broker 0: VERSION",
+        "INFO controller: Elected as controller with epoch=1",
+    ]
+    assert story.lines() == [
+        "INFO broker: Stopped broker 0 in N s",
+        "INFO broker: Stopping broker 0",
+        "INFO controller: Resigned as controller",
+    ]
