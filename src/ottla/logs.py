@@ -30,6 +30,7 @@ LOGGERS: Final = (
     "ottla.net",
     "ottla.records",
     "ottla.replication",
+    "ottla.request",
     "ottla.spark",
     "ottla.storage",
     "ottla.storage.cleaner",

@@ -20,6 +20,7 @@ from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_l
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.event_loop_monitor import EventLoopMonitor
+from ottla.broker.monitoring.request_log import LoggedDispatch
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
 from ottla.broker.scheduler import BackgroundTasks
@@ -118,7 +119,7 @@ class BrokerNode:
             self._store = store
             self._log_start()
             context, lifecycle = self._build_context(stack, store, secret)
-            self._bind(stack, Dispatch(context))
+            self._bind(stack, LoggedDispatch(context))
             await self._read_metadata(context, lifecycle, store)
             await self._load_logs(store)
             await self._join_cluster(lifecycle)

@@ -104,7 +104,13 @@ class RequestContext:
     def allows(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client is authorized. A denial is not logged: for what a response leaves out."""
         authorizer = self.broker.authorizer
-        return authorizer is None or authorizer.allows(self.client, operation, kind, name)
+        if authorizer is None:
+            return True
+        client = self.client
+        allowed = authorizer.allows(client, operation, kind, name)
+        if allowed and log.isEnabledFor(logging.DEBUG):
+            log.debug("Allowed %s on %s %s (LITERAL) to %s from %s", operation.name, kind.name, name, *client)
+        return allowed
 
     def allows_some(self, operation: ACLOperation, kind: ResourceType) -> bool:
         """Return whether the client may be authorized for some resource of this type."""
@@ -142,7 +148,7 @@ class RequestContext:
     def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> errors.KafkaError:
         """Log the denial and return its error."""
         client = self.client
-        log.info("Denied %s on %s %s to %s from %s", operation.name, kind.name, name, client.principal, client.host)
+        log.info("Denied %s on %s %s (LITERAL) to %s from %s", operation.name, kind.name, name, *client)
         return AUTHORIZATION_ERRORS[kind]()
 
     def throttle(self, seconds: float) -> int:

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from ottla import log_output
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.options import Option, Repeatable
 from ottla.cli.framework.signals import heeded_signals
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import MultiBrokerNode, Parent
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+LOG_FORMATS = ("text", "json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     _allow_files()
-    _log_to_stderr(args, LOG_FORMAT)
     try:
+        log_output.configure(_log_options(args))
         of_node = parent()
         if of_node is not None:
             return _run_broker(of_node.read_configs(), args, started, of_node)
@@ -44,9 +45,11 @@ def run(args: argparse.Namespace) -> int:
         if args.brokers is not None:
             configs["ottla.brokers"] = args.brokers
         return _run_node(configs, args, started)
-    except KafkaError as error:
+    except (KafkaError, OSError) as error:
         print(f"ottla broker: {error}", file=sys.stderr)
         return 1
+    finally:
+        logging.shutdown()
 
 
 def _run_node(configs: dict[str, Any], args: argparse.Namespace, started: float) -> int:
@@ -58,7 +61,7 @@ def _run_node(configs: dict[str, Any], args: argparse.Namespace, started: float)
         return _run_broker(configs, args, started)
     from ottla.broker.node import MultiBrokerNode
 
-    arguments = ["broker", "--log-level", args.log_level]
+    arguments = ["broker", *_log_arguments(args)]
     brokers = node_configs(configs, count)
 
     async def serve() -> int:
@@ -83,12 +86,22 @@ def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: floa
 
     node = BrokerNode(BrokerConfig.from_kafka(configs))
     if parent is not None:
-        _log_to_stderr(args, f"%(asctime)s [broker {node.broker_id}] %(levelname)s %(message)s")
+        log_output.configure(_log_options(args), node.broker_id, of_node=True)
+    elif args.log_format == "json":
+        log_output.configure(_log_options(args), node.broker_id)
     return asyncio.run(_serve(node, started, parent))
 
 
-def _log_to_stderr(args: argparse.Namespace, form: str) -> None:
-    logging.basicConfig(level=args.log_level.upper(), format=form, stream=sys.stderr, force=True)
+def _log_options(args: argparse.Namespace) -> log_output.LogOptions:
+    return log_output.LogOptions(
+        args.log_level, args.log_format, args.log_file, args.log_file_bytes, args.log_file_count
+    )
+
+
+def _log_arguments(args: argparse.Namespace) -> list[str]:
+    """Return the options of the log for the brokers of a node."""
+    values = _log_options(args)._asdict()
+    return [f"--log-{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
 def _allow_files() -> None:
@@ -141,5 +154,13 @@ COMMAND = Command(
             "0: one per core",
         ),
         Option("--log-level", "lowest level that is logged (warning)", choices=LOG_LEVELS, default="warning"),
+        Option("--log-format", "text, or one JSON object per line (text)", choices=LOG_FORMATS, default="text"),
+        Option(
+            "--log-file FILE",
+            "file of the log instead of stderr; it is opened again if logrotate moves it. Brokers of a node add "
+            "their ids to its name",
+        ),
+        Option("--log-file-bytes N", "size at which the log file is rotated; 0: never (0)", type=int, default=0),
+        Option("--log-file-count N", "number of rotated log files that stay (10)", type=int, default=10),
     ),
 )

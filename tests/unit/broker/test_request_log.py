@@ -1,0 +1,60 @@
+"""The request log, and the log of denied operations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla.errors import TopicAuthorizationFailedError
+
+DENYING = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
+
+
+@pytest.fixture
+def request_log() -> Iterator[logging.Logger]:
+    log = logging.getLogger("ottla.request")
+    yield log
+    log.setLevel(logging.NOTSET)
+
+
+def test_request_log_has_a_line_per_request_while_its_own_level_is_debug(
+    caplog: pytest.LogCaptureFixture, request_log: logging.Logger
+) -> None:
+    caplog.set_level(logging.DEBUG, "ottla")
+    with Broker() as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, client_id="a") as admin:
+        admin.create_topics([NewTopic("t", 1, 1)])
+        assert "ottla.request" not in {record.name for record in caplog.records}
+        request_log.setLevel(logging.DEBUG)
+        admin.delete_topics(["t"])
+        request_log.setLevel(logging.NOTSET)
+    lines = [record.getMessage() for record in caplog.records if record.name == "ottla.request"]
+    (line,) = [line for line in lines if line.startswith("DeleteTopics version=")]
+    for part in (" client_id=a principal=User:ANONYMOUS peer=127.0.0.1:", " listener=PLAINTEXT request_bytes="):
+        assert part in line
+    assert " response_bytes=" in line
+    assert float(line.rpartition("time_ms=")[2]) > 0
+
+
+def test_denied_operation_is_logged_with_principal_host_operation_and_resource(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.authorizer")
+    with Broker(DENYING) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for _ in range(20):
+            with pytest.raises(TopicAuthorizationFailedError):
+                admin.create_topics([NewTopic("t", 1, 1)])
+    lines = [record.getMessage() for record in caplog.records if record.name == "ottla.authorizer"]
+    assert set(lines) == {"Denied CREATE on TOPIC t (LITERAL) to User:ANONYMOUS from 127.0.0.1"}
+    assert len(lines) == 5, "the same denial is logged five times in 10 seconds"
+
+
+def test_allowed_operation_is_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ottla.authorizer")
+    allowing = {**DENYING, "super.users": "User:ANONYMOUS"}
+    with Broker(allowing) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("t", 1, 1)])
+    messages = [record.getMessage() for record in caplog.records if record.name == "ottla.authorizer"]
+    assert "Allowed CREATE on CLUSTER kafka-cluster (LITERAL) to User:ANONYMOUS from 127.0.0.1" in messages
