@@ -103,6 +103,10 @@ class RateLimitFilter(logging.Filter):
         self._key = key
         self._windows: dict[str, tuple[float, int]] = {}
 
+    def reset(self) -> None:
+        """Start all windows again."""
+        self._windows.clear()
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is logged. A record of level DEBUG always is: an operator has enabled it."""
         if record.levelno <= logging.DEBUG:
@@ -118,3 +122,9 @@ class RateLimitFilter(logging.Filter):
             del self._windows[next(iter(self._windows))]
         self._windows[key] = (began, count + 1)
         return count < self._per_window
+
+
+def message_and_host(record: logging.LogRecord) -> str:
+    """Return the format string, and the host if the first argument is a peer: the key of limits for one client."""
+    peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+    return f"{record.msg} {peer.rpartition(':')[0]}"

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 from tests.unit.slow_disk import SlowDisk
 
-from ottla import page_cache
+from ottla import logs, page_cache
 from ottla.net.server import connection
+
+
+@pytest.fixture(autouse=True)
+def unlimited_log() -> None:
+    """Start the windows of rate-limited log lines again, so that no test loses lines because of earlier ones."""
+    for name in logs.LOGGERS:
+        for limit in logging.getLogger(name).filters:
+            if isinstance(limit, logs.RateLimitFilter):
+                limit.reset()
 
 
 @pytest.fixture

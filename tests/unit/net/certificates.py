@@ -59,10 +59,10 @@ def authority(name: str = "authority") -> Certified:
     return Certified(made, key)
 
 
-def signed(by: Certified, name: str) -> Certified:
+def signed(by: Certified, name: str, valid: datetime.timedelta = 30 * DAY) -> Certified:
     key = ec.generate_private_key(ec.SECP256R1())
     made = (
-        _builder(name, _common_name(by), key.public_key())
+        _builder(name, _common_name(by), key.public_key(), valid)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(by.key, hashes.SHA256())
     )
@@ -81,7 +81,7 @@ def _common_name(of: Certified) -> str:
     return str(of.certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value)
 
 
-def _builder(name: str, issuer: str, key: Any) -> x509.CertificateBuilder:
+def _builder(name: str, issuer: str, key: Any, valid: datetime.timedelta = 30 * DAY) -> x509.CertificateBuilder:
     return x509.CertificateBuilder(
-        _name(issuer), _name(name), key, x509.random_serial_number(), NOW - DAY, NOW + 30 * DAY
+        _name(issuer), _name(name), key, x509.random_serial_number(), NOW - 2 * DAY, NOW + valid
     )

@@ -42,6 +42,8 @@ class SaslMechanism(Protocol):
 
     user: str | None
     """The user, once authenticated."""
+    claimed: str
+    """The user that the client claims to be; empty if it is unknown."""
     expires: float | None
     """The time when the authentication expires, in seconds since 1970; None: according to the listener's configs."""
 
@@ -157,6 +159,8 @@ class SaslAuthenticator:
                 error_code=error.code or 0, error_message=_error_message(error, session)
             )
             why = error.message if error.__cause__ is None else f"{error.message}: {error.__cause__}"
+            claimed = session.mechanism.claimed if session.mechanism is not None else ""
+            why += f" (user={claimed} sasl.mechanism={session.name})"
             return self._fail(framed(response, header), connection, why)
         lifetime_ms = session.lifetime_ms if session.stage is SaslState.KNOWN else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)

@@ -93,6 +93,7 @@ class AdminDriver:
             topic_idle_ms=TOPIC_IDLE_MS,
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+            slow_reason=lambda: self.connections.slow_reason,
         )
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, jitter=JITTER
@@ -224,7 +225,7 @@ class AdminDriver:
                 last = error.__cause__ if isinstance(error.__cause__, errors.KafkaError) else error
             except TimeoutError:
                 last = last or self.metadata.error
-                raise _timed_out(limit, last) from last
+                raise _timed_out(limit, last, self.connections.slow_reason) from last
             except errors.KafkaError as error:
                 last = error
                 if not error.retriable or failures > self.config.retries:
@@ -516,9 +517,10 @@ def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None
     return values
 
 
-def _timed_out(limit: float, cause: errors.KafkaError | None) -> errors.KafkaTimeoutError:
+def _timed_out(limit: float, cause: errors.KafkaError | None, slow_reason: str = "") -> errors.KafkaTimeoutError:
     """Return the error of a call that ended after `limit` seconds; `cause` is its last failure."""
-    reason = f" ({cause})" if cause is not None else ""
+    why = slow_reason if cause is None else str(cause)
+    reason = f" ({why})" if why else ""
     timed_out = errors.KafkaTimeoutError(f"not done within {limit:g} s{reason}")
     timed_out.__cause__ = cause
     return timed_out

@@ -96,6 +96,7 @@ class ConsumerCore:
             allow_auto_create=config.allow_auto_create_topics,
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+            slow_reason=lambda: self.connections.slow_reason,
         )
         self.topic_errors = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
         self.telemetry = telemetry_of(

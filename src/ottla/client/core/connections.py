@@ -28,6 +28,7 @@ log = logging.getLogger("ottla.client")
 NOT_AUTHENTICATED: Final = (
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
     errors.SslAuthenticationError,
 )
 """Errors that a retry does not fix."""
@@ -42,6 +43,8 @@ REPLACING_STEP: Final = 0.001
 attempts, as shares of the lifetime.
 """
 
+SLOW_SECONDS: Final = 1.5
+"""Time after which a connection that is not ready is reported."""
 SHOWN_REASONS: Final = 3
 """Maximum number of different failures that the warning about an outage lists."""
 
@@ -100,6 +103,8 @@ class Connections:
         """Timeout for establishing a connection: longer after each failure (KIP-601)."""
         self._options = _socket_options(config)
         self._login = sasl_login(config)
+        self.slow_reason = ""
+        """The cause to check if a connection takes long at the moment, for errors of calls that time out."""
         self._outage_since: float | None = None
         """Since when no broker is reachable; None while one is, or before the first request."""
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -261,6 +266,7 @@ class Connections:
             metrics=self.metrics.of(node_id),
             on_close=self._on_close,
         )
+        slow = loop.call_later(SLOW_SECONDS, self._report_slow, f"{node.host}:{node.port}")
         try:
             await channel.connect()
             self.metrics.created.record()
@@ -274,12 +280,25 @@ class Connections:
                 self.metrics.refused.record()
             channel.close(error if isinstance(error, errors.KafkaError) else None)
             raise
+        finally:
+            slow.cancel()
+        self.slow_reason = ""
         self._reconnects.pop(node_id, None)
         self._ready[(node_id, purpose)] = connection
         self._watch_idle()
         if connection.lifetime_ms:
             self._replace_in_time((node_id, purpose), connection)
         return connection
+
+    def _report_slow(self, peer: str) -> None:
+        """Log, once until a connection is ready, that a peer takes long to connect or to answer the first request."""
+        reason = (
+            f"{peer} has not accepted and answered a connection for {SLOW_SECONDS:g} s; is it a Kafka broker, does "
+            "security.protocol match its listener, or does a firewall drop packets?"
+        )
+        if not self.slow_reason and not self._closed:
+            log.warning("%s (client.id=%s)", reason, self.client_id)
+        self.slow_reason = reason
 
     def _replace_in_time(self, key: tuple[int, str], connection: BrokerConnection) -> None:
         """Open another connection before the session of this one expires at the broker (KIP-368).

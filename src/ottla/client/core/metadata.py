@@ -117,7 +117,9 @@ class Metadata:
         clock: Clock = SYSTEM_CLOCK,
         rebootstrap: Callable[[], None] | None = None,
         rebootstrap_trigger_ms: int = 0,
+        slow_reason: Callable[[], str] = str,
     ) -> None:
+        """`slow_reason` returns why a connection takes long at the moment, for errors of calls that time out."""
         self.cluster = Cluster()
         self.version = 0
         """Incremented with every snapshot."""
@@ -129,6 +131,7 @@ class Metadata:
         self.updated_at = clock.monotonic()
         """The time of the last refresh."""
         self._source = source
+        self._slow_reason = slow_reason
         self._clock = clock
         self._topics: dict[str, float] = {}
         self._max_age = max_age_ms / 1000
@@ -225,8 +228,8 @@ class Metadata:
                 continue
 
     def _timed_out(self, what: str, timeout: float) -> errors.KafkaTimeoutError:
-        reason = f" ({self.error})" if self.error is not None else ""
-        return errors.KafkaTimeoutError(f"{what} after {timeout:g} s{reason}")
+        cause = str(self.error) if self.error is not None else self._slow_reason()
+        return errors.KafkaTimeoutError(f"{what} after {timeout:.3g} s{f' ({cause})' if cause else ''}")
 
     async def _run(self) -> None:
         """Refresh on request and by age; repeat with backoff after a failure and while a partition has no leader."""

@@ -79,6 +79,7 @@ class ProducerCore:
             clock=clock,
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+            slow_reason=lambda: self.connections.slow_reason,
         )
         self.accumulator = Accumulator(
             batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),

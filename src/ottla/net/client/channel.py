@@ -19,7 +19,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla import errors
 from ottla.net.client.channel_metrics import NodeMetrics
-from ottla.net.client.connect import SocketOptions, connection_error, open_connection, pending_tls_error, reason
+from ottla.net.client.connect import (
+    SocketOptions,
+    connection_error,
+    foreign_protocol,
+    open_connection,
+    pending_tls_error,
+    reason,
+)
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
@@ -35,6 +42,10 @@ TRUST_BYTES: Final = 16 * 1024 * 1024
 """Up to this size the buffer for a response is allocated at once: a fetch is as large as it was requested."""
 MAX_CHUNKS: Final = 512
 """Buffers passed to one sendmsg; Linux accepts 1024."""
+SILENT_HINT: Final = "; is it a Kafka broker, and does security.protocol match its listener?"
+"""The cause to check if a peer does not answer the first request."""
+FIRST_BYTES: Final = 20
+"""Bytes of the first answer that show whether the peer is a Kafka broker."""
 READS_IN_A_ROW: Final = 16
 """Reads from one socket before other sockets have their turn."""
 
@@ -75,7 +86,8 @@ class Channel:
         self.error: errors.KafkaError | None = None
         """The reason why the connection is closed; None while it is usable."""
         self.was_connected = False
-        self._was_answered = False
+        self._answers = 0
+        """The number of responses, up to two."""
         self.last_used = loop.time()
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
@@ -103,7 +115,7 @@ class Channel:
         except TimeoutError:
             self.close(
                 errors.BrokerConnectionError(
-                    f"{self._peer}: no connection within {limit:g} s; does a firewall drop packets to this address?"
+                    f"{self._peer}: no connection within {limit:.2g} s; does a firewall drop packets to this address?"
                 )
             )
         except OSError as error:
@@ -123,12 +135,16 @@ class Channel:
         return f"{self.host}:{self.port}"
 
     def _describe(self, error: OSError) -> str:
-        return f"{self._peer}: {reason(error)}"
+        return f"{self._peer}: {reason(error)}{self._hint if self.was_connected else ''}"
 
     @property
     def _hint(self) -> str:
-        """Return what to check if the peer disconnects; before its first response it did not understand the request."""
-        return "" if self._was_answered else " without a response; does security.protocol match this listener?"
+        """Return what to check if the peer disconnects: it did not understand the first request, or, without SASL, did
+        not accept the second one.
+        """
+        if self._answers == 0:
+            return " without a response; does security.protocol match this listener?"
+        return "" if self._answers > 1 else " after ApiVersions; does the listener require SASL (security.protocol)?"
 
     # requests
 
@@ -236,6 +252,9 @@ class Channel:
                     return
                 if self.metrics is not None:
                     self.metrics.received.record(count)
+                if self._answers == 0 and (foreign := foreign_protocol(bytes(space[: min(count, FIRST_BYTES)]))):
+                    self.close(errors.MalformedMessageError(f"{self._peer}: {foreign}"))
+                    return
                 for frame in self._frames.received(count):
                     self._answered(frame)
                 if self.error is not None or count < len(space):
@@ -266,7 +285,8 @@ class Channel:
         except errors.MalformedMessageError as error:
             _fail(sent.answered, error)
             raise
-        self._was_answered = True
+        if self._answers < 2:
+            self._answers += 1
         self.last_used = self.loop.time()
         _settle(sent.answered, response)
 
@@ -286,7 +306,11 @@ class Channel:
         late = [sent for sent in self.in_flight if sent.deadline <= now]
         if late:
             what = late[0].request.NAME
-            self.close(errors.RequestTimedOutError(f"{self._peer} did not answer {what} in time"))
+            self.close(
+                errors.RequestTimedOutError(
+                    f"{self._peer} did not answer {what} in time{SILENT_HINT if self._answers == 0 else ''}"
+                )
+            )
         elif self.in_flight:
             self._watch(min(request.deadline for request in self.in_flight))
 

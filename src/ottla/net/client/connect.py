@@ -8,10 +8,27 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.errors import KafkaError, SslAuthenticationError
 from ottla.net.client.dns import addresses_of
+
+WRONG_NAME: Final = (62, 64)
+"""OpenSSL's verification errors of names: X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
+OUTDATED: Final = (9, 10)
+"""X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED."""
+NO_TLS: Final = (
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",
+    "RECORD_LAYER_FAILURE",
+    "PACKET_LENGTH_TOO_LONG",
+)
+"""OpenSSL's reasons if what the peer sends is not TLS."""
+TLS_ALERT: Final = b"\x15\x03"
+"""The first bytes of a TLS alert: a TLS server does not understand a plaintext client."""
+FOREIGN_BYTES: Final = 20
+"""Bytes of a foreign answer that are shown."""
 
 
 class SocketOptions(NamedTuple):
@@ -112,6 +129,10 @@ def reason(error: OSError) -> str:
         return "connection refused; is a broker running at this address?"
     if isinstance(error, socket.gaierror):
         return f"{error.strerror}; is the host name right?"
+    if isinstance(error, ssl.SSLEOFError) or (isinstance(error, ssl.SSLError) and "EOF" in (error.reason or "")):
+        return "the peer closed the connection in the TLS handshake; does the listener use TLS (security.protocol)?"
+    if isinstance(error, ConnectionResetError):
+        return "the peer reset the connection"
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return f"{os.strerror(error.errno)}; are address and network right?"
     return str(error.strerror or error)
@@ -120,12 +141,38 @@ def reason(error: OSError) -> str:
 def connection_error(error: OSError, peer: str) -> KafkaError | None:
     """Return the fatal TLS error with the config to check; None for an error that may be temporary."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        name = "hostname" in error.verify_message.lower() or "ip address" in error.verify_message.lower()
-        option = "ssl.endpoint.identification.algorithm" if name else "ssl.truststore.location"
-        return SslAuthenticationError(f"{peer}: {error.verify_message} (see {option})")
+        what = error.verify_message.rstrip(".")
+        if error.verify_code in WRONG_NAME:
+            hint = "connect to a name that is in the certificate; see ssl.endpoint.identification.algorithm"
+        elif error.verify_code in OUTDATED:
+            hint = "renew the broker's certificate, ssl.keystore.location of the broker; is this machine's clock right?"
+        else:
+            hint = "is the broker's CA in this file? see ssl.truststore.location"
+        return SslAuthenticationError(f"{peer}: the broker's certificate is rejected: {what} ({hint})")
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        option = "ssl.keystore.location" if "CERTIFICATE" in (error.reason or "") else "ssl.enabled.protocols"
-        return SslAuthenticationError(f"{peer}: {error.reason or error} (see {option})")
+        why = error.reason or str(error)
+        if why in NO_TLS:
+            return SslAuthenticationError(
+                f"{peer}: the peer does not use TLS ({why}); set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or "
+                "use the port of a listener with TLS"
+            )
+        if "CERTIFICATE" in why:
+            return SslAuthenticationError(
+                f"{peer}: the broker requires a client certificate, or rejected this one: {why} "
+                "(see ssl.keystore.location)"
+            )
+        return SslAuthenticationError(f"{peer}: the TLS handshake failed: {why} (see ssl.enabled.protocols)")
+    return None
+
+
+def foreign_protocol(first: bytes) -> str | None:
+    """Return which server answers if the first bytes of an answer are not Kafka's; None if they may be."""
+    if first.startswith(b"HTTP/"):
+        return "an HTTP server answers, not a Kafka broker; is the port right?"
+    if first[:2] == TLS_ALERT:
+        return "the listener uses TLS; set security.protocol to SSL or SASL_SSL, or use the port of a listener without"
+    if first[:4].isascii() and first[:4].decode().isprintable():
+        return f"another server answers, not a Kafka broker, with {first[:FOREIGN_BYTES]!r}; is the port right?"
     return None
 
 

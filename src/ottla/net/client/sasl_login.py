@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.errors import for_code
+from ottla.errors import IllegalSaslStateError, for_code
 from ottla.net.client.channel import Channel
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -29,13 +29,25 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
     Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, or an error of the channel.
     """
     shaken = await channel.send(SaslHandshakeRequest(mechanism=login.mechanism), handshake, timeout)
+    peer = f"{channel.host}:{channel.port}"
+    if shaken.error_code == IllegalSaslStateError.code:
+        raise IllegalSaslStateError(
+            f"{peer}: the listener does not use SASL; set security.protocol to PLAINTEXT or SSL, or use the port of a "
+            "listener with SASL"
+        )
     if shaken.error_code:
-        raise for_code(shaken.error_code)(f"mechanisms enabled on the broker: {', '.join(shaken.mechanisms) or 'none'}")
+        raise for_code(shaken.error_code)(
+            f"{peer}: the listener does not offer sasl.mechanism={login.mechanism}; mechanisms enabled on the broker: "
+            f"{', '.join(shaken.mechanisms) or 'none'}"
+        )
+    user = f" user={login.user}" if login.user else ""
 
     async def step(token: bytes) -> SaslAuthenticateResponse:
         answer = await channel.send(SaslAuthenticateRequest(auth_bytes=token), authenticate, timeout)
         if answer.error_code:
-            raise for_code(answer.error_code)(answer.error_message)
+            raise for_code(answer.error_code)(
+                f"{peer}: {answer.error_message} (sasl.mechanism={login.mechanism}{user})"
+            )
         return answer
 
     if login.tokens is not None:

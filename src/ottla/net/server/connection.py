@@ -21,10 +21,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from ottla import page_cache
-from ottla.logs import RateLimitFilter
+from ottla.logs import RateLimitFilter, message_and_host
 from ottla.net.server.memory_pool import LARGE_BYTES, STANDARD_BYTES, MemoryPool
 
 log = logging.getLogger("ottla.net")
+log.addFilter(RateLimitFilter(per_window=5, key=message_and_host))
 log.addFilter(RateLimitFilter())
 
 Buffer = bytes | bytearray | memoryview

@@ -28,6 +28,8 @@ log = logging.getLogger("ottla.net")
 
 HANDSHAKE_SECONDS = 30.0
 """Time for the handshake; no client of Kafka waits longer itself."""
+UNEXPECTED_MESSAGE: Final = bytes((21, 3, 3, 0, 2, 2, 10))
+"""The TLS alert for a client without TLS, which shows the client the cause."""
 HELLO: Final = b"\x16"
 """The first byte of TLS."""
 RECORD_BYTES: Final = 16384
@@ -93,6 +95,9 @@ class TlsConnection(Connection):
                     self.peer,
                     self.listener.name,
                 )
+                with contextlib.suppress(OSError):
+                    self._sock.recv(DISCARD_BYTES)  # with unread bytes the kernel would reset the connection
+                    self._sock.send(UNEXPECTED_MESSAGE)
             self.close()
             return
         try:

@@ -55,6 +55,7 @@ class OAuthBearerServer:
     def __init__(self, check: Callable[[str], AuthenticatedUser]) -> None:
         """`check` returns the user of a token; it raises InvalidTokenError to reject it."""
         self.user: str | None = None
+        self.claimed = ""
         self.expires: float | None = None
         self._check = check
         self._refusal: InvalidTokenError | None = None

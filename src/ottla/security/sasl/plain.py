@@ -12,6 +12,8 @@ class PlainServer:
     """The broker's side of PLAIN: one message without an answer; `user` is set after success."""
 
     expires: float | None = None
+    claimed = ""
+    """The user that the client claims to be."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.user: str | None = None
@@ -23,6 +25,7 @@ class PlainServer:
         if len(parts) != 3 or not parts[1] or not parts[2]:
             raise SaslAuthenticationFailedError("Invalid SASL/PLAIN response: user and password are required")
         authorization, user, password = parts
+        self.claimed = user
         expected = self._passwords.get(user)
         # compared for unknown users as well: timing must not reveal which users exist
         same = hmac.compare_digest((expected or password + "!").encode(), password.encode())

@@ -130,7 +130,8 @@ class ScramServer:
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
         self._credential: Credential | None = None
-        self._claimed = ""
+        self.claimed = ""
+        """The user that the client claims to be."""
         self._nonce = ""
         self._first_messages = ""
 
@@ -150,7 +151,7 @@ class ScramServer:
         self._is_known = credential is not None
         if credential is None:
             credential = self._invent(user)
-        self._credential, self._claimed = credential, user
+        self._credential, self.claimed = credential, user
         self._nonce = match[4] + secrets.token_urlsafe(24)
         challenge = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._first_messages = f"{match[2]},{challenge}"
@@ -167,7 +168,7 @@ class ScramServer:
         stored = hashlib.new(self._hash, _xor(proof, signature)).digest()
         if len(proof) != len(signature) or not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
             raise SaslAuthenticationFailedError("the password is wrong" if self._is_known else "the user is unknown")
-        self.user = self._claimed
+        self.user = self.claimed
         return f"v={b64encode(hmac.digest(credential.server_key, auth_message, self._hash)).decode()}".encode()
 
 

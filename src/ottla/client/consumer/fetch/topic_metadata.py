@@ -76,7 +76,8 @@ class TopicMetadataFetcher:
             except TimeoutError:
                 break
             await asyncio.sleep(min(self._retry_backoff, max(0.0, deadline - time.monotonic())))
-        raise errors.KafkaTimeoutError(f"no metadata after {timeout:g} s" + (f" ({last})" if last else ""))
+        reason = str(last) if last else self.connections.slow_reason
+        raise errors.KafkaTimeoutError(f"no metadata after {timeout:g} s" + (f" ({reason})" if reason else ""))
 
     async def positions(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float

@@ -1,0 +1,150 @@
+"""What producer, consumer, admin client and tools report for mistakes of the connection kind, and how soon."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("cryptography")
+if sys.platform != "linux":
+    pytest.skip("texts of resolver and kernel differ", allow_module_level=True)
+
+from tests.unit.client.connection_mistakes import MISTAKES, Mistake, properties, silent
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from ottla.cli.main import main
+from ottla.client.core import connections
+from ottla.errors import KafkaError, KafkaTimeoutError
+
+TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
+SHORT: dict[str, Any] = {
+    "socket_connection_setup_timeout_ms": 300,
+    "socket_connection_setup_timeout_max_ms": 300,
+    "reconnect_backoff_ms": 20,
+}
+LIMIT_MS = 1200
+"""The time that calls wait for a server that cannot be reached."""
+AT_ONCE_SECONDS = 2.0
+MASKS = (
+    (r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT"),
+    (r"within 0\.\d+ s", "within N s"),
+    (r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", "WRONG_VERSION_NUMBER"),  # depends on the version of OpenSSL
+)
+
+
+class Report(NamedTuple):
+    """What a client reported, and after how many seconds."""
+
+    error: KafkaError
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """The reason, without the call that was not done, and without ports and times."""
+        text = str(self.error)
+        if isinstance(self.error, KafkaTimeoutError):
+            text = text[text.index("(") + 1 : -1]
+        for pattern, mask in MASKS:
+            text = re.sub(pattern, mask, text)
+        return text
+
+
+def produce(servers: str, configs: dict[str, Any]) -> None:
+    with KafkaProducer(bootstrap_servers=servers, max_block_ms=LIMIT_MS, **SHORT, **configs) as producer:
+        producer.send("t", b"1").get(5)
+
+
+def consume(servers: str, configs: dict[str, Any]) -> None:
+    with KafkaConsumer(bootstrap_servers=servers, default_api_timeout_ms=LIMIT_MS, **SHORT, **configs) as consumer:
+        consumer.partitions_for_topic("t")
+
+
+def administer(servers: str, configs: dict[str, Any]) -> None:
+    limits: dict[str, Any] = {"default_api_timeout_ms": LIMIT_MS, "request_timeout_ms": LIMIT_MS}
+    with KafkaAdminClient(bootstrap_servers=servers, **limits, **SHORT, **configs) as admin:
+        admin.list_topics()
+
+
+CLIENTS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+    "producer": produce,
+    "consumer": consume,
+    "admin": administer,
+}
+
+
+def report(mistake: Mistake, client: str) -> Report:
+    with mistake.server() as servers:
+        began = time.monotonic()
+        with pytest.raises(KafkaError) as raised:
+            CLIENTS[client](servers, mistake.configs)
+        return Report(raised.value, time.monotonic() - began)
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[tuple[str, str], Report]:
+    """The reports by mistake and client; most of the time they wait, so they do it side by side."""
+    keys = [(name, client) for name in MISTAKES for client in CLIENTS]
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(keys, pool.map(lambda key: report(MISTAKES[key[0]], key[1]), keys), strict=True))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_all_clients_report_the_same_cause(mistake: str, reports: dict[tuple[str, str], Report]) -> None:
+    assert len({reports[mistake, client].text for client in CLIENTS}) == 1, {c: reports[mistake, c] for c in CLIENTS}
+
+
+@pytest.mark.parametrize("mistake", [name for name, mistake in MISTAKES.items() if not mistake.retriable])
+def test_causes_that_a_retry_does_not_fix_are_raised_at_once(
+    mistake: str, reports: dict[tuple[str, str], Report]
+) -> None:
+    for client in CLIENTS:
+        raised, seconds = reports[mistake, client]
+        assert not raised.retriable
+        assert not isinstance(raised, KafkaTimeoutError)
+        assert seconds < AT_ONCE_SECONDS
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_documentation_has_the_message_of_each_mistake(mistake: str, reports: dict[tuple[str, str], Report]) -> None:
+    row = f"| {mistake} | `{reports[mistake, 'admin'].text}` |"
+    assert row in TROUBLESHOOTING.read_text("utf-8"), row
+
+
+def test_server_that_never_answers_is_named_before_the_timeout(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "SLOW_SECONDS", 0.1)
+    with silent() as servers:
+        for client in CLIENTS:
+            with pytest.raises(
+                KafkaTimeoutError, match=r"\(127\.0\.0\.1:\d+ (has not accepted and answered|did not answer)"
+            ):
+                CLIENTS[client](servers, {})
+    assert sum("has not accepted and answered" in message for message in caplog.messages) == len(CLIENTS)
+
+
+def test_broker_logs_the_user_whose_password_is_wrong_and_limits_such_lines(caplog: pytest.LogCaptureFixture) -> None:
+    mistake = MISTAKES["wrong password"]
+    with mistake.server() as servers:
+        for _ in range(8):
+            with pytest.raises(KafkaError):
+                administer(servers, mistake.configs)
+    lines = [message for message in caplog.messages if message.startswith("Authentication of 127.0.0.1:")]
+    assert len(lines) == 5
+    assert lines[0].endswith("Invalid username or password (user=ann sasl.mechanism=PLAIN)")
+
+
+def test_tool_prints_the_cause_in_one_line_and_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mistake = MISTAKES["wrong password"]
+    with mistake.server() as servers:
+        file = properties(mistake.configs, tmp_path)
+        assert main(["topics", "--list", "--bootstrap-server", servers, "--command-config", file]) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "Invalid username or password (sasl.mechanism=PLAIN user=ann)" in line
