@@ -14,7 +14,7 @@ from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER, Connection
-from ottla.security.acl import CLUSTER_NAME, ResourceType
+from ottla.security.acl import CLUSTER_NAME, ResourceType, allowing_command
 from ottla.security.authorizer import AuthorizableClient
 
 log = logging.getLogger("ottla.authorizer")
@@ -148,8 +148,20 @@ class RequestContext:
     def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> errors.KafkaError:
         """Log the denial and return its error."""
         client = self.client
-        log.info("Denied %s on %s %s (LITERAL) to %s from %s", operation.name, kind.name, name, *client)
-        return AUTHORIZATION_ERRORS[kind]()
+        command = allowing_command(client.principal, operation, kind, name)
+        log.info(
+            "Denied %s on %s %s (LITERAL) to %s from %s; to allow it: %s",
+            operation.name,
+            kind.name,
+            name,
+            *client,
+            command,
+        )
+        # without the name: a client that names a topic by its id must not learn the name from the error
+        general = allowing_command(client.principal, operation, kind, "NAME")
+        return AUTHORIZATION_ERRORS[kind](
+            f"{client.principal} is not authorized: {operation.name} on {kind.name} is required ({general})"
+        )
 
     def throttle(self, seconds: float) -> int:
         """Read nothing more from the connection for a while after this response, and return the time in

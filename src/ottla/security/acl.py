@@ -157,3 +157,22 @@ class ACL(NamedTuple):
             raise ValueError(f"{self}: an ACL requires one resource type, and a literal or prefixed pattern")
         if self.operation == ACLOperation.ANY or self.permission_type == ACLPermissionType.ANY:
             raise ValueError(f"{self}: an ACL requires one operation, allowed or denied")
+
+
+OPTIONS: Final = {
+    ResourceType.TOPIC: "--topic",
+    ResourceType.GROUP: "--group",
+    ResourceType.CLUSTER: "--cluster",
+    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
+    ResourceType.DELEGATION_TOKEN: "--delegation-token",
+}
+"""The options of `ottla acls` that name a resource."""
+
+
+def allowing_command(principal: str, operation: ACLOperation, kind: ResourceType, name: str) -> str:
+    """Return the `ottla acls` command that allows a principal an operation."""
+    import shlex  # only denials need it
+
+    resource = [OPTIONS[kind]] if kind is ResourceType.CLUSTER else [OPTIONS[kind], name]
+    words = operation.name.title().replace("_", "")
+    return shlex.join(["ottla", "acls", "--add", "--allow-principal", principal, "--operation", words, *resource])

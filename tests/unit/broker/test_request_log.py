@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.errors import TopicAuthorizationFailedError
 
 DENYING = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
@@ -44,10 +44,15 @@ def test_denied_operation_is_logged_with_principal_host_operation_and_resource(
     caplog.set_level(logging.INFO, "ottla.authorizer")
     with Broker(DENYING) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         for _ in range(20):
-            with pytest.raises(TopicAuthorizationFailedError):
+            with pytest.raises(
+                TopicAuthorizationFailedError, match="User:ANONYMOUS is not authorized: CREATE on TOPIC is required"
+            ):
                 admin.create_topics([NewTopic("t", 1, 1)])
     lines = [record.getMessage() for record in caplog.records if record.name == "ottla.authorizer"]
-    assert set(lines) == {"Denied CREATE on TOPIC t (LITERAL) to User:ANONYMOUS from 127.0.0.1"}
+    command = "ottla acls --add --allow-principal User:ANONYMOUS --operation Create --topic t"
+    assert set(lines) == {
+        f"Denied CREATE on TOPIC t (LITERAL) to User:ANONYMOUS from 127.0.0.1; to allow it: {command}"
+    }
     assert len(lines) == 5, "the same denial is logged five times in 10 seconds"
 
 
@@ -58,3 +63,18 @@ def test_allowed_operation_is_logged_at_debug(caplog: pytest.LogCaptureFixture) 
         admin.create_topics([NewTopic("t", 1, 1)])
     messages = [record.getMessage() for record in caplog.records if record.name == "ottla.authorizer"]
     assert "Allowed CREATE on CLUSTER kafka-cluster (LITERAL) to User:ANONYMOUS from 127.0.0.1" in messages
+
+
+def test_denied_producer_and_consumer_name_the_command_that_would_allow_them() -> None:
+    with Broker(DENYING) as broker:
+        servers = broker.bootstrap_servers
+        with (
+            KafkaProducer(bootstrap_servers=servers) as producer,
+            pytest.raises(TopicAuthorizationFailedError, match="topic 't': .* --operation Write --topic t "),
+        ):
+            producer.send("t", b"1").get(30)
+        with (
+            KafkaConsumer("t", bootstrap_servers=servers, group_id="g") as consumer,
+            pytest.raises(TopicAuthorizationFailedError, match="topics 't': .* --operation Read --topic t "),
+        ):
+            consumer.poll(timeout_ms=30_000)

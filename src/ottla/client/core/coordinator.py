@@ -33,7 +33,8 @@ def group_error(code: int, group_id: str, message: str | None = None) -> errors.
     """Return the error of a code. Authorization errors name the group, which brokers do not."""
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
-        return error(f"group {group_id!r}: {message or error.__doc__}")
+        command = f"ottla acls --add --allow-principal User:NAME --operation Read --group {group_id}"
+        return error(f"group {group_id!r}: {message or f'{error.__doc__} To allow it: {command}'}")
     return error(message)
 
 

@@ -55,6 +55,14 @@ class TopicInfo(NamedTuple):
     error: type[errors.KafkaError] | None = None
 
 
+def error_text(error: type[errors.KafkaError], operation: str, topic: str) -> str:
+    """Return the text of a topic's error; with the `ottla acls` command for the operation if the topic is denied."""
+    if error is not errors.TopicAuthorizationFailedError:
+        return error.__doc__ or ""
+    command = f"ottla acls --add --allow-principal User:NAME --operation {operation} --topic {topic}"
+    return f"{error.__doc__} To allow it: {command} (the broker's log has the principal and the denied operation)"
+
+
 class Cluster:
     """A snapshot of brokers and topics."""
 
@@ -217,7 +225,7 @@ class Metadata:
             if info is not None and len(info.partitions) > partition:
                 return info
             if info is not None and info.error is not None and not info.error.retriable:
-                raise info.error(f"topic {topic!r}: {info.error.__doc__}")
+                raise info.error(f"topic {topic!r}: {error_text(info.error, 'Write', topic)}")
             left = deadline - time.monotonic()
             if left <= 0:
                 status = f"has {len(info.partitions)} partitions" if info and info.partitions else "is unknown"

@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.core.metadata import Cluster, Metadata
+from ottla.client.core.metadata import Cluster, Metadata, error_text
 
 FATAL_TOPIC_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 """Errors of topics that poll() raises. Others may pass: the consumer waits for a topic that does not exist yet."""
@@ -24,7 +24,7 @@ def topic_error(cluster: Cluster, topics: Iterable[str]) -> errors.KafkaError | 
     for error in FATAL_TOPIC_ERRORS:
         names = sorted(info.name for info in infos if info.error is error)
         if names:
-            return error(f"topics {', '.join(map(repr, names))}: {error.__doc__}")
+            return error(f"topics {', '.join(map(repr, names))}: {error_text(error, 'Read', names[0])}")
     return None
 
 
