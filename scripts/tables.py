@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry, unsupported_apis
 from ottla.broker.config.config_entries import text_of
+from ottla.broker.monitoring.metric_table import METRICS
 from ottla.cli.main import all_commands
 from ottla.client.admin.core import AdminCore
 from ottla.client.admin.driver import AdminDriver
@@ -116,6 +117,15 @@ def query_metrics() -> str:
     return table(("metric", "meaning"), ((f"`{metric.name}`", metric.description) for metric in QUERY_METRICS))
 
 
+def broker_metrics() -> str:
+    """What a broker measures: Kafka's names, and those for Prometheus."""
+    rows = (
+        (f"`{metric.mbean}`", f"`{metric.name}`", ", ".join(f"`{label}`" for label in metric.labels), metric.help)
+        for metric in METRICS
+    )
+    return table(("Kafka's name", "in Prometheus", "labels", "meaning"), rows)
+
+
 def metrics_left_out() -> str:
     """Kafka's metrics that no client here has."""
     return table(("metric", "why"), ((f"`{name}`", why) for name, why in channel_metrics.LEFT_OUT.items()))
@@ -146,6 +156,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "legacy-consumer-options": lambda: options(LegacyConsumerConfig),
     "options-without-effect": without_effect,
     "producer-metrics": producer_metrics,
+    "broker-metrics": broker_metrics,
     "metrics-left-out": metrics_left_out,
     "query-metrics": query_metrics,
 }

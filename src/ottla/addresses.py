@@ -28,6 +28,12 @@ def canonical(text: str) -> str | None:
     return ":".join(f"{group:x}" for group in struct.unpack(">8H", packed)) + percent + scope
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only programs on this machine reach an address, by its IP address or as localhost."""
+    address = canonical(host)
+    return host == "localhost" if address is None else address.startswith("127.") or address == "0:0:0:0:0:0:0:1"
+
+
 def canonical_or_same(text: str) -> str:
     """Return an IP address in Java's form, and any other text (`*`, a name) as it is."""
     return canonical(text) or text

@@ -25,6 +25,7 @@ LOGGERS: Final = (
     "ottla.controller",
     "ottla.coordinator",
     "ottla.coordinator.group",
+    "ottla.http",
     "ottla.legacy",
     "ottla.metrics",
     "ottla.net",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.coordinators import Coordinators
+from ottla.broker.monitoring.request_stats import RequestStats
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.broker.sessions.share_sessions import ShareSessions
@@ -56,6 +57,7 @@ class BrokerContext:
     quotas: Quotas
     telemetry: Telemetry
     fetch_sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
+    request_stats: RequestStats = field(default_factory=RequestStats)
     renew_certificates: Callable[[], None] = lambda: None
     """Reload the key stores and trust stores of the TLS listeners."""
     authorizer: Authorizer | None = None

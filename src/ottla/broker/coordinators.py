@@ -56,6 +56,16 @@ class Coordinators:
         return self._groups
 
     @property
+    def existing_groups(self) -> GroupRuntime | None:
+        """The group coordinator, or None if this broker has not needed one yet."""
+        return self._groups
+
+    @property
+    def existing_transactions(self) -> TransactionRuntime | None:
+        """The transaction coordinator, or None if this broker has not needed one yet."""
+        return self._transactions
+
+    @property
     def transactions(self) -> TransactionRuntime:
         if self._transactions is None:
             from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime

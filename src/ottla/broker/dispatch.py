@@ -10,11 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Generator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla import errors
 from ottla.broker.apis import BY_KEY, ApiEntry, Handler
 from ottla.broker.broker_context import BrokerContext
+from ottla.broker.monitoring.request_stats import ApiStats
 from ottla.broker.quotas.request_quota import RequestQuotaTracker
 from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import exceeding, handle_in_parts
@@ -31,13 +32,13 @@ from ottla.security.acl import ResourceType
 log = logging.getLogger("ottla.broker")
 
 LENGTH_PLACE = bytes(4)
-PRODUCE = 0
+PRODUCE, FETCH = 0, 1
 NO_CONTROLLER = -1
 ELECTION_SECONDS = 5.0
 """Time that a request for the controller waits for an election; then the client gets NOT_CONTROLLER."""
 SMALL_BYTES = 4096
 """Requests up to this size are decoded at once: nothing in them takes long."""
-INNER = {PRODUCE: "partition_responses", 1: "partitions"}
+INNER = {PRODUCE: "partition_responses", FETCH: "partitions"}
 """The array of partitions in responses to Produce and Fetch."""
 SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
@@ -63,6 +64,18 @@ controller that is about to send it, and requests of other brokers.
 """
 
 
+class ServedApi(NamedTuple):
+    """An API that was requested before: its row, with what was imported and computed for it."""
+
+    entry: ApiEntry
+    versions: range
+    handler: Handler
+    request: type[Request[Any]]
+    stats: ApiStats
+    for_followers: ServedApi | None = None
+    """For the fetches of other brokers, which are counted separately."""
+
+
 class Dispatch:
     """The service behind every listener."""
 
@@ -71,15 +84,16 @@ class Dispatch:
         self._quotas = broker.quotas
         self._following = broker.controller_requests
         self._in_cluster = broker.in_cluster
-        self._handlers: dict[int, tuple[ApiEntry, range, Handler, type[Request[Any]]]] = {}
+        self._apis: dict[int, ServedApi] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        began = time.perf_counter() if self._quotas.active else 0.0
+        began = time.perf_counter()
         try:
             header, pos = decode_request_header(frame)
-            entry, versions, handler, request_class = self._row(header.api_key)
+            api = self._apis.get(header.api_key) or self._api(header.api_key)
+            entry, request_class = api.entry, api.request
             version = header.api_version
-            if version not in versions:
+            if version not in api.versions:
                 return self._other_version(header, entry)
             context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
@@ -99,26 +113,30 @@ class Dispatch:
             raise CloseConnectionError(f"cannot decode a request: {error}") from None
         except errors.ClusterAuthorizationFailedError as error:
             return framed(failure(entry, version, error), header)
+        if api.for_followers is not None and MEMBER in connection.state:
+            api = api.for_followers
         meter = (
             RequestQuotaTracker(self._quotas, context, header.api_key, len(frame), began)
             if self._quotas.active
             else None
         )
         if steps is not None:
-            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, entry, handler, context, meter)
+            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, api, context, meter)
         else:
-            reply = self._handle(request, header, entry, handler, context, meter)
-        if meter is not None and isinstance(reply, Awaitable):
+            reply = self._handle(request, header, api, context, meter)
+        if isinstance(reply, list) or not isinstance(reply, Awaitable):  # the first check is the faster one
+            api.stats.record(version, len(frame), began)
+            return reply
+        if meter is not None:
             meter.spent.pause()  # from here on its steps are measured
-            return timed(reply, meter.spent)
-        return reply
+            reply = timed(reply, meter.spent)
+        return api.stats.measured(reply, version, len(frame), began)
 
     async def _decode_and_handle(
         self,
         steps: Generator[None, None, Request[Any]],
         header: RequestHeader,
-        entry: ApiEntry,
-        handler: Handler,
+        api: ServedApi,
         context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply:
@@ -127,18 +145,18 @@ class Dispatch:
             request = await in_slices(steps)
         except errors.MalformedMessageError as error:
             raise CloseConnectionError(f"cannot decode a request: {error}") from None
-        reply = self._handle(request, header, entry, handler, context, meter)
+        reply = self._handle(request, header, api, context, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
     def _handle(
         self,
         request: Request[Any],
         header: RequestHeader,
-        entry: ApiEntry,
-        handler: Handler,
+        api: ServedApi,
         context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply | Awaitable[Reply]:
+        entry, handler = api.entry, api.handler
         answer: Response | Awaitable[Response | None] | None
         try:
             if entry.required_cluster_operation is not None:
@@ -155,10 +173,10 @@ class Dispatch:
             # a bug of ours must neither stop the broker nor leave the client without a response
             answer = self._unexpected(entry, header, error)
         if answer is None or isinstance(answer, Response):
-            return _finish(answer, header, meter)
+            return _finish(answer, header, api.stats, meter)
         if header.api_key != PRODUCE:
             context.connection.release_frame()  # only records are still read from the frame
-        return self._later(answer, header, entry, meter)
+        return self._later(answer, header, api, meter)
 
     def _start(
         self, entry: ApiEntry, handler: Handler, request: Request[Any], context: RequestContext
@@ -193,27 +211,30 @@ class Dispatch:
         self,
         pending: Awaitable[Response | None],
         header: RequestHeader,
-        entry: ApiEntry,
+        api: ServedApi,
         meter: RequestQuotaTracker | None,
     ) -> Reply:
         try:
             answer = await pending
         except errors.KafkaError as error:
-            answer = failure(entry, header.api_version, error)
+            answer = failure(api.entry, header.api_version, error)
         except Exception as error:
-            answer = self._unexpected(entry, header, error)
-        reply = _finish(answer, header, meter)
+            answer = self._unexpected(api.entry, header, error)
+        reply = _finish(answer, header, api.stats, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
-    def _row(self, key: int) -> tuple[ApiEntry, range, Handler, type[Request[Any]]]:
-        row = self._handlers.get(key)
-        if row is None:
-            entry = BY_KEY.get(key)
-            if entry is None:
-                raise errors.UnsupportedVersionError(f"API {key} is not served")
-            versions = entry.versions(in_cluster=self._in_cluster)
-            row = self._handlers[key] = (entry, versions, entry.handler, entry.api.request)
-        return row
+    def _api(self, key: int) -> ServedApi:
+        entry = BY_KEY.get(key)
+        if entry is None:
+            raise errors.UnsupportedVersionError(f"API {key} is not served")
+        versions = entry.versions(in_cluster=self._in_cluster)
+        stats = self.broker.request_stats
+        name = "FetchConsumer" if key == FETCH else entry.name
+        api = ServedApi(entry, versions, entry.handler, entry.api.request, stats.add(name))
+        if key == FETCH:
+            api = api._replace(for_followers=api._replace(stats=stats.add("FetchFollower")))
+        self._apis[key] = api
+        return api
 
     def _other_version(self, header: RequestHeader, entry: ApiEntry) -> Reply:
         if header.api_key != API_VERSIONS:
@@ -230,7 +251,7 @@ class Dispatch:
 
 
 def _finish(
-    answer: Response | None, header: RequestHeader, meter: RequestQuotaTracker | None
+    answer: Response | None, header: RequestHeader, stats: ApiStats, meter: RequestQuotaTracker | None
 ) -> Reply | Awaitable[Reply]:
     """Encode a response; if it has many items, other requests have their turn in between."""
     if answer is None:
@@ -238,14 +259,16 @@ def _finish(
             meter.finish(None, None)
         return None
     if header.api_key in INNER and _is_short(answer, INNER[header.api_key]):
-        return _metered(framed(answer, header), answer, header, meter)
+        stats.count_errors(answer)
+        return _metered(framed(answer, header), answer, header, stats, meter)
     out = _head(header)
     steps = encode_chunks_in_slices(answer, header.api_version, out)
     try:
         next(steps)
     except StopIteration as done:
-        return _metered(sealed(out, done.value), answer, header, meter)
-    return _encode(steps, out, answer, header, meter)
+        stats.count_errors(answer)
+        return _metered(sealed(out, done.value), answer, header, stats, meter)
+    return _encode(steps, out, answer, header, stats, meter)
 
 
 def _is_short(answer: Any, inner: str) -> bool:
@@ -259,13 +282,18 @@ async def _encode(
     out: bytearray,
     answer: Response,
     header: RequestHeader,
+    stats: ApiStats,
     meter: RequestQuotaTracker | None,
 ) -> Reply:
-    return _metered(sealed(out, await in_slices(steps)), answer, header, meter)
+    await stats.count_errors_in_slices(answer)
+    return _metered(sealed(out, await in_slices(steps)), answer, header, stats, meter)
 
 
-def _metered(reply: Reply, answer: Response, header: RequestHeader, meter: RequestQuotaTracker | None) -> Reply:
+def _metered(
+    reply: Reply, answer: Any, header: RequestHeader, stats: ApiStats, meter: RequestQuotaTracker | None
+) -> Reply:
     if meter is not None and meter.finish(answer, reply):
+        stats.throttle.record(answer.throttle_time_ms / 1000)
         reply = framed(answer, header)  # again, now with the throttle time
     return reply
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla import logs
 from ottla.broker.broker_context import BrokerContext
@@ -20,14 +20,16 @@ from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_l
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.event_loop_monitor import EventLoopMonitor
+from ottla.broker.monitoring.broker_state import BrokerState
 from ottla.broker.monitoring.request_log import LoggedDispatch
+from ottla.broker.monitoring.request_stats import RequestStats
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
 from ottla.broker.scheduler import BackgroundTasks
 from ottla.broker.security import certificates
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.broker.sessions.share_sessions import ShareSessions
-from ottla.broker.telemetry import Telemetry, receivers_of
+from ottla.broker.telemetry import Telemetry, created_reporters, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.broker.lifecycle import BrokerLifecycle, agreed_cluster_id
 from ottla.cluster.broker.producer_ids import MAX_PLAUSIBLE_ID, ProducerIds
@@ -54,6 +56,9 @@ from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, ow
 from ottla.version import __version__
 
 if TYPE_CHECKING:
+    from ottla.broker.http.http_listener import HttpListener
+    from ottla.broker.monitoring.event_loop_time import EventLoopTime
+    from ottla.broker.monitoring.scrape import MonitoredBroker
     from ottla.cluster.broker.acl_store import AclStore
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
@@ -71,7 +76,10 @@ DRAIN_STEP_SECONDS = 0.01
 class BrokerNode:
     """A broker on the running event loop."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK, *, loop_time: EventLoopTime | None = None
+    ) -> None:
+        """`loop_time` measures the event loop that the broker runs on."""
         stored = config.id if config.id >= 0 else _stored_id(config.data_dirs)
         self._has_id = stored is not None
         self.broker_id = stored or 0
@@ -102,6 +110,12 @@ class BrokerNode:
         self._disk_report: asyncio.Task[None] | None = None
         """Reports a failed disk to the controller; referenced here, as the event loop alone would drop the task."""
         self._moves_leaders = True
+        self._state = BrokerState.NOT_RUNNING
+        self._loop_time = loop_time
+        self._http: HttpListener | None = None
+        self._memory = MemoryPool(config.queued_max_request_bytes)
+        self._loop_monitor: EventLoopMonitor | None = None
+        self._reporters: list[Any] = []
         self._exit = AsyncExitStack()
         """Closes, in reverse order, what `start` has opened."""
 
@@ -114,7 +128,9 @@ class BrokerNode:
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(task_factory)
+        self._state = BrokerState.STARTING
         async with AsyncExitStack() as stack:
+            self._start_http(stack)
             store, secret = await self._open_storage(stack)
             self._store = store
             self._log_start()
@@ -126,6 +142,7 @@ class BrokerNode:
             await self._start_partitions(stack, context, lifecycle)
             await self._serve(stack, context, lifecycle)
             self._exit = stack.pop_all()
+        self._state = BrokerState.RUNNING
         log.info(
             "Broker %d serves clients at %s: partitions=%d cluster=%s controller=%d, started in %.2f s",
             self.broker_id,
@@ -144,13 +161,50 @@ class BrokerNode:
         began = self._clock.monotonic()
         log.info("Stopping broker %d", self.broker_id)
         self._moves_leaders = moves_leaders
+        self._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         await self._exit.aclose()
+        self._state = BrokerState.NOT_RUNNING
         log.info("Stopped broker %d in %.2f s", self.broker_id, self._clock.monotonic() - began)
 
     def _log_start(self) -> None:
         log.info("Starting broker %d: Ottla %s, Python %d.%d.%d", self.broker_id, __version__, *sys.version_info[:3])
         if log.isEnabledFor(logging.INFO):
             log.info("Configs that differ from the defaults: %s", ", ".join(self.config.differences()))
+
+    @property
+    def http_url(self) -> str | None:
+        """The address of the HTTP listener; None without one."""
+        return None if self._http is None else self._http.url
+
+    @property
+    def monitored(self) -> MonitoredBroker | None:
+        """The parts that metrics are read from; None before they are built."""
+        if self._context is None or self._store is None:
+            return None
+        from ottla.broker.monitoring.scrape import MonitoredBroker  # many brokers are never asked for metrics
+
+        return MonitoredBroker(
+            self._context,
+            self._listeners,
+            self._memory,
+            self._store,
+            lambda: self._state,
+            self._isr_updates,
+            self._fetchers,
+            self._loop_time,
+            self._loop_monitor,
+        )
+
+    def _start_http(self, stack: AsyncExitStack) -> None:
+        """Start the HTTP listener first and stop it last: health is of interest while a broker starts and stops."""
+        endpoint = self.config.ottla_http_listener
+        if endpoint is None:
+            return
+        from ottla.broker.http.http_listener import HttpListener  # many brokers have none
+
+        self._http = HttpListener(self.config, endpoint, self)
+        stack.push_async_callback(self._http.close)
+        self._http.start()
 
     def _fail(self, reason: str) -> None:
         """Report that this broker cannot continue, so that the program that runs it stops it."""
@@ -189,6 +243,7 @@ class BrokerNode:
     ) -> tuple[BrokerContext, BrokerLifecycle]:
         """Build the parts of the broker. Nothing runs yet."""
         config, clock = self.config, self._clock
+        self._reporters = created_reporters(config.metric_reporters, config.originals)
         lifecycle = self._lifecycle = BrokerLifecycle(
             store,
             config,
@@ -216,7 +271,7 @@ class BrokerNode:
         self._context = BrokerContext(
             dynamic_config=self._dynamic_config,
             quotas=self._quotas,
-            telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
+            telemetry=Telemetry(receivers_of(self._reporters), config.telemetry_max_bytes, clock.monotonic),
             clock=clock,
             metadata_cache=cache,
             controller_requests=lifecycle.controller_requests,
@@ -236,6 +291,7 @@ class BrokerNode:
             acl_store=acl_store,
             cluster_secret=secret,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
+            request_stats=RequestStats(self._loop_time),
         )
         return self._context, lifecycle
 
@@ -304,13 +360,18 @@ class BrokerNode:
     async def _serve(self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle) -> None:
         """Accept requests. `stop` first moves leaders away, while the broker still serves requests."""
         if self.config.ottla_event_loop_stall_ms:
-            stack.enter_context(EventLoopMonitor(self.config.ottla_event_loop_stall_ms / 1000))
+            monitor = self._loop_monitor = EventLoopMonitor(self.config.ottla_event_loop_stall_ms / 1000)
+            stack.enter_context(monitor)
         stack.callback(self._stop_accepting)
         stack.push_async_callback(self._move_leaders_away, context.partitions, lifecycle)
         for listener in self._listeners:
             listener.start()
         if not lifecycle.controller_requests.is_initialized:
             await lifecycle.controller_requests.wait_initialized()
+        if self._reporters:
+            from ottla.broker.monitoring.reporters import start_reporters  # few brokers have any
+
+            await start_reporters(stack, self._reporters, self)
 
     async def _move_leaders_away(self, partitions: Partitions, lifecycle: BrokerLifecycle) -> None:
         partitions.begin_shutdown()
@@ -514,7 +575,6 @@ class BrokerNode:
         stack.callback(self._close_listeners)
         stack.push_async_callback(self._drain)
         bound = []
-        memory = MemoryPool(config.queued_max_request_bytes)
         own = config.inter_broker_listener
         if own is not None and len(config.listeners) > 1:
             self._connection_quotas.protect(own.name, self._close_least_recently_used)
@@ -523,7 +583,7 @@ class BrokerNode:
                 endpoint.name,
                 self._service(endpoint.name, dispatch),
                 admission=self._connection_quotas,
-                memory=memory,
+                memory=self._memory,
                 max_frame_bytes=config.first_request_bytes(endpoint.name),
                 idle_ms=config.connections_max_idle_ms,
                 send_buffer_bytes=config.socket_send_buffer_bytes,

@@ -3,7 +3,7 @@
 | config | broker N of them |
 |---|---|
 | `broker.id` | that of the first one plus N |
-| `listeners`, `advertised.listeners` | each port plus N; port 0 stays 0 |
+| `listeners`, `advertised.listeners`, `ottla.http.listener` | each port plus N; port 0 stays 0 |
 | `log.dirs` | a directory `broker-ID` below each |
 | `ottla.metadata.dir` | `metadata` below the first log directory, unless `zookeeper.connect` is set |
 | `broker.rack` | the machine's name, so that replicas prefer other machines |
@@ -70,6 +70,11 @@ def _configs(common: Mapping[str, Any], base: BrokerConfig, count: int, index: i
     configs.pop("log.dir", None)
     if base.advertised_listeners:
         configs["advertised.listeners"] = _shifted(base.advertised_listeners, index)
+    if base.ottla_http_listener is not None:
+        endpoint = base.ottla_http_listener
+        configs["ottla.http.listener"] = _shifted([endpoint], index, "ottla.http.listener").replace(
+            "HTTP://", "https://" if endpoint.protocol == "SSL" else ""
+        )
     broker_id = max(base.id, 0) + index
     configs["broker.id"] = str(broker_id)
     configs["log.dirs"] = ",".join(f"{directory}/broker-{broker_id}" for directory in base.data_dirs)
@@ -84,12 +89,12 @@ def _configs(common: Mapping[str, Any], base: BrokerConfig, count: int, index: i
     return configs
 
 
-def _shifted(endpoints: Iterable[Endpoint], by: int) -> str:
+def _shifted(endpoints: Iterable[Endpoint], by: int, config: str = "listeners") -> str:
     """Return endpoints with higher ports; each broker has a free one instead of 0."""
     shifted = [endpoint._replace(port=endpoint.port and endpoint.port + by) for endpoint in endpoints]
     for endpoint in shifted:
         if endpoint.port > 65535:
-            raise ConfigurationError(f"listeners: {endpoint}: ports end at 65535; choose a lower first port")
+            raise ConfigurationError(f"{config}: {endpoint}: ports end at 65535; choose a lower first port")
     return ",".join(map(str, shifted))
 
 

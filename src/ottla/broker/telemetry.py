@@ -11,12 +11,13 @@ import logging
 import re
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla import errors
 from ottla.config.client_metrics import ClientMetricsConfig
+from ottla.config.metric_reporters import REPORTERS
 from ottla.config.options import loaded
 from ottla.records.compression import decompress
 from ottla.records.crc import crc32c
@@ -153,17 +154,23 @@ def _matches(client: TelemetryClient, conditions: tuple[str, ...]) -> bool:
     return True
 
 
-def receivers_of(reporters: tuple[str, ...]) -> tuple[Receiver, ...]:
-    """Return the receivers among the classes in `metric.reporters`; raise ConfigurationError for an unknown class."""
-    receivers: list[Receiver] = []
-    for name in reporters:
+def created_reporters(names: Iterable[str], configs: Mapping[str, Any]) -> list[Any]:
+    """Return instances of the classes in `metric.reporters`; raise ConfigurationError for an unknown class."""
+    reporters: list[Any] = []
+    for name in names:
         if name.startswith(KAFKAS_OWN):
             log.warning("Ignoring %s in metric.reporters: it is a Java class of Kafka", name)
             continue
         try:
-            reporter = loaded(name)()
+            reporter = loaded(REPORTERS.get(name, name))()
         except ValueError as error:
             raise errors.ConfigurationError(f"metric.reporters: {name!r}: {error}") from None
-        if hasattr(reporter, "client_telemetry"):
-            receivers.append(reporter.client_telemetry)
-    return tuple(receivers)
+        if hasattr(reporter, "configure"):
+            reporter.configure(configs)
+        reporters.append(reporter)
+    return reporters
+
+
+def receivers_of(reporters: Iterable[Any]) -> tuple[Receiver, ...]:
+    """Return the receivers of client metrics among the reporters."""
+    return tuple(one.client_telemetry for one in reporters if hasattr(one, "client_telemetry"))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+HTTP_LISTENER = "127.0.0.1:9644"
+"""The HTTP listener of a broker without a properties file."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         if of_node is not None:
             return _run_broker(of_node.read_configs(), args, started, of_node)
         configs = properties.load(args.properties) if args.properties else {}
+        if not args.properties:
+            configs["ottla.http.listener"] = HTTP_LISTENER
         configs.update(properties.override(text) for text in args.override)
         if args.brokers is not None:
             configs["ottla.brokers"] = args.brokers
@@ -82,14 +86,17 @@ async def _serve_node(node: MultiBrokerNode, started: float) -> int:
 
 def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: float, parent: Parent | None = None) -> int:
     from ottla.broker.main import BrokerNode
+    from ottla.broker.monitoring.event_loop_time import EventLoopTime
     from ottla.config.broker import BrokerConfig
 
-    node = BrokerNode(BrokerConfig.from_kafka(configs))
+    loop_time = EventLoopTime()
+    node = BrokerNode(BrokerConfig.from_kafka(configs), loop_time=loop_time)
     if parent is not None:
         log_output.configure(_log_options(args), node.broker_id, of_node=True)
     elif args.log_format == "json":
         log_output.configure(_log_options(args), node.broker_id)
-    return asyncio.run(_serve(node, started, parent))
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(loop_time)) as runner:
+        return runner.run(_serve(node, started, parent))
 
 
 def _log_options(args: argparse.Namespace) -> log_output.LogOptions:
@@ -127,8 +134,9 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
     else:
         took = (time.perf_counter() - started) * 1000
         data = ", ".join(node.config.data_dirs)
+        http = f"{node.http_url}, " if node.http_url is not None else ""
         print(
-            f"ottla broker {node.broker_id} is ready: {addresses}, data in {data}, {took:.0f} ms",
+            f"ottla broker {node.broker_id} is ready: {addresses}, {http}data in {data}, {took:.0f} ms",
             file=sys.stderr,
             flush=True,
         )

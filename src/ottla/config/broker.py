@@ -60,6 +60,30 @@ def endpoints(value: Any) -> tuple[Endpoint, ...]:
     return tuple(parsed)
 
 
+def http_address(value: Any) -> Endpoint | None:
+    """Parse `HOST:PORT`, optionally with http:// or https:// before it; an empty text turns the listener off."""
+    if isinstance(value, Endpoint):
+        return value
+    word = text(value).strip()
+    if not word:
+        return None
+    scheme, _, address = word.rpartition("://")
+    host, colon, port = address.removesuffix("/").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or scheme.lower() not in ("", "http", "https"):
+        raise ValueError("expected HOST:PORT or https://HOST:PORT")
+    return Endpoint("HTTP", host.strip("[]"), int(port), "SSL" if scheme.lower() == "https" else "PLAINTEXT")
+
+
+def passwords_by_user(value: Any) -> dict[str, str]:
+    """Parse `USER:PASSWORD`, several separated by commas."""
+    if isinstance(value, Mapping):
+        return {str(user): str(password) for user, password in value.items()}
+    pairs = [item.partition(":") for item in words()(value)]
+    if any(not user or not password for user, _, password in pairs):
+        raise ValueError("expected USER:PASSWORD, several separated by commas")
+    return {user: password for user, _, password in pairs}
+
+
 def listener_name(value: Any) -> str:
     """Parse a listener's name, and return it in upper case."""
     return text(value).upper()
@@ -241,6 +265,18 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         integer(0),
         "Time in milliseconds after which an event loop that does not go on is logged as stalled, with where it is. 0: "
         "never.",
+    )
+    ottla_http_listener = Option[Endpoint | None](
+        None,
+        nullable(http_address),
+        "HOST:PORT of the HTTP listener with metrics for Prometheus, health checks and the version; https://HOST:PORT: "
+        "with TLS, by ssl.* or listener.name.http.ssl.*. Not set: off; `ottla broker` without a file: 127.0.0.1:9644.",
+    )
+    ottla_http_passwords = Option[dict[str, str]](
+        {},
+        passwords_by_user,
+        "USER:PASSWORD pairs of the HTTP listener, separated by commas (basic authentication). Required if other "
+        "machines can reach it and it has no TLS. /healthz and /readyz need no password.",
     )
     broker_session_timeout_ms = Option(
         9000,
@@ -689,7 +725,8 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     metric_reporters = Option[tuple[str, ...]](
         (),
         words(),
-        "Classes (package.module.Class) whose `client_telemetry` method receives the metrics of clients (KIP-714).",
+        "Reporters of this broker's metrics: prometheus, logging, or classes (package.module.Class). The method "
+        "`client_telemetry` of a class receives the metrics of clients (KIP-714).",
     )
     telemetry_max_bytes = Option(
         1048576, integer(1), "Maximum size in bytes of the metrics that a client pushes at a time."
@@ -722,11 +759,22 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
             raise ConfigurationError(
                 "ottla.metadata.dir: zookeeper.connect is set, too; the metadata is in only one of them"
             )
+        self._check_http_listener()
         self._check_inter_broker_listener()
         self._check_bounds("session.timeout.ms")
         self._check_bounds("heartbeat.interval.ms")
         if not self.group_consumer_assignors:
             raise ConfigurationError("group.consumer.assignors: at least one is needed")
+
+    def _check_http_listener(self) -> None:
+        endpoint = self.ottla_http_listener
+        if endpoint is None or endpoint.protocol == "SSL" or self.ottla_http_passwords:
+            return
+        if not addresses.is_loopback(endpoint.host):
+            raise ConfigurationError(
+                f"ottla.http.listener: other machines can reach {endpoint.host or '0.0.0.0'}:{endpoint.port}; "
+                "use https://, set ottla.http.passwords, or listen on 127.0.0.1"
+            )
 
     def _check_inter_broker_listener(self) -> None:
         name = self.inter_broker_listener_name

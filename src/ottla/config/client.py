@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from ottla.config.jaas import MECHANISMS, Jaas, login
+from ottla.config.metric_reporters import REPORTERS
 from ottla.config.oauth import OAuthLoginConfig
 from ottla.config.options import (
     REQUIRED,
@@ -66,11 +67,6 @@ def each(parse: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return read
 
 
-REPORTERS = {
-    "prometheus": "ottla.metrics.prometheus.PrometheusReporter",
-    "logging": "ottla.metrics.log_reporter.LoggingReporter",
-}
-"""Built-in metrics reporters by their short names."""
 JMX = "org.apache.kafka.common.metrics.JmxReporter"
 
 

@@ -68,6 +68,8 @@ class AlterPartitionManager:
         self._batcher: RequestBatcher[PendingUpdate, Answer] = RequestBatcher(self._send)
         self._failures = 0
         """Requests in a row that the controller has not answered."""
+        self.shrinks = self.expansions = self.failed_updates = 0
+        """The number of ISRs that the controller has made smaller or larger, and of updates that it has rejected."""
         self._closed = False
 
     async def submit(
@@ -82,12 +84,18 @@ class AlterPartitionManager:
             except KafkaError:
                 answer = None
             if isinstance(answer, KafkaError):
+                self.failed_updates += 1
                 raise answer
             if answer is not None:
+                self._count(len(answer.isr) - len(image.isr))
                 return answer
             await asyncio.sleep(BACKOFF.backoff(failures))
             failures += 1
         raise asyncio.CancelledError
+
+    def _count(self, gained: int) -> None:
+        self.shrinks += gained < 0
+        self.expansions += gained > 0
 
     def close(self) -> None:
         self._closed = True

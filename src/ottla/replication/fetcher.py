@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -85,6 +85,9 @@ class ReplicaFetcher:
 
     def __len__(self) -> int:
         return len(self._followers)
+
+    def __iter__(self) -> Iterator[Follower]:
+        return iter(self._followers.values())
 
     def get(self, tp: TopicPartition) -> Follower | None:
         return self._followers.get(tp)
@@ -332,6 +335,11 @@ class ReplicaFetcherManager:
         if not len(fetcher):
             del self._fetchers[key]
             fetcher.close()
+
+    @property
+    def followers(self) -> list[Follower]:
+        """The partitions that are fetched."""
+        return [follower for fetcher in self._fetchers.values() for follower in fetcher]
 
     def close(self) -> None:
         """Close all fetchers; partitions that are added later are ignored."""

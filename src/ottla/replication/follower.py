@@ -31,7 +31,7 @@ class NextStep(Enum):
 class Follower:
     """One partition that follows one leader epoch."""
 
-    __slots__ = ("_failures", "_place", "awaits_disk", "awaits_image", "due", "epoch", "partition", "requested")
+    __slots__ = ("_failures", "_place", "awaits_disk", "awaits_image", "due", "epoch", "lag", "partition", "requested")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -40,6 +40,8 @@ class Follower:
         """The earliest time of the next fetch, in seconds of the loop's clock."""
         self.awaits_image = False
         self.awaits_disk = False
+        self.lag = 0
+        """The number of records up to the leader's high watermark that this replica lacked at its last fetch."""
         self.requested: FetchPosition | None = None
         """The position that the request in flight fetches."""
         self._place: FetchPosition | None = None
@@ -100,6 +102,7 @@ class Follower:
     def _append_records(self, records: memoryview) -> None:
         assert not self.partition.leads, "a leader does not fetch"
         self.partition.check_open()
+        self.partition.topic_stats.replication_bytes_in += records.nbytes
         try:
             self.partition.log.append_as_follower(records)
         except DiskFailedError as error:
@@ -109,6 +112,7 @@ class Follower:
     def _update_offsets(self, leader_high_watermark: int, leader_log_start: int) -> None:
         """Apply the leader's high watermark and log start, as far as this log reaches."""
         log = self.partition.log
+        self.lag = max(0, leader_high_watermark - log.log_end_offset)
         high_watermark = min(leader_high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             self.partition.set_high_watermark(high_watermark)
@@ -143,6 +147,11 @@ class Follower:
         level = logging.WARNING if offset < log.high_watermark else logging.INFO
         logger.log(level, "Truncating %s to offset %d (high watermark %d)", self.tp, offset, log.high_watermark)
         log.truncate_to(offset)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last fetch has failed."""
+        return self._failures > 0
 
     def delay(self, now: float, backoff: ExponentialBackoff) -> float:
         """Fetch nothing for a while. Return the delay in seconds, which grows with each failure in a row."""

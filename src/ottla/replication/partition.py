@@ -26,6 +26,7 @@ from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.leader_replica import LeaderReplica
 from ottla.replication.offset_waiters import OffsetWaiters
+from ottla.replication.topic_stats import TopicStats
 from ottla.storage import validation
 from ottla.storage.append_writer import QueueFullError
 from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
@@ -65,11 +66,14 @@ class Partition:
         isr_updates: IsrSubmitter | None = None,
         lag_seconds: float = LAG_SECONDS,
         on_disk_failure: Callable[[Partition, BaseException], None] | None = None,
+        topic_stats: TopicStats | None = None,
     ) -> None:
         """`on_disk_failure` is called when the disk of the log has failed."""
         self.log = log
         self.image = image
         self.topic_id = topic_id
+        self.topic_stats = topic_stats or TopicStats()
+        """The counters of the topic, shared by its partitions."""
         self.leads = False
         """Whether this broker is the leader that `image` names."""
         self.min_insync_replicas = min_insync_replicas
@@ -206,7 +210,7 @@ class Partition:
         self.check_open()
         if not self.leads:
             raise errors.NotLeaderOrFollowerError
-        if acks == ALL_REPLICAS and len(self.image.isr) < self._required:
+        if acks == ALL_REPLICAS and len(self.image.isr) < self.required_isr:
             raise errors.NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
@@ -230,12 +234,18 @@ class Partition:
         except ResourcesExhaustedError as error:
             full_log.warning("Cannot append to %s: %s", self.topic_partition, error)
             raise
+        nbytes = len(data.data if isinstance(data, Prepared) else data)
+        stats = self.topic_stats
+        stats.produce_requests += 1
+        if not appended.duplicate:
+            stats.bytes_in += nbytes
+            stats.messages_in += appended.last_offset - appended.base_offset + 1
         if self.log.written_end_offset > appended.last_offset:  # otherwise the write is queued
-            self._on_appended(len(data.data if isinstance(data, Prepared) else data))
+            self._on_appended(nbytes)
         return appended
 
     @property
-    def _required(self) -> int:
+    def required_isr(self) -> int:
         """The number of replicas that must be in sync for acks=all; not more than there are, as in Kafka."""
         return min(self.min_insync_replicas, len(self.image.replicas))
 
@@ -324,7 +334,7 @@ class Partition:
         _wake(self._append_waiters, 0)
 
     def _on_new_state(self) -> None:
-        if len(self.image.isr) < self._required and self.leader_replica.state is not None:
+        if len(self.image.isr) < self.required_isr and self.leader_replica.state is not None:
             self._replicated.fail_all(
                 errors.NotEnoughReplicasAfterAppendError(f"{self.topic_partition} has only isr={self.image.isr}")
             )

@@ -20,6 +20,7 @@ from ottla.replication.log_dir_move import LogDirMove
 from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.replication.rejected_batches import RejectedBatches
 from ottla.replication.replication_quota import ReplicationQuota, is_throttled
+from ottla.replication.topic_stats import BrokerTopicStats
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 
@@ -113,6 +114,7 @@ class Partitions:
         self._isr_updates = isr_updates
         self._lag_seconds = lag_seconds
         self.rejected_batches = RejectedBatches(clock)
+        self.topic_stats = BrokerTopicStats()
         self.leader_quota, self.follower_quota = ReplicationQuota(), follower_quota or ReplicationQuota()
 
     def add_listener(self, listener: LeadershipListener) -> None:
@@ -170,6 +172,11 @@ class Partitions:
         return self._log_dirs
 
     @property
+    def offline_directories(self) -> int:
+        """The number of log directories that are out of service, or could not be opened."""
+        return sum(bool(log_dir.offline) for log_dir in self._log_dirs) + (not self._all_dirs)
+
+    @property
     def log_dir_moves(self) -> Mapping[TopicPartition, LogDirMove]:
         """Replicas that are being moved to another log directory."""
         return self._moves
@@ -198,6 +205,7 @@ class Partitions:
             if new is None or new.id != old.id:
                 for index in range(len(old.partitions)):
                     self._close_partition(TopicPartition(name, index))
+                self.topic_stats.remove(name)
         for name, topic in after.topics.items():
             if before.topics.get(name) is not topic:
                 self._apply_topic(topic)
@@ -337,6 +345,7 @@ class Partitions:
             isr_updates=self._isr_updates,
             lag_seconds=self._lag_seconds,
             on_disk_failure=self._on_disk_failure,
+            topic_stats=self.topic_stats.add(topic.name),
         )
         return partition
 

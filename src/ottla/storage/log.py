@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ottla import errors
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
+from ottla.latency import LatencyHistogram
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.records import any_magic
 from ottla.records.batch import MAGIC, BatchHeader, assign
@@ -104,12 +106,14 @@ class Log:
         clock: Clock = SYSTEM_CLOCK,
         producer_expiration_ms: int = 86_400_000,
         writer: AppendWriter | None = None,
+        flush_times: LatencyHistogram | None = None,
     ) -> None:
         """`load_producers` rebuilds the producer state from snapshots and batches after a truncation. Without a
-        `writer`, appends always wait for the disk.
+        `writer`, appends always wait for the disk. `flush_times` receives the durations of flushes.
         """
         self.dir = directory
         self._load_producers = load_producers
+        self._flush_times = flush_times
         self.topic_partition = topic_partition
         self.config = config
         self.clock = clock
@@ -629,6 +633,7 @@ class Log:
             end = min(up_to, end)
         if end <= self.recovery_point:
             return
+        began = time.perf_counter()
         first = self.segment_number(self.recovery_point)
         dirty = [segment for segment in self.segments[first:] if segment.base_offset < end]
         try:
@@ -647,6 +652,8 @@ class Log:
             if cuts == self.cuts:
                 self.recovery_point = max(self.recovery_point, end)
         self.last_flush_ms = self.clock.now_ms()
+        if self._flush_times is not None:
+            self._flush_times.record(time.perf_counter() - began)
 
     def close(self) -> None:
         """Flush, write the producer snapshot and truncate the indexes, so that the next start needs no recovery."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ottla import errors, names
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
+from ottla.latency import LatencyHistogram
 from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
@@ -72,6 +73,10 @@ class LogDir:
         self.clock = clock
         self.producer_expiration_ms = producer_expiration_ms
         self.writer = writer
+        self.flush_times = LatencyHistogram()
+        """Durations of flushes of the logs that were opened here."""
+        self.cleaner_passes = 0
+        """The number of completed passes of the cleaner."""
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
         """Logs that could not be opened, with the errors; the others are served."""
@@ -263,6 +268,7 @@ class LogDir:
                 compacted=tp in self.cleaner_offsets,
                 producer_expiration_ms=self.producer_expiration_ms,
                 writer=self.writer,
+                flush_times=self.flush_times,
             )
         except errors.KafkaStorageError as error:
             return error
@@ -306,6 +312,7 @@ class LogDir:
             clock=self.clock,
             producer_expiration_ms=self.producer_expiration_ms,
             writer=self.writer,
+            flush_times=self.flush_times,
         )
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
@@ -335,6 +342,7 @@ class LogDir:
             clean=True,
             producer_expiration_ms=self.producer_expiration_ms,
             writer=self.writer,
+            flush_times=self.flush_times,
         )
         return adopted
 
@@ -459,6 +467,7 @@ class LogDir:
             return False
         if not (yield from cleaning.install_steps()):
             return False
+        self.cleaner_passes += 1
         self.cleaner_offsets[tp] = cleaning.cleaned_to
         live = {tp: offset for tp, offset in self.cleaner_offsets.items() if tp in self.logs}
         try:

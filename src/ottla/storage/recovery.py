@@ -15,6 +15,7 @@ from pathlib import Path
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
 from ottla.errors import CorruptMessageError, KafkaStorageError
+from ottla.latency import LatencyHistogram
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.decoder import decode_records
@@ -56,6 +57,7 @@ def open_log(
     compacted: bool = False,
     producer_expiration_ms: int = 86_400_000,
     writer: AppendWriter | None = None,
+    flush_times: LatencyHistogram | None = None,
 ) -> Log:
     """Return the log in `directory`, created if it does not exist, ready for appends.
 
@@ -71,6 +73,7 @@ def open_log(
         clock=clock,
         producer_expiration_ms=producer_expiration_ms,
         writer=writer,
+        flush_times=flush_times,
     )
     try:
         directory.mkdir(exist_ok=True)

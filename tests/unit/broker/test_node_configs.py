@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.node_configs import broker_count, check_single, node_configs
+from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError, StartupError
 
 
@@ -89,3 +90,20 @@ def test_data_of_several_brokers_is_not_opened_by_a_single_one(tmp_path: Path) -
     (tmp_path / "metadata" / "registry.sqlite").touch()
     with pytest.raises(StartupError, match="--brokers"):
         check_single(configs)
+
+
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [
+        ("127.0.0.1:9644", ["127.0.0.1:9644", "127.0.0.1:9645"]),
+        ("https://0.0.0.0:9644", ["https://0.0.0.0:9644", "https://0.0.0.0:9645"]),
+        ("127.0.0.1:0", ["127.0.0.1:0", "127.0.0.1:0"]),
+    ],
+)
+def test_http_listeners_of_the_brokers_have_ports_that_count_up(
+    tmp_path: Path, listener: str, expected: list[str]
+) -> None:
+    configs = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "ottla.http.listener": listener}
+    brokers = node_configs(configs, 2)
+    assert [broker["ottla.http.listener"] for broker in brokers] == expected
+    assert all(BrokerConfig.from_kafka(broker).ottla_http_listener for broker in brokers)

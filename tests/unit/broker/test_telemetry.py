@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.broker.telemetry import Telemetry, TelemetryClient, receivers_of, subscription_for
+from ottla.broker.telemetry import Telemetry, TelemetryClient, created_reporters, subscription_for
 from ottla.errors import (
     ConfigurationError,
     InvalidRecordError,
@@ -113,8 +113,8 @@ def test_only_so_many_clients_are_remembered() -> None:
 
 def test_a_reporter_that_is_not_there_is_named_and_kafkas_own_are_left_out() -> None:
     with pytest.raises(ConfigurationError, match=r"metric.reporters.*no.such.Class"):
-        receivers_of(("no.such.Class",))
-    assert receivers_of(("org.apache.kafka.common.metrics.JmxReporter",)) == ()
+        created_reporters(("no.such.Class",), {})
+    assert created_reporters(("org.apache.kafka.common.metrics.JmxReporter",), {}) == []
 
 
 @pytest.mark.parametrize("reporters", ["", f"{__name__}.Reporter"])

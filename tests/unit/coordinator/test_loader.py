@@ -48,9 +48,7 @@ class Memory:
 
 
 def partition(index: int, records: int) -> Any:
-    return SimpleNamespace(
-        topic_partition=TopicPartition(TOPIC, index), log=Log(records), when_written=lambda: None
-    )
+    return SimpleNamespace(topic_partition=TopicPartition(TOPIC, index), log=Log(records), when_written=lambda: None)
 
 
 def run(test: Callable[[CoordinatorShards, Memory], Awaitable[None]]) -> None:

@@ -14,6 +14,7 @@ Requires READ on the topic, or, from followers, CLUSTER_ACTION on the cluster.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Any
@@ -285,8 +286,9 @@ class Fetch:
         session = self._fetch_context.session
         if session is not None:
             session.answered_at = self._broker.clock.monotonic()
+        self._count(results)
         if self._is_follower:
-            self._count(results)
+            self._count_throttled(results)
         if self._fetch_context.incremental and session is not None:
             results = [r for r in results if r[1].news(r[2])]
         elif session is not None:
@@ -425,6 +427,21 @@ class Fetch:
         return self._broker.partitions.leader_quota.is_exceeded(self._broker.clock.monotonic())
 
     def _count(self, results: list[Result]) -> None:
+        """Count the partitions and bytes per topic."""
+        topic_stats = self._broker.partitions.topic_stats
+        for key, _, data in results:
+            stats = topic_stats.get(key.topic or self._topic(key))
+            stats.fetch_requests += 1
+            if data.error_code:
+                stats.failed_fetch_requests += 1
+            elif data.records is None:
+                pass
+            elif self._is_follower:
+                stats.replication_bytes_out += data.records.nbytes
+            else:
+                stats.bytes_out += data.records.nbytes
+
+    def _count_throttled(self, results: list[Result]) -> None:
         """Count the bytes sent to throttled replicas."""
         now, quota = self._broker.clock.monotonic(), self._broker.partitions.leader_quota
         for _, cached, data in results:
@@ -453,7 +470,10 @@ class Fetch:
         while data.nbytes:
             with data:
                 content = data.read()
+            began = time.perf_counter()
             converted = down_converted(content, self._format, offset)
+            partition.topic_stats.fetch_conversions += 1
+            self._broker.partitions.topic_stats.fetch_conversion_times.record(time.perf_counter() - began)
             if converted:
                 return memoryview(converted)
             *_, (last, _, _) = any_magic.split(content)

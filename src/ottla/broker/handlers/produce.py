@@ -14,6 +14,7 @@ request fails.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Iterator
 from typing import NamedTuple
 
@@ -378,9 +379,10 @@ def _rejected(
     tp: TopicPartition, data: PartitionProduceData, error: errors.KafkaError, context: RequestContext
 ) -> PartitionProduceResponse:
     """Return the response for a batch that was rejected; later ones of its producer have to wait for its retry."""
-    header = _header(data.records)
+    header, partitions = _header(data.records), context.broker.partitions
     if header is not None:
-        context.broker.partitions.rejected_batches.add(tp, header, error)
+        partitions.rejected_batches.add(tp, header, error)
+    partitions.topic_stats.get(tp.topic).on_rejected(error, 0 if data.records is None else len(data.records))
     return _failed(data.index, error)
 
 
@@ -427,7 +429,10 @@ def _checked(
         raise errors.InvalidTopicError(f"topic {name} is internal, clients cannot write to it")
     records = data.records if data.records is not None else memoryview(b"")
     if context.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
+        began = time.perf_counter()
         records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
+        partition.topic_stats.produce_conversions += 1
+        broker.partitions.topic_stats.produce_conversion_times.record(time.perf_counter() - began)
     else:
         records = single_batch(records)
         if context.version < ZSTD_SINCE and _codec(records) == ZSTD:

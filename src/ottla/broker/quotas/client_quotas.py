@@ -37,6 +37,15 @@ class _Share(NamedTuple):
     bound: float
 
 
+class QuotaUsage(NamedTuple):
+    """The usage of a quota: bytes per second, or percent of a core. Empty names: of all users, or all clients."""
+
+    quota: str
+    user: str
+    client_id: str
+    per_second: float
+
+
 class Quotas:
     """The quotas of all users and clients, and their usage."""
 
@@ -69,6 +78,11 @@ class Quotas:
         now = self._monotonic()
         share.rate.add(amount, now)
         return share.rate.wait_seconds(share.bound, now)
+
+    def usage(self) -> list[QuotaUsage]:
+        """Return the measured usage of all users and clients that have a quota."""
+        now = self._monotonic()
+        return [QuotaUsage(*owner, rate.per_second(now)) for owner, rate in self._rates.items()]
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """Return the mutation quota of one request; `strict`: reject the excess, for clients that know the error

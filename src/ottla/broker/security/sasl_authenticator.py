@@ -100,13 +100,15 @@ class SaslAuthenticator:
         session = connection.state.get(SESSION)
         if not isinstance(session, SaslSession):
             session = connection.state[SESSION] = SaslSession()
-        if session.stage is SaslState.KNOWN and (session.expires is None or not self._must_renew(session, frame)):
+        if session.stage is SaslState.KNOWN and (
+            session.expires is None or not self._must_renew(session, frame, connection)
+        ):
             return self._service(frame, connection)
         if session.stage is SaslState.TOKENS:
             return self._token(frame, session, connection)
         return self._handshake(frame, session, connection)
 
-    def _must_renew(self, session: SaslSession, frame: memoryview) -> bool:
+    def _must_renew(self, session: SaslSession, frame: memoryview, connection: Connection) -> bool:
         """Return whether the client starts to authenticate again. Raises CloseConnectionError if it is too late."""
         assert session.expires is not None
         now = time.monotonic()
@@ -115,6 +117,7 @@ class SaslAuthenticator:
                 session.renewed = now
                 return True
         elif now > session.expires:
+            connection.listener.counts.expired += 1
             raise CloseConnectionError(f"{session.user} has not authenticated again in time")
         return False
 
@@ -175,6 +178,11 @@ class SaslAuthenticator:
             raise SaslAuthenticationFailedError(
                 f"Cannot change principals during re-authentication from {session.user} to {mechanism.user}"
             )
+        counts = connection.listener.counts
+        if session.user is None:
+            counts.authenticated += 1
+        else:
+            counts.reauthenticated += 1
         lifetime_ms = session.lifetime_ms = _lifetime_ms(self._offers[session.name], mechanism)
         session.expires = time.monotonic() + lifetime_ms / 1000 if lifetime_ms else None
         session.stage, session.user, session.mechanism = SaslState.KNOWN, mechanism.user, None
@@ -183,6 +191,7 @@ class SaslAuthenticator:
         return said
 
     async def _fail(self, answer: Reply, connection: Connection, why: str) -> Reply:
+        connection.listener.counts.failed_authentication += 1
         log.warning("Authentication of %s on listener %s failed: %s", connection.peer, connection.listener.name, why)
         await asyncio.sleep(self._delay)
         raise CloseConnectionError(why, answer)

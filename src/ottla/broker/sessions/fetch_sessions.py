@@ -153,6 +153,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def context(self, request: FetchRequest, version: int) -> FetchContext:
         """Return or open the session of a request. Raises the errors that make a client start again."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -29,6 +30,7 @@ from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStore, MetadataStoreError, put
 from ottla.errors import BrokerIdNotRegisteredError, KafkaError, NotControllerError, StaleBrokerEpochError
+from ottla.latency import LatencyHistogram
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.controller")
@@ -57,6 +59,10 @@ class Controller:
         self._brokers_changed = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         self._was_controller = False
+        self.election_times = LatencyHistogram()
+        """Durations of elections of leaders, one for all partitions of a change."""
+        self.unclean_elections = 0
+        """The number of leaders that were elected although they may lack records."""
 
     @property
     def image(self) -> ClusterImage:
@@ -239,6 +245,7 @@ class Controller:
             is_leaderless = (after or p).leader == NO_LEADER and reason is Reason.BROKERS
             if is_leaderless and self._unclean_allowed(image.topics[tp.topic].configs):
                 after = leader_election.unclean(p, candidates)
+                self.unclean_elections += after is not None
             if after is not None:
                 changed[tp] = after
         return changed
@@ -270,6 +277,7 @@ class Controller:
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
     ) -> dict[TopicPartition, PartitionImage]:
         """Decide and write. A state that another broker has changed meanwhile is read, and decided again."""
+        began = time.perf_counter()
         done: dict[TopicPartition, PartitionImage] = {}
         todo = list(partitions)
         while todo:
@@ -284,6 +292,7 @@ class Controller:
             ]
             done.update(todo)
             self._context.uncertain -= changes.keys()
+        self.election_times.record(time.perf_counter() - began)
         return done
 
     async def _read_state(self, image: ClusterImage, tp: TopicPartition) -> PartitionImage | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from ottla.cluster.store.metadata_store import (
     ZNode,
 )
 from ottla.errors import StartupError
+from ottla.latency import LatencyHistogram
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient, TransactionRequest
@@ -112,6 +114,10 @@ class ZooKeeperMetadataStore:
         self._listeners: list[Callable[[], Awaitable[None]]] = []
         self._session_id: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.state = "CONNECTED"
+        """The state of the connection: CONNECTED, SUSPENDED or LOST."""
+        self.disconnects = self.expirations = 0
+        self.request_times = LatencyHistogram()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
         """Call `listener` when a new session has replaced an expired one: ephemeral znodes and watches are lost."""
@@ -237,6 +243,7 @@ class ZooKeeperMetadataStore:
         """Return the result of one of kazoo's calls. Raises MetadataStoreTimeoutError after the session timeout."""
         assert self._loop is not None, "call open() first"
         future: asyncio.Future[Any] = self._loop.create_future()
+        began = time.perf_counter()
         call().rawlink(lambda result: self._pass_result(future, result))
         try:
             async with asyncio.timeout(self._session_seconds):
@@ -245,6 +252,8 @@ class ZooKeeperMetadataStore:
             raise MetadataStoreTimeoutError(f"ZooKeeper at {self._connect} does not answer") from None
         except Exception as error:
             raise _translate(error, self._connect) from error
+        finally:
+            self.request_times.record(time.perf_counter() - began)
 
     def _pass_result(self, future: asyncio.Future[Any], result: Any) -> None:
         """Pass a result to the event loop, from a thread of kazoo."""
@@ -341,11 +350,14 @@ class ZooKeeperMetadataStore:
         client = self._client
         if client is None or self._session_id is None:
             return
+        self.state = state
         if state != "CONNECTED":
+            self.disconnects += 1
             log.warning("Lost connection to ZooKeeper at %s (%s)", self._connect, state.lower())
             return
         before, self._session_id = self._session_id, client.client_id[0]
         if before != self._session_id:
+            self.expirations += 1
             log.warning("ZooKeeper session 0x%x has expired and is replaced by 0x%x", before, self._session_id)
             for listener in self._listeners:
                 self._start(listener())

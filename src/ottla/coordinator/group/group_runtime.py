@@ -33,6 +33,33 @@ from ottla.storage.producer_state import COMMIT, read_marker
 
 log = logging.getLogger("ottla.coordinator")
 
+REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share"}
+"""The types of records that a rebalance writes: a new generation, or a new group epoch."""
+
+
+class GroupStats:
+    """The number of records that this broker has appended for groups, by their meaning."""
+
+    __slots__ = ("offset_commits", "offset_expirations", "offset_tombstones", "rebalances")
+
+    def __init__(self) -> None:
+        self.offset_commits = 0
+        self.offset_tombstones = 0
+        """Deleted offsets, expired ones included."""
+        self.offset_expirations = 0
+        self.rebalances = dict.fromkeys(REBALANCE_RECORDS.values(), 0)
+        """Rebalances by the type of the group."""
+
+    def on_append(self, key: bytes, value: bytes | None, *, is_offset: bool) -> None:
+        """Count a record."""
+        if is_offset:
+            self.offset_commits += value is not None
+            self.offset_tombstones += value is None
+        elif value is not None:
+            group_type = REBALANCE_RECORDS.get(int.from_bytes(key[:2], "big"))
+            if group_type is not None:
+                self.rebalances[group_type] += 1
+
 
 class GroupRuntime(CoordinatorRuntime):
     """The groups and offsets of this broker."""
@@ -48,6 +75,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._by_id, self._by_group = by_id, by_group
         self.groups = GroupCoordinator(config, clock, image, by_id=by_id)
         self.offsets = Offsets(config, clock, self.groups, by_group)
+        self.stats = GroupStats()
 
     def close(self) -> None:
         """Stop the timers; requests and members that wait for a rebalance get NotCoordinatorError."""
@@ -196,6 +224,8 @@ class GroupRuntime(CoordinatorRuntime):
     def replay(self, key: bytes, value: bytes | None, *, live: bool = False) -> None:
         """Apply a record: an offset, or a group's. `live`: this broker has appended it just now."""
         group_id, tp = records.read_key(key) or (None, None)
+        if live:
+            self.stats.on_append(key, value, is_offset=tp is not None)
         if group_id is not None and tp is not None:
             self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
         else:
@@ -228,9 +258,11 @@ class GroupRuntime(CoordinatorRuntime):
             log.exception("Cannot handle a timeout of group %s", group_id)
 
     def _expire_offsets(self) -> None:
+        before = self.stats.offset_tombstones
         for index in self.shards.indexes:
             for group in self._by_id.values_in(index):
                 self._execute_safely(group.id, functools.partial(self.offsets.expire, group))
+        self.stats.offset_expirations += self.stats.offset_tombstones - before
         self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Final, Protocol, TypeVar
 
 from ottla.errors import CoordinatorLoadInProgressError, NotCoordinatorError
+from ottla.latency import LatencyHistogram
 from ottla.model import TopicPartition
 from ottla.page_cache import NotCachedError, cached_only
 from ottla.records.batch import BatchHeader
@@ -50,10 +52,11 @@ class Shards(Protocol):
 class CoordinatorShard:
     """One partition while this broker leads it."""
 
-    __slots__ = ("_batches", "_log", "_missing", "_position", "failed", "loaded", "partition", "records")
+    __slots__ = ("_batches", "_log", "_missing", "_position", "began", "failed", "loaded", "partition", "records")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.began = time.perf_counter()
         self.loaded = False
         self.failed = False
         self.records = 0
@@ -112,6 +115,8 @@ class CoordinatorShards:
         self._unloaded: deque[CoordinatorShard] = deque()
         self._loading: asyncio.Task[None] | None = None
         self._closed = False
+        self.load_times = LatencyHistogram()
+        """Durations of loading a partition, the waiting time included."""
 
     def on_leader(self, partition: Partition) -> None:
         """Load a partition that this broker leads."""
@@ -151,6 +156,12 @@ class CoordinatorShards:
     def are_loading(self) -> bool:
         return bool(self._unloaded)
 
+    def counts(self) -> tuple[int, int, int]:
+        """Return the number of partitions that are loaded, that are loading, and that cannot be loaded."""
+        shards = self._shards.values()
+        loaded, failed = sum(shard.loaded for shard in shards), sum(shard.failed for shard in shards)
+        return loaded, len(shards) - loaded - failed, failed
+
     @property
     def indexes(self) -> list[int]:
         return [shard.index for shard in self._shards.values() if shard.loaded]
@@ -183,6 +194,7 @@ class CoordinatorShards:
             if not shard.load_slice(self._state):
                 return False
             shard.loaded = True
+            self.load_times.record(time.perf_counter() - shard.began)
             self._state.on_loaded(shard.index)
         except Exception:
             # a disk error or a bug: this broker cannot coordinate the partition, but continues with the others

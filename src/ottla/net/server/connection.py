@@ -73,10 +73,29 @@ class Owner(Protocol):
     """The listener of a connection."""
 
     name: str
+    counts: ConnectionCounts
 
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""
         ...
+
+
+class ConnectionCounts:
+    """The number of connections of one listener since the start, by what became of them."""
+
+    __slots__ = (
+        "accepted",
+        "authenticated",
+        "closed",
+        "expired",
+        "failed_authentication",
+        "reauthenticated",
+        "rejected",
+    )
+
+    def __init__(self) -> None:
+        self.accepted = self.rejected = self.closed = 0
+        self.authenticated = self.reauthenticated = self.failed_authentication = self.expired = 0
 
 
 class CloseConnectionError(Exception):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ottla import addresses
 from ottla.errors import StartupError
-from ottla.net.server.connection import Connection, Owner, Service
+from ottla.net.server.connection import Connection, ConnectionCounts, Owner, Service
 from ottla.net.server.connection_quotas import ConnectionQuotas
 from ottla.net.server.memory_pool import MemoryPool
 
@@ -48,6 +48,7 @@ class Listener:
         """`connection` builds the connections: plaintext by default."""
         self.name = name
         self.connections: set[Connection] = set()
+        self.counts = ConnectionCounts()
         self._service = service
         self._connection = connection
         self._admission = admission
@@ -125,6 +126,7 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
+            self.counts.closed += 1
             self._admission.left(self.name, connection.peer.rpartition(":")[0])
 
     def _accept(self) -> None:
@@ -150,11 +152,13 @@ class Listener:
             return False
         ip = addresses.of_peer(address)
         if not self._admission.has_descriptors(self.name, sock.fileno()):
+            self.counts.rejected += 1
             log.warning("Rejected %s: the remaining descriptors are reserved for logs; raise the limit (ulimit -n)", ip)
             sock.close()
             return True
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
+            self.counts.rejected += 1
             log.warning("Rejected %s: %s is reached", ip, refusal)
             sock.close()
             return True
@@ -166,6 +170,7 @@ class Listener:
         peer = f"{ip}:{address[1]}"
         connection = self._connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
         self.connections.add(connection)
+        self.counts.accepted += 1
         connection.start()
         return True
 

@@ -139,9 +139,11 @@ class TlsConnection(Connection):
                 self._refuse(ValueError(f"no rule of ssl.principal.mapping.rules matches {subject}"))
                 return
             self.state[USER] = user
+        self.listener.counts.authenticated += 1
         self._read_on()
 
     def _refuse(self, error: Exception) -> None:
+        self.listener.counts.failed_authentication += 1
         is_disconnected = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError))
         log.log(
             logging.INFO if is_disconnected else logging.WARNING,

@@ -1,0 +1,1 @@
+"""The HTTP listener of a broker, `ottla.http.listener`: metrics, health, version."""

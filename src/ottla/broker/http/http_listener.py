@@ -1,0 +1,113 @@
+"""The socket of `ottla.http.listener`. Everything behind it is loaded with the first connection, so that a broker
+starts as fast as without it.
+
+A port that is in use does not keep the broker from serving Kafka's clients: it is logged, and the broker has no HTTP
+listener then. Not thread-safe: event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.monitoring.observed_node import ObservedNode
+from ottla.config.broker import BrokerConfig, Endpoint
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from ottla.broker.http.http_server import HttpServer
+
+log = logging.getLogger("ottla.http")
+
+BACKLOG = 32
+TLS_NAME = "http"
+"""The name under which configs of the listener's TLS are set: `listener.name.http.ssl.keystore.location`."""
+
+
+class HttpListener:
+    """Accepts connections from `start` to `close`."""
+
+    def __init__(self, config: BrokerConfig, endpoint: Endpoint, node: ObservedNode) -> None:
+        """Raises ConfigurationError if the key store of an https listener is unusable."""
+        self._endpoint = endpoint
+        self._passwords = config.ottla_http_passwords
+        self._node = node
+        self._tls = _tls(config) if endpoint.protocol == "SSL" else None
+        self._sock: socket.socket | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._accepting: asyncio.Server | None = None
+        self._server: HttpServer | None = None
+        self.url: str | None = None
+        """The address; None if the port was in use."""
+
+    def start(self) -> None:
+        """Bind the address, or log why it cannot be bound."""
+        host, port = self._endpoint.host, self._endpoint.port
+        try:
+            # of a str, Python loads the codec of internationalised names, which takes longer than all of this
+            name = host.encode() if host.isascii() else host
+            family, kind, proto, _, address = socket.getaddrinfo(
+                name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            sock = socket.socket(family, kind, proto)
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(address)
+                sock.listen(BACKLOG)
+            except OSError:
+                sock.close()
+                raise
+        except OSError as error:
+            log.warning(
+                "The HTTP listener cannot bind %s:%d: %s. The broker serves clients without metrics and health checks; "
+                "set ottla.http.listener to a free port.",
+                host,
+                port,
+                error.strerror,
+            )
+            return
+        sock.setblocking(False)
+        self._sock = sock
+        scheme, shown = ("http" if self._tls is None else "https"), host or "0.0.0.0"
+        self.url = f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{sock.getsockname()[1]}"
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._on_first_connection)
+        log.info("HTTP listener on %s", self.url)
+
+    def _on_first_connection(self) -> None:
+        assert self._sock is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._sock.fileno())
+        self._loading = loop.create_task(self._serve(self._sock))
+
+    async def _serve(self, sock: socket.socket) -> None:
+        # in a worker: importing takes many milliseconds, in which clients would wait
+        load: Callable[[str], Any] = importlib.import_module
+        module = await asyncio.to_thread(load, "ottla.broker.http.http_server")
+        server: HttpServer = module.HttpServer(self._node, self._passwords)
+        self._server = server
+        self._accepting = await asyncio.start_server(server.serve, sock=sock, ssl=self._tls, backlog=BACKLOG)
+
+    async def close(self) -> None:
+        """Close the socket and all connections."""
+        if self._sock is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._sock.fileno())
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+        if self._accepting is not None:
+            self._accepting.close()
+        if self._server is not None:
+            await self._server.close()
+        self._sock.close()
+
+
+def _tls(config: BrokerConfig) -> SSLContext:
+    from ottla.security.tls.contexts import server_context  # imported late: TLS takes time to load
+
+    return server_context(config.tls_of(TLS_NAME), config.on_listener(TLS_NAME, "ssl.client.auth"))

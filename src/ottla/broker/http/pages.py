@@ -1,0 +1,139 @@
+"""The pages of a broker's HTTP listener: a row each in `PAGES`."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+from ottla.broker.monitoring.exposition import TextFormat, lines
+from ottla.broker.monitoring.observed_node import ObservedNode
+from ottla.broker.monitoring.scrape import MonitoredBroker, Pace, Scrape, is_under_replicated
+from ottla.version import __version__
+
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+BLOCK_BYTES: Final = 32 * 1024
+RUNNING: Final = 3
+"""Kafka's BrokerState RUNNING."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class HttpRequest(NamedTuple):
+    """A GET request: the broker, the parameters of the query, and the headers by their names in lower case."""
+
+    node: ObservedNode
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+class Page(NamedTuple):
+    """A response. A body in blocks is sent while it is made."""
+
+    status: int
+    content_type: str
+    body: bytes | AsyncIterator[bytes]
+    headers: Headers = ()
+
+
+class PageEntry(NamedTuple):
+    """A path's page."""
+
+    render: Callable[[HttpRequest], Awaitable[Page]]
+    is_protected: bool
+    """Whether it needs a password, if there are any: probes of health have none."""
+
+
+def plain(status: int, text: str, headers: Headers = ()) -> Page:
+    """Return a page of text."""
+    return Page(status, TEXT, text.encode(), headers)
+
+
+async def metrics(request: HttpRequest) -> Page:
+    """Return all metrics, in the format that the client accepts."""
+    broker = request.node.monitored
+    if broker is None:
+        return plain(503, "the broker is starting\n")
+    scrape = Scrape(broker)
+    await scrape.prepare()
+    text_format = TextFormat.accepted(request.headers.get("accept", ""))
+    return Page(200, text_format.value, _blocks(scrape, text_format))
+
+
+async def _blocks(scrape: Scrape, text_format: TextFormat) -> AsyncIterator[bytes]:
+    """Yield the text in blocks; clients of the broker have their turn in between."""
+    pace, block, nbytes = Pace(), list[str](), 0
+    for line in lines(scrape, text_format):
+        block.append(line)
+        nbytes += len(line)
+        if nbytes >= BLOCK_BYTES:
+            yield "".join(block).encode()
+            block, nbytes = [], 0
+        if pace.is_over:
+            await pace.rest()
+    if block:
+        yield "".join(block).encode()
+
+
+async def health(request: HttpRequest) -> Page:
+    """Return 200 while the broker's process works: it answers, and nothing keeps it from going on."""
+    failure = request.node.failure
+    return plain(503, f"{failure}\n") if failure else plain(200, "ok\n")
+
+
+async def readiness(request: HttpRequest) -> Page:
+    """Return 200 if the broker serves clients: it has started, is registered, and all log directories are online.
+
+    With `?isr=1` it must also lead no partition that is under-replicated, as between the restarts of a rolling upgrade.
+    """
+    broker = request.node.monitored
+    problems = (
+        ["the broker is starting"] if broker is None else await _problems(broker, request.query.get("isr") == "1")
+    )
+    if request.node.failure:
+        problems.append(request.node.failure)
+    return plain(503, "".join(f"{problem}\n" for problem in problems)) if problems else plain(200, "ready\n")
+
+
+async def _problems(broker: MonitoredBroker, checks_isr: bool) -> list[str]:
+    problems, context, state = [], broker.context, broker.state()
+    if state != RUNNING:
+        problems.append("the broker is starting" if state < RUNNING else "the broker is stopping")
+    if context.broker_id not in context.image.brokers:
+        problems.append("the broker is not registered")
+    if context.partitions.offline_directories:
+        problems.append(f"{context.partitions.offline_directories} log directories are offline")
+    if checks_isr:
+        pace, number = Pace(), 0
+        for partition in list(context.partitions):
+            number += is_under_replicated(partition)
+            if pace.is_over:
+                await pace.rest()
+        if number:
+            problems.append(f"{number} partitions are under-replicated")
+    return problems
+
+
+async def version(request: HttpRequest) -> Page:
+    """Return the versions of Ottla and Python, and the ids of broker and cluster."""
+    broker = request.node.monitored
+    facts: dict[str, object] = {"version": __version__, "python": platform.python_version()}
+    if broker is not None:
+        facts |= {"broker_id": broker.context.broker_id, "cluster_id": broker.context.image.cluster_id}
+    return Page(200, JSON, json.dumps(facts).encode() + b"\n")
+
+
+async def index(_: HttpRequest) -> Page:
+    """Return the list of pages."""
+    return plain(200, "".join(f"{path}\n" for path in PAGES if path != "/"))
+
+
+PAGES: Final[dict[str, PageEntry]] = {
+    "/": PageEntry(index, is_protected=True),
+    "/metrics": PageEntry(metrics, is_protected=True),
+    "/healthz": PageEntry(health, is_protected=False),
+    "/readyz": PageEntry(readiness, is_protected=False),
+    "/version": PageEntry(version, is_protected=True),
+}

@@ -1,0 +1,43 @@
+"""Measures how long the event loop waits for its sockets: the idle time of a broker."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from typing import Any, Final
+
+WINDOW_SECONDS: Final = 15.0
+"""The idle fraction is of one to two windows."""
+
+
+class EventLoopTime(selectors.DefaultSelector):
+    """The selector of an event loop, which measures its waiting. Two clock readings per iteration of the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle_seconds = 0.0
+        self.woken_at = self.began_at = time.perf_counter()
+        """The end of the last wait, and the beginning of the measurement, in seconds of `time.perf_counter`."""
+        self._marks = [(self.began_at, 0.0), (self.began_at, 0.0)]
+        """Time and idle seconds at the beginning of the last window and of the current one."""
+
+    def select(self, timeout: float | None = None) -> Any:
+        began = time.perf_counter()
+        events = super().select(timeout)
+        self.woken_at = now = time.perf_counter()
+        self.idle_seconds += now - began
+        return events
+
+    @property
+    def busy_seconds(self) -> float:
+        """The time that the event loop did not wait, since its start."""
+        return self.woken_at - self.began_at - self.idle_seconds
+
+    def idle_fraction(self) -> float:
+        """Return the share of the time that the event loop waited, in the last one or two windows."""
+        now = time.perf_counter()
+        since, idle = self._marks[0]
+        fraction = (self.idle_seconds - idle) / max(now - since, 1e-6)
+        if now - self._marks[1][0] >= WINDOW_SECONDS:
+            self._marks = [self._marks[1], (now, self.idle_seconds)]
+        return min(1.0, fraction)

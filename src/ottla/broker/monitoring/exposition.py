@@ -1,0 +1,109 @@
+"""The metrics as text for Prometheus, in the text format 0.0.4 or as OpenMetrics 1.0.0."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.broker.monitoring.metric import BrokerMetric, Kind, Labels, samples_of
+from ottla.broker.monitoring.metric_table import METRICS
+from ottla.broker.monitoring.scrape import Scrape
+from ottla.latency import LatencySnapshot
+
+log = logging.getLogger("ottla.metrics")
+
+QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+"""As the JMX exporter writes the percentiles of Kafka's histograms."""
+MILLISECONDS: Final = 1000
+
+
+class TextFormat(enum.Enum):
+    """A text format and its content type."""
+
+    PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+    OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+    @classmethod
+    def accepted(cls, accept: str) -> TextFormat:
+        """Return the format that the header Accept prefers."""
+        return cls.OPEN_METRICS if "application/openmetrics-text" in accept else cls.PROMETHEUS
+
+
+def lines(scrape: Scrape, text_format: TextFormat) -> Iterator[str]:
+    """Yield the metrics line by line, so that the caller may pause at any of them."""
+    rendered: dict[tuple[Labels, Labels], str] = {}
+    for metric in METRICS:
+        try:
+            yield from _family(metric, scrape, text_format, rendered)
+        except Exception:
+            # a bug in one metric, or a change of what it reads during a pause, must not hide the others
+            log.exception("Cannot read the metric %s", metric.name)
+    if text_format is TextFormat.OPEN_METRICS:
+        yield "# EOF\n"
+
+
+def _family(
+    metric: BrokerMetric, scrape: Scrape, text_format: TextFormat, rendered: dict[tuple[Labels, Labels], str]
+) -> Iterator[str]:
+    """Yield the lines of one metric. `rendered`: the text of labels that other metrics have as well."""
+    head, family = _head(metric, text_format), metric.name
+    for values, value in samples_of(metric.source(scrape)):
+        if head:
+            yield head
+            head = ""
+        key = (metric.labels, values)
+        labels = rendered.get(key)
+        if labels is None:
+            labels = rendered[key] = label_text(metric.labels, values)
+        if isinstance(value, LatencySnapshot):
+            yield _summary(metric, family, labels, value)
+        else:
+            yield f"{family}{{{labels}}} {number(value)}\n" if labels else f"{family} {number(value)}\n"
+
+
+def _head(metric: BrokerMetric, text_format: TextFormat) -> str:
+    name, kind = metric.name, metric.kind.value
+    if metric.kind is Kind.SIZES:
+        kind = Kind.SUMMARY.value
+    if text_format is TextFormat.PROMETHEUS:
+        kind = "untyped" if metric.kind is Kind.COUNT else kind
+    elif metric.kind is Kind.COUNTER:
+        name = name.removesuffix("_total")
+    return f"# HELP {name} {metric.help}\n# TYPE {name} {kind}\n"
+
+
+def _summary(metric: BrokerMetric, family: str, labels: str, value: LatencySnapshot) -> str:
+    scale = 1 if metric.kind is Kind.SIZES else MILLISECONDS
+    braces = f"{{{labels}}}" if labels else ""
+    text = f"{family}_count{braces} {value.count}\n{family}_sum{braces} {number(value.seconds * scale)}\n"
+    if not any(value.recent):
+        return text
+    comma = "," if labels else ""
+    quantiles = (
+        f'{family}{{{labels}{comma}quantile="{quantile}"}} {number(value.quantile(float(quantile)) * scale)}\n'
+        for quantile in QUANTILES
+    )
+    return "".join(quantiles) + text
+
+
+def label_text(names: Labels, values: Labels) -> str:
+    """Return the labels of a sample, without braces; empty if it has none."""
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in zip(names, values, strict=bool(values)))
+
+
+def escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def number(value: float) -> str:
+    """Return a number as both formats write it."""
+    if isinstance(value, int):
+        return str(value)
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return f"{value:.9g}"

@@ -1,0 +1,69 @@
+"""A metric of the broker: a row of the table of metrics, and its name in Prometheus."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from ottla.broker.monitoring.scrape import Scrape
+from ottla.latency import LatencySnapshot
+
+Labels = tuple[str, ...]
+Value = int | float | LatencySnapshot
+Samples = Iterable[tuple[Labels, Value]]
+"""Values with those of their labels; () is the value of all of them together."""
+Source = Callable[[Scrape], Samples | int | float | None]
+"""Returns a metric's samples, its value if it has no labels, or None if it does not exist on this broker."""
+
+NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9_]")
+PER_SECOND: Final = "persec"
+
+
+class Kind(enum.Enum):
+    """The type of a metric, as Prometheus calls it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    SUMMARY = "summary"
+    """A `LatencySnapshot` in milliseconds: count, sum and quantiles."""
+    SIZES = "summary of sizes"
+    """A `LatencySnapshot` whose sum is in bytes, without quantiles."""
+    COUNT = "unknown"
+    """A value that only grows under a name of Kafka that Prometheus does not accept for counters."""
+
+
+class BrokerMetric(NamedTuple):
+    """One metric.
+
+    `mbean` is Kafka's name, as its documentation of monitoring has it: `domain:type=T,name=N`, with `#attribute` at the
+    end for MBeans with several attributes. A name without a domain is the name in Prometheus.
+    """
+
+    mbean: str
+    kind: Kind
+    labels: Labels
+    help: str
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """The name in Prometheus, as the usual rules of its JMX exporter for Kafka make it."""
+        domain, colon, rest = self.mbean.partition(":")
+        if not colon:
+            return self.mbean
+        rest, _, attribute = rest.partition("#")
+        parts = dict(part.split("=", 1) for part in rest.split(","))
+        words = [domain, parts["type"], parts.get("name", ""), attribute]
+        name = NOT_IN_A_NAME.sub("_", "_".join(filter(None, words)).lower())
+        if self.kind is Kind.COUNTER and name.endswith(PER_SECOND):
+            return f"{name.removesuffix(PER_SECOND)}_total"
+        return f"{name.removesuffix('percent')}_percent" if name.endswith("percent") else name
+
+
+def samples_of(result: Samples | int | float | None) -> Samples:
+    """Return the samples of what a source has returned."""
+    if result is None:
+        return ()
+    return (((), result),) if isinstance(result, (int, float)) else result

@@ -1,0 +1,198 @@
+"""One reading of the broker's metrics: the broker's parts, and what one pass over all partitions and groups yields.
+
+A broker may have ten thousand partitions, so a pass is made in slices: other requests have their turn in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.broker_context import BrokerContext
+from ottla.broker.monitoring.event_loop_time import EventLoopTime
+from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage
+from ottla.cluster.store.metadata_store import MetadataStore
+from ottla.net.server.listener import Listener
+from ottla.net.server.memory_pool import MemoryPool
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.event_loop_monitor import EventLoopMonitor
+    from ottla.replication.alter_partition_manager import AlterPartitionManager
+    from ottla.replication.fetcher import ReplicaFetcherManager
+
+SLICE_SECONDS: Final = 0.0005
+"""Time on the event loop before other requests have their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoredBroker:
+    """The parts of a broker that metrics are read from."""
+
+    context: BrokerContext
+    listeners: Sequence[Listener]
+    memory: MemoryPool
+    store: MetadataStore
+    state: Callable[[], int]
+    """Kafka's number of the broker's state (`BrokerState`)."""
+    isr_updates: AlterPartitionManager | None = None
+    fetchers: ReplicaFetcherManager | None = None
+    """None for a standalone broker."""
+    loop_time: EventLoopTime | None = None
+    """None if the event loop is another program's."""
+    loop_monitor: EventLoopMonitor | None = None
+    """None if `ottla.event.loop.stall.ms` is 0."""
+
+
+class DiskSpace(NamedTuple):
+    """The size of a log directory's file system, and the bytes that the broker may still write."""
+
+    total: int
+    free: int
+
+
+@dataclass(slots=True)
+class ReplicaCounts:
+    """Counts of one pass over this broker's replicas. ISRs are those of the partitions that it leads."""
+
+    leaders: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    reassigning: int = 0
+    producer_ids: int = 0
+
+
+@dataclass(slots=True)
+class ClusterCounts:
+    """Counts of one pass over the cluster's partitions; zeros unless this broker is the controller."""
+
+    topics: int = 0
+    partitions: int = 0
+    offline: int = 0
+    not_preferred: int = 0
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Counts of one pass over the groups that this broker coordinates."""
+
+    by_type: Counter[str] = field(default_factory=Counter)
+    by_state: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By type and state."""
+    offsets: int = 0
+
+
+class Pace:
+    """Interrupts a long computation on the event loop, so that other requests have their turn."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SLICE_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time to let other tasks run."""
+        return time.perf_counter() >= self._until
+
+    async def rest(self) -> None:
+        """Let other tasks run."""
+        await asyncio.sleep(0)
+        self._until = time.perf_counter() + SLICE_SECONDS
+
+
+class Scrape:
+    """The state of a broker for one reading of its metrics."""
+
+    def __init__(self, broker: MonitoredBroker) -> None:
+        self.broker = broker
+        self.context = broker.context
+        self.now = time.monotonic()
+        self.partitions: list[Partition] = list(broker.context.partitions)
+        self.replicas = ReplicaCounts()
+        self.cluster = ClusterCounts()
+        self.groups = GroupCounts()
+        self.disks: dict[str, DiskSpace] = {}
+
+    async def prepare(self) -> None:
+        """Make the passes over replicas, cluster and groups."""
+        pace = Pace()
+        for partition in self.partitions:
+            self._count_replica(partition)
+            if pace.is_over:
+                await pace.rest()
+        await self._count_cluster(pace)
+        await self._count_groups(pace)
+        paths = [str(log_dir.path) for log_dir in self.context.partitions.log_dirs if not log_dir.offline]
+        # in a worker, as a file system of the network may not answer
+        self.disks = await asyncio.get_running_loop().run_in_executor(None, _disk_spaces, paths)
+
+    def _count_replica(self, partition: Partition) -> None:
+        counts = self.replicas
+        counts.producer_ids += len(partition.log.producers.producers)
+        if not partition.leads:
+            return
+        counts.leaders += 1
+        counts.under_replicated += is_under_replicated(partition)
+        counts.under_min_isr += is_under_min_isr(partition)
+        counts.at_min_isr += is_at_min_isr(partition)
+        counts.reassigning += bool(partition.image.adding or partition.image.removing)
+
+    async def _count_cluster(self, pace: Pace) -> None:
+        image = self.context.image
+        if not self.context.controller.is_active:
+            return
+        counts = self.cluster
+        counts.topics = len(image.topics)
+        for topic in image.topics.values():
+            counts.partitions += len(topic.partitions)
+            for partition in topic.partitions:
+                counts.offline += partition.leader == NO_LEADER
+                counts.not_preferred += _is_imbalanced(partition)
+            if pace.is_over:
+                await pace.rest()
+
+    async def _count_groups(self, pace: Pace) -> None:
+        runtime = self.context.coordinators.existing_groups
+        if runtime is None:
+            return
+        counts = self.groups
+        for group in list(runtime.groups.by_id.values()):
+            counts.by_type[group.type] += 1
+            counts.by_state[group.type, str(group.state_name)] += 1
+            counts.offsets += len(runtime.offsets.by_group.get(group.id, ()))
+            if pace.is_over:
+                await pace.rest()
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    return partition.leads and len(partition.image.isr) < len(partition.image.replicas)
+
+
+def is_under_min_isr(partition: Partition) -> bool:
+    return partition.leads and len(partition.image.isr) < partition.required_isr
+
+
+def is_at_min_isr(partition: Partition) -> bool:
+    return partition.leads and len(partition.image.isr) == partition.required_isr
+
+
+def _is_imbalanced(partition: PartitionImage) -> bool:
+    return partition.leader != partition.replicas[0]
+
+
+def _disk_spaces(paths: Sequence[str]) -> dict[str, DiskSpace]:
+    spaces = {}
+    for path in paths:
+        try:
+            stat = os.statvfs(path)
+        except OSError:
+            continue  # the directory fails with its next use
+        spaces[path] = DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+    return spaces

@@ -1,0 +1,1 @@
+"""The sources of the metrics' values: functions of one reading, a module per subject."""

@@ -1,0 +1,66 @@
+"""Sources of `kafka.log`: logs, log directories, flushes and the cleaner."""
+
+from __future__ import annotations
+
+from ottla.broker.monitoring.metric import Samples
+from ottla.broker.monitoring.scrape import Scrape
+from ottla.latency import LatencySnapshot
+
+
+def size(scrape: Scrape) -> Samples:
+    for partition in scrape.partitions:
+        tp = partition.topic_partition
+        yield (tp.topic, str(tp.partition)), partition.log.size
+
+
+def start_offset(scrape: Scrape) -> Samples:
+    for partition in scrape.partitions:
+        tp = partition.topic_partition
+        yield (tp.topic, str(tp.partition)), partition.log.log_start_offset
+
+
+def end_offset(scrape: Scrape) -> Samples:
+    for partition in scrape.partitions:
+        tp = partition.topic_partition
+        yield (tp.topic, str(tp.partition)), partition.log.log_end_offset
+
+
+def segments(scrape: Scrape) -> Samples:
+    for partition in scrape.partitions:
+        tp = partition.topic_partition
+        yield (tp.topic, str(tp.partition)), len(partition.log.segments)
+
+
+def flush_times(scrape: Scrape) -> Samples:
+    merged = LatencySnapshot()
+    for log_dir in scrape.context.partitions.log_dirs:
+        merged = merged.merged(log_dir.flush_times.snapshot(scrape.now))
+    yield (), merged
+
+
+def offline_directories(scrape: Scrape) -> int:
+    return scrape.context.partitions.offline_directories
+
+
+def directory_offline(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        yield (str(log_dir.path),), int(bool(log_dir.offline))
+
+
+def uncleanable(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        yield (str(log_dir.path),), len(log_dir.uncleanable)
+
+
+def cleaner_passes(scrape: Scrape) -> int:
+    return sum(log_dir.cleaner_passes for log_dir in scrape.context.partitions.log_dirs)
+
+
+def disk_total(scrape: Scrape) -> Samples:
+    for path, space in scrape.disks.items():
+        yield (path,), space.total
+
+
+def disk_free(scrape: Scrape) -> Samples:
+    for path, space in scrape.disks.items():
+        yield (path,), space.free

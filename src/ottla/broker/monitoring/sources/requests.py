@@ -1,0 +1,122 @@
+"""Sources of `kafka.network:type=RequestMetrics`, of waiting requests and of quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ottla.broker.monitoring.metric import Labels, Samples, Source
+from ottla.broker.monitoring.request_stats import ApiStats
+from ottla.broker.monitoring.scrape import Scrape
+from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENT
+from ottla.errors import for_code
+from ottla.latency import LatencyHistogram, LatencySnapshot
+
+FETCHES = ("FetchConsumer", "FetchFollower")
+"""The fetches of consumers and of brokers, which are counted separately and together."""
+WAITING = {
+    "Produce": ("Produce",),
+    "Fetch": FETCHES,
+    "ShareFetch": ("ShareFetch",),
+    "ListOffsets": ("ListOffsets",),
+    "DeleteRecords": ("DeleteRecords",),
+    "ElectLeader": ("ElectLeaders",),
+    "Rebalance": ("JoinGroup", "SyncGroup"),
+    "Topic": ("CreateTopics", "DeleteTopics", "CreatePartitions"),
+}
+"""The operations of Kafka's purgatories, and the APIs whose requests wait for them."""
+QUOTAS = {PRODUCER_BYTES: "Produce", CONSUMER_BYTES: "Fetch"}
+NO_ERROR = "NONE"
+
+
+def _apis(scrape: Scrape) -> Iterator[tuple[str, list[ApiStats]]]:
+    """Yield the APIs that were requested with their counters: first each, then `Fetch`, which is two of them."""
+    apis = scrape.context.request_stats.apis
+    for name, stats in list(apis.items()):
+        yield name, [stats]
+    fetches = [apis[name] for name in FETCHES if name in apis]
+    if fetches:
+        yield "Fetch", fetches
+
+
+def requests(scrape: Scrape) -> Samples:
+    for name, stats in _apis(scrape):
+        versions = sorted({version for one in stats for version in one.versions})
+        for version in versions:
+            yield (name, str(version)), sum(one.versions.get(version, 0) for one in stats)
+
+
+def errors(scrape: Scrape) -> Samples:
+    for name, stats in _apis(scrape):
+        codes = sorted({code for one in stats for code in one.errors})
+        for code in codes:
+            yield (name, for_code(code).name if code else NO_ERROR), sum(one.errors.get(code, 0) for one in stats)
+
+
+def request_bytes(scrape: Scrape) -> Samples:
+    for name, stats in _apis(scrape):
+        count, total = sum(one.started for one in stats), sum(one.request_bytes for one in stats)
+        yield (name,), LatencySnapshot(count, total)
+
+
+def _times(combine: Callable[[ApiStats, Callable[[LatencyHistogram], LatencySnapshot]], LatencySnapshot]) -> Source:
+    def source(scrape: Scrape) -> Iterable[tuple[Labels, LatencySnapshot]]:
+        def read(histogram: LatencyHistogram) -> LatencySnapshot:
+            return histogram.snapshot(scrape.now)
+
+        for name, stats in _apis(scrape):
+            merged = LatencySnapshot()
+            for one in stats:
+                merged = merged.merged(combine(one, read))
+            yield (name,), merged
+
+    return source
+
+
+local_time = _times(lambda stats, read: read(stats.inline).merged(read(stats.deferred)))
+total_time = _times(lambda stats, read: read(stats.inline).merged(read(stats.total)))
+queue_time = _times(lambda stats, read: read(stats.queue))
+
+
+@_times
+def remote_time(stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot]) -> LatencySnapshot:
+    inline = read(stats.inline)
+    return read(stats.remote).with_zeros(inline.count, sum(inline.recent))
+
+
+@_times
+def throttle_time(stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot]) -> LatencySnapshot:
+    everything, throttled = read(stats.inline).merged(read(stats.deferred)), read(stats.throttle)
+    others = max(0, everything.count - throttled.count)
+    return throttled.with_zeros(others, max(0, sum(everything.recent) - sum(throttled.recent)))
+
+
+def conversion_time(scrape: Scrape) -> Samples:
+    stats = scrape.context.partitions.topic_stats
+    yield ("Produce",), stats.produce_conversion_times.snapshot(scrape.now)
+    yield ("Fetch",), stats.fetch_conversion_times.snapshot(scrape.now)
+
+
+def waiting(scrape: Scrape) -> Samples:
+    apis = scrape.context.request_stats.apis
+    for operation, names in WAITING.items():
+        yield (operation,), sum(apis[name].waiting for name in names if name in apis)
+
+
+def quota_byte_rates(scrape: Scrape) -> Samples:
+    for usage in scrape.context.quotas.usage():
+        if usage.quota in QUOTAS:
+            yield (QUOTAS[usage.quota], usage.user, usage.client_id), usage.per_second
+
+
+def quota_request_percents(scrape: Scrape) -> Samples:
+    for usage in scrape.context.quotas.usage():
+        if usage.quota == REQUEST_PERCENT:
+            yield ("Request", usage.user, usage.client_id), usage.per_second
+
+
+def fetch_sessions(scrape: Scrape) -> int:
+    return len(scrape.context.fetch_sessions)
+
+
+def fetch_session_partitions(scrape: Scrape) -> int:
+    return scrape.context.fetch_sessions.partition_count

@@ -1,0 +1,294 @@
+"""The HTTP listener of a broker, over sockets: its pages, who may read them, and what a bad client can do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.http.fetching import connect, exchange, get
+from tests.unit.broker.monitoring.scraping import parsed
+from tests.unit.broker.produce_and_fetch import create, produce
+from tests.unit.net.certificates import authority, signed
+
+from ottla.broker.http import http_server
+from ottla.broker.http.http_server import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_HEAD_BYTES
+from ottla.broker.main import BrokerNode
+from ottla.broker.monitoring.broker_state import BrokerState
+from ottla.broker.monitoring.exposition import TextFormat
+from ottla.config.broker import BrokerConfig
+from ottla.errors import ConfigurationError
+from ottla.version import __version__
+
+LISTENER: dict[str, Any] = {"ottla_http_listener": "127.0.0.1:0"}
+
+
+def url_of(node: BrokerNode) -> str:
+    assert node.http_url is not None
+    return node.http_url
+
+
+def test_metrics_are_served_in_both_formats(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, "t")
+        await produce(client, batch(b"a"))
+        page = await get(url_of(client.node), "/metrics")
+        assert (page.status, page.headers["content-type"]) == (200, TextFormat.PROMETHEUS.value)
+        assert parsed(page.text).value("kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 1
+        accept = "application/openmetrics-text;version=1.0.0"
+        page = await get(url_of(client.node), "/metrics", accept=accept)
+        assert page.headers["content-type"] == TextFormat.OPEN_METRICS.value
+        assert page.text.endswith("# EOF\n")
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_broker_is_healthy_ready_and_says_its_version(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        url = url_of(client.node)
+        assert (await get(url, "/healthz")).text == "ok\n"
+        assert (await get(url, "/readyz")).text == "ready\n"
+        assert (await get(url, "/readyz?isr=1")).status == 200
+        facts = json.loads((await get(url, "/version")).body)
+        assert (facts["version"], facts["broker_id"]) == (__version__, client.node.broker_id)
+        assert "/metrics" in (await get(url, "/")).text
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_broker_that_stops_or_has_lost_a_disk_is_not_ready(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        node = client.node
+        node._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        page = await get(url_of(node), "/readyz")
+        assert (page.status, page.text) == (503, "the broker is stopping\n")
+        node._state = BrokerState.RUNNING
+        client.context.partitions.log_dirs[0].offline = "I/O error"
+        page = await get(url_of(node), "/readyz")
+        assert (page.status, page.text) == (503, "1 log directories are offline\n")
+        client.context.partitions.log_dirs[0].offline = ""
+        node._fail("log.dirs: the first data directory has failed")
+        assert (await get(url_of(node), "/readyz")).status == 503
+        page = await get(url_of(node), "/healthz")
+        assert (page.status, page.text) == (503, "log.dirs: the first data directory has failed\n")
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_health_is_served_before_the_broker_is_ready(tmp_path: Path) -> None:
+    async def test() -> None:
+        configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+        node = BrokerNode(BrokerConfig({**configs, "ottla.http.listener": "127.0.0.1:0"}))
+        pages: list[tuple[int, int, int]] = []
+        open_storage = node._open_storage
+
+        async def slow(stack: Any) -> Any:
+            url = url_of(node)
+            pages.append(
+                (
+                    (await get(url, "/healthz")).status,
+                    (await get(url, "/readyz")).status,
+                    (await get(url, "/metrics")).status,
+                )
+            )
+            return await open_storage(stack)
+
+        node._open_storage = slow  # type: ignore[method-assign]
+        async with node:
+            assert pages == [(200, 503, 503)]
+            assert (await get(url_of(node), "/readyz")).status == 200
+
+    asyncio.run(test())
+
+
+def test_unknown_page_and_other_methods_are_rejected(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        url = url_of(client.node)
+        assert (await get(url, "/nothing")).status == 404
+        page = await get(url, "/metrics", "POST")
+        assert (page.status, page.headers["allow"]) == (405, "GET, HEAD")
+        head = await get(url, "/version", "HEAD")
+        assert (head.status, head.body) == (200, b"")
+        assert int(head.headers["content-length"]) > 10
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_connection_serves_several_requests(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        reader, writer = await connect(url_of(client.node))
+        for _ in range(3):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: b\r\n\r\n")
+            assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.close()
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_password_is_required_except_for_probes(tmp_path: Path) -> None:
+    def basic(credentials: str) -> str:
+        return "Basic " + base64.b64encode(credentials.encode()).decode()
+
+    async def test(client: Asker) -> None:
+        url = url_of(client.node)
+        for path in ("/metrics", "/version", "/", "/nothing"):
+            assert (await get(url, path)).status == 401, path
+        assert (await get(url, "/healthz")).status == (await get(url, "/readyz")).status == 200
+        for wrong in (basic("alice:wrong"), basic("bob:secret"), basic("alice"), basic("bob:"), "Basic ?", "Bearer x"):
+            page = await get(url, "/version", authorization=wrong)
+            assert (page.status, page.headers["www-authenticate"][:5]) == (401, "Basic"), wrong
+        assert (await get(url, "/version", authorization=basic("alice:se:cret"))).status == 200
+
+    with_broker(test, tmp_path, **LISTENER, ottla_http_passwords="alice:se:cret")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),  # without Host
+        (b"GET / HTTP/1.1\r\nHost: b\r\nContent-Length: x\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: b\r\nX: " + b"y" * MAX_HEAD_BYTES, b"431"),
+        (b"GET / HTTP/1.1\r\nHost: b\r\nContent-Length: 99999\r\n\r\n" + b"z" * (MAX_BODY_BYTES + 1), b"413"),
+    ],
+)
+def test_malformed_request_is_answered_with_an_error_and_the_broker_continues(
+    tmp_path: Path, request_bytes: bytes, status: bytes
+) -> None:
+    async def test(client: Asker) -> None:
+        received = await exchange(url_of(client.node), request_bytes)
+        assert received.split(b" ")[1] == status, received
+        assert (await get(url_of(client.node), "/healthz")).status == 200
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_slow_client_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.05)
+
+    async def test(client: Asker) -> None:
+        assert await exchange(url_of(client.node), b"GET / HT") == b""
+        assert (await get(url_of(client.node), "/healthz")).status == 200
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_number_of_connections_is_limited(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        url = url_of(client.node)
+        assert (await get(url, "/healthz")).status == 200
+        opened = [await connect(url) for _ in range(MAX_CONNECTIONS)]
+        for reader, writer in opened:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: b\r\n\r\n")
+            await reader.readuntil(b"ok\n")
+        assert await exchange(url, b"GET /healthz HTTP/1.1\r\nHost: b\r\n\r\n") == b""
+        opened[0][1].close()
+        while not await _serves(url):
+            await asyncio.sleep(0)
+        for _, writer in opened:
+            writer.close()
+
+    async def _serves(url: str) -> bool:
+        request = b"GET /healthz HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n"
+        return b" 200 " in await exchange(url, request)
+
+    with_broker(test, tmp_path, **LISTENER)
+
+
+def test_port_in_use_is_logged_and_the_broker_serves_clients(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        async def test(client: Asker) -> None:
+            assert client.node.http_url is None
+            await create(client, "t")
+
+        with_broker(test, tmp_path, ottla_http_listener=f"127.0.0.1:{port}")
+    (record,) = [r for r in caplog.records if r.name == "ottla.http"]
+    assert record.levelno == logging.WARNING
+    assert f"127.0.0.1:{port}" in record.getMessage()
+    assert "ottla.http.listener" in record.getMessage()
+
+
+def test_open_connections_do_not_keep_a_broker_from_stopping(tmp_path: Path) -> None:
+    connections: list[Any] = []
+
+    async def test(client: Asker) -> None:
+        connections.append(await connect(url_of(client.node)))
+        await get(url_of(client.node), "/healthz")
+
+    with_broker(test, tmp_path, **LISTENER)
+    assert connections
+
+
+@pytest.mark.parametrize("value", ["9644", "127.0.0.1", "127.0.0.1:70000", "ftp://127.0.0.1:1", "127.0.0.1:x"])
+def test_malformed_address_is_rejected(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"ottla\.http\.listener"):
+        BrokerConfig({"ottla.http.listener": value})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "10.0.0.1", "kafka-1.example.com"])
+def test_listener_that_other_machines_reach_needs_tls_or_a_password(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"ottla\.http\.listener: other machines can reach"):
+        BrokerConfig({"ottla.http.listener": f"{host}:9644"})
+    BrokerConfig({"ottla.http.listener": f"{host}:9644", "ottla.http.passwords": "a:b"})
+    BrokerConfig({"ottla.http.listener": f"https://{host}:9644"})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
+def test_loopback_listener_needs_no_password(host: str) -> None:
+    endpoint = BrokerConfig({"ottla.http.listener": f"{host}:9644"}).ottla_http_listener
+    assert endpoint is not None
+    assert endpoint.port == 9644
+
+
+def test_empty_address_turns_the_listener_off() -> None:
+    assert BrokerConfig({"ottla.http.listener": ""}).ottla_http_listener is None
+
+
+def test_passwords_are_not_shown() -> None:
+    config = BrokerConfig({"ottla.http.passwords": "alice:secret"})
+    assert "secret" not in repr(config)
+    with pytest.raises(ConfigurationError) as caught:
+        BrokerConfig({"ottla.http.passwords": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_https_without_a_key_store_is_a_config_error(tmp_path: Path) -> None:
+    async def test() -> None:
+        configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+        await BrokerNode(BrokerConfig({**configs, "ottla.http.listener": "https://127.0.0.1:0"})).start()
+
+    with pytest.raises(ConfigurationError):
+        asyncio.run(test())
+
+
+def test_metrics_are_served_over_tls(tmp_path: Path) -> None:
+    certified = authority()
+    server = signed(certified, "localhost")
+    stores: dict[str, Any] = {
+        "listener_name_http_ssl_keystore_type": "PEM",
+        "listener_name_http_ssl_keystore_key": server.key_pem(),
+        "listener_name_http_ssl_keystore_certificate_chain": server.pem,
+    }
+
+    async def test(client: Asker) -> None:
+        url = url_of(client.node)
+        assert url.startswith("https://")
+        trusting = ssl.create_default_context(cadata=certified.pem)
+        trusting.check_hostname = False
+        assert (await get(url, "/metrics", tls=trusting)).status == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await get(url, "/metrics", tls=ssl.create_default_context())
+        assert await exchange(url, b"GET /metrics HTTP/1.1\r\nHost: b\r\n\r\n") == b""
+        assert (await get(url, "/healthz", tls=trusting)).status == 200
+
+    with_broker(test, tmp_path, ottla_http_listener="https://127.0.0.1:0", **stores)
