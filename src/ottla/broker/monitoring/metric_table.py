@@ -24,6 +24,7 @@ DIRECTORY = ("logDirectory",)
 CLIENT = ("clientId",)
 STATE = ("state",)
 PROTOCOL = ("protocol",)
+GROUP = ("consumergroup",)
 QUOTA = ("resource", "user", "clientId")
 NONE: tuple[str, ...] = ()
 
@@ -41,6 +42,7 @@ _LOGS = "kafka.log:type=LogManager,name="
 _OLD_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 _GROUPS = "kafka.server:type=group-coordinator-metrics#"
 _TRANSACTIONS = "kafka.server:type=transaction-coordinator-metrics#"
+_LAGS = "kafka:type=consumergroup#"
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _SESSIONS = "kafka.server:type=FetchSessionCache,name="
 _ZOOKEEPER = "kafka.server:type=SessionExpireListener,name="
@@ -741,6 +743,35 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         NONE,
         "Time to load a partition of __consumer_offsets in milliseconds.",
         coordinators.group_load_times,
+    ),
+    BrokerMetric(
+        f"{_LAGS}lag",
+        GAUGE,
+        (*GROUP, *PARTITION),
+        "Records of a partition that a group has not committed.",
+        coordinators.lag,
+    ),
+    BrokerMetric(
+        f"{_LAGS}lag-sum",
+        GAUGE,
+        (*GROUP, *TOPIC),
+        "Records of a topic that a group has not committed.",
+        coordinators.lag_sum,
+    ),
+    BrokerMetric(
+        f"{_LAGS}current-offset",
+        GAUGE,
+        (*GROUP, *PARTITION),
+        "The offset that a group has committed.",
+        coordinators.committed,
+    ),
+    BrokerMetric(f"{_LAGS}members", GAUGE, GROUP, "Members of a group.", coordinators.members),
+    BrokerMetric(
+        "ottla:type=consumer-groups#omitted-offsets",
+        GAUGE,
+        NONE,
+        "Committed offsets beyond the 20,000 whose lags are read.",
+        coordinators.omitted_offsets,
     ),
     BrokerMetric(
         f"{_TRANSACTIONS}num-partitions",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.monitoring.event_loop_time import EventLoopTime
+from ottla.broker.monitoring.group_lag import NO_LAGS, read_lags
 from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage
 from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.net.server.listener import Listener
@@ -101,6 +102,11 @@ class Pace:
         """Whether it is time to let other tasks run."""
         return time.perf_counter() >= self._until
 
+    async def rest_if_over(self) -> None:
+        """Let other tasks run if it is time for that."""
+        if self.is_over:
+            await self.rest()
+
     async def rest(self) -> None:
         """Let other tasks run."""
         await asyncio.sleep(0)
@@ -118,6 +124,9 @@ class Scrape:
         self.replicas = ReplicaCounts()
         self.cluster = ClusterCounts()
         self.groups = GroupCounts()
+        self.members: dict[str, int] = {}
+        """The number of members by group."""
+        self.lags = NO_LAGS
         self.disks: dict[str, DiskSpace] = {}
 
     async def prepare(self) -> None:
@@ -129,6 +138,7 @@ class Scrape:
                 await pace.rest()
         await self._count_cluster(pace)
         await self._count_groups(pace)
+        self.lags = await read_lags(self.context, pace.rest_if_over)
         paths = [str(log_dir.path) for log_dir in self.context.partitions.log_dirs if not log_dir.offline]
         # in a worker, as a file system of the network may not answer
         self.disks = await asyncio.get_running_loop().run_in_executor(None, _disk_spaces, paths)
@@ -164,6 +174,7 @@ class Scrape:
             return
         counts = self.groups
         for group in list(runtime.groups.by_id.values()):
+            self.members[group.id] = group.member_count
             counts.by_type[group.type] += 1
             counts.by_state[group.type, str(group.state_name)] += 1
             counts.offsets += len(runtime.offsets.by_group.get(group.id, ()))

@@ -23,8 +23,9 @@ NOT_OF_A_STANDALONE_BROKER = {
     "sessionexpire",
     "busy_seconds",
     "load_time",
+    "consumergroup",
 }
-"""Parts of the names of metrics that need ZooKeeper, followers, quotas, transactions, or the loop of the command."""
+"""Parts of the names of metrics that need ZooKeeper, followers, quotas, groups, transactions, or the command's loop."""
 
 
 @pytest.mark.parametrize("text_format", TextFormat)

@@ -12,6 +12,7 @@ from tests.unit.broker.group_requests import commit, join, prepare
 from tests.unit.broker.monitoring.scraping import Scraped, scraped
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request
 
+from ottla.broker.monitoring import group_lag
 from ottla.broker.monitoring.event_loop_time import EventLoopTime
 from ottla.broker.monitoring.request_stats import QUEUE_SAMPLING, RequestStats
 from ottla.broker.monitoring.scrape import SLICE_SECONDS, Scrape
@@ -296,3 +297,34 @@ def test_request_that_was_cancelled_is_not_waiting_any_more() -> None:
         assert stats.waiting == 0
 
     asyncio.run(test())
+
+
+def test_lag_of_a_group_is_what_it_has_not_committed(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        joined = await join(client)
+        await produce(client, batch(b"a", b"b", b"c", b"d"))
+        await commit(client, 1, generation_id_or_member_epoch=1, member_id=joined.member_id)
+        metrics = await scraped(client.node)
+        group = {"consumergroup": "g", "topic": "t"}
+        assert metrics.value("kafka_consumergroup_lag", **group, partition="0") == 3
+        assert metrics.value("kafka_consumergroup_lag_sum", **group) == 3
+        assert metrics.value("kafka_consumergroup_current_offset", **group, partition="0") == 1
+        assert metrics.value("kafka_consumergroup_members", consumergroup="g") == 1
+        assert metrics.value("ottla_consumer_groups_omitted_offsets") == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_offsets_above_the_limit_are_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_lag, "MAX_OFFSETS", 0)
+
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        joined = await join(client)
+        await commit(client, 1, generation_id_or_member_epoch=1, member_id=joined.member_id)
+        metrics = await scraped(client.node)
+        assert "kafka_consumergroup_lag" not in metrics.names
+        assert metrics.value("ottla_consumer_groups_omitted_offsets") == 1
+
+    with_broker(test, tmp_path)

@@ -69,6 +69,33 @@ def rebalances_of(group_type: str) -> Source:
     return source
 
 
+def lag(scrape: Scrape) -> Samples:
+    for (group_id, (topic, partition), _), behind in scrape.lags.lags():
+        yield (group_id, topic, str(partition)), behind
+
+
+def lag_sum(scrape: Scrape) -> Samples:
+    sums: Counter[tuple[str, str]] = Counter()
+    for (group_id, (topic, _), _), behind in scrape.lags.lags():
+        sums[group_id, topic] += behind
+    for key, behind in sums.items():
+        yield key, behind
+
+
+def committed(scrape: Scrape) -> Samples:
+    for group_id, (topic, partition), offset in scrape.lags.committed:
+        yield (group_id, topic, str(partition)), offset
+
+
+def members(scrape: Scrape) -> Samples:
+    for group_id, number in scrape.members.items():
+        yield (group_id,), number
+
+
+def omitted_offsets(scrape: Scrape) -> int:
+    return scrape.lags.omitted
+
+
 def _partitions(runtime: CoordinatorRuntime | None) -> Samples:
     loaded, loading, failed = (0, 0, 0) if runtime is None else runtime.shards.counts()
     yield ("active",), loaded

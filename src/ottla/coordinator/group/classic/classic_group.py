@@ -204,6 +204,10 @@ class ClassicGroup:
         return max(votes, key=lambda p: votes[p])
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has neither members nor pending ids."""
         return self.state is ClassicGroupState.EMPTY and not self.pending

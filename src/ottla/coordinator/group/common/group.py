@@ -47,6 +47,11 @@ class Group(Protocol):
         ...
 
     @property
+    def member_count(self) -> int:
+        """The number of members."""
+        ...
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members, and none that are joining."""
         ...

@@ -46,6 +46,10 @@ class ModernGroup(Generic[M]):
         return self.TYPE
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 
