@@ -48,9 +48,9 @@ fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop
 	@$(PY) -m fuzz.decoders $(ARGS)
 
-docs:  ## regenerate the tables in docs/ from the code
+docs:  ## regenerate the tables in docs/ and the dashboards in monitoring/ from the code
 	@scripts/setup.sh all dev interop
-	@$(PY) -m scripts.tables
+	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards
 
 serve:  ## a broker on 127.0.0.1:9092 (ARGS=server.properties)
 	@scripts/setup.sh ""

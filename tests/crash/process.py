@@ -34,14 +34,14 @@ class BrokerProcess:
         self.data = data
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self._options = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": data, **options}
+        self.options = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": data, **options}
         self._max_file_bytes = max_file_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self.said = ""
 
     def start(self) -> Self:
         """Start, and wait for the line that says it is ready."""
-        overrides = [f"--override={key.replace('_', '.')}={value}" for key, value in self._options.items()]
+        overrides = [f"--override={key.replace('_', '.')}={value}" for key, value in self.options.items()]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ottla", "broker", *overrides], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
         )

@@ -169,7 +169,7 @@ def secured(tmp_path: Path) -> Iterator[BrokerProcess]:
         socket_listen_backlog_size=1024,
     )
     broker.secure_port = free_port()  # type: ignore[attr-defined]
-    broker._options["listeners"] = f"PLAINTEXT://{broker.bootstrap},SSL://127.0.0.1:{broker.secure_port}"  # type: ignore[attr-defined]
+    broker.options["listeners"] = f"PLAINTEXT://{broker.bootstrap},SSL://127.0.0.1:{broker.secure_port}"  # type: ignore[attr-defined]
     with broker as running:
         yield running
         assert running.stop() == 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from ottla.broker.broker_context import BrokerContext
@@ -35,50 +35,51 @@ class CommittedPosition(NamedTuple):
 
 
 class GroupLags(NamedTuple):
-    """The committed offsets of all groups of this broker, and the ends of their partitions, as far as known."""
+    """The committed offsets of all groups of this broker, and their lags if the end of the partition is known."""
 
     committed: list[CommittedPosition]
-    ends: dict[TopicPartition, int]
+    lags: list[tuple[CommittedPosition, int]]
+    sums: dict[tuple[str, str], int]
+    """Lags by group and topic."""
     omitted: int
     """The number of offsets above `MAX_OFFSETS`."""
 
-    def lags(self) -> Iterator[tuple[CommittedPosition, int]]:
-        """Yield the offsets whose partition's end is known, with their lags."""
-        for position in self.committed:
-            end = self.ends.get(position.topic_partition)
-            if end is not None:
-                yield position, max(0, end - position.offset)
 
-
-NO_LAGS: Final = GroupLags([], {}, 0)
+NO_LAGS: Final = GroupLags([], [], {}, 0)
 
 
 async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]]) -> GroupLags:
-    """Read the committed offsets and the ends of their partitions. Awaits `rest` between groups."""
+    """Read the committed offsets and the ends of their partitions. Awaits `rest` again and again."""
     runtime = context.coordinators.existing_groups
     if runtime is None:
         return NO_LAGS
-    committed: list[CommittedPosition] = []
-    omitted = 0
+    result = GroupLags([], [], {}, 0)
     for group_id, offsets in list(runtime.offsets.by_group.items()):
-        if len(committed) + len(offsets) > MAX_OFFSETS:
-            omitted += len(offsets)
+        if len(result.committed) + len(offsets) > MAX_OFFSETS:
+            result = result._replace(omitted=result.omitted + len(offsets))
             continue
-        committed += [CommittedPosition(group_id, tp, offset.offset) for tp, offset in offsets.items()]
-        await rest()
-    ends: dict[TopicPartition, int] = {}
+        for tp, offset in list(offsets.items()):
+            result.committed.append(CommittedPosition(group_id, tp, offset.offset))
+            await rest()
     remote: dict[int, set[TopicPartition]] = {}
-    for position in committed:
+    for position in result.committed:
         tp = position.topic_partition
-        partition = context.partitions.get(tp)
         image = context.image.partition(tp)
-        if partition is not None:
-            ends[tp] = partition.high_watermark
-        elif image is not None and image.leader >= 0:
+        if context.partitions.get(tp) is None and image is not None and image.leader >= 0:
             remote.setdefault(image.leader, set()).add(tp)
-    for answer in await asyncio.gather(*(_ends(context, leader, tps) for leader, tps in remote.items())):
-        ends |= answer
-    return GroupLags(committed, ends, omitted)
+        await rest()
+    answers = await asyncio.gather(*(_ends(context, leader, tps) for leader, tps in remote.items()))
+    ends = {tp: end for answer in answers for tp, end in answer.items()}
+    for position in result.committed:
+        partition = context.partitions.get(position.topic_partition)
+        end = ends.get(position.topic_partition) if partition is None else partition.high_watermark
+        if end is not None:
+            lag = max(0, end - position.offset)
+            key = position.group_id, position.topic_partition.topic
+            result.lags.append((position, lag))
+            result.sums[key] = result.sums.get(key, 0) + lag
+        await rest()
+    return result
 
 
 async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:

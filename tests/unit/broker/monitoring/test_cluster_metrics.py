@@ -52,7 +52,7 @@ def test_stopped_broker_is_seen_in_the_metrics_of_the_others(cluster: Broker) ->
         cluster.stop_broker(2)
         scraped = until(cluster, lambda s: total(s, UNDER_REPLICATED) == 3)
         assert total(scraped, "kafka_cluster_partition_underreplicated", topic="visits") == 3
-        assert total(scraped, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+        until(cluster, lambda s: total(s, "kafka_controller_kafkacontroller_activecontrollercount") == 1)
         assert _ready(cluster) == {200}
         assert 503 in _ready(cluster, "?isr=1")
         cluster.start_broker(2)

@@ -70,16 +70,12 @@ def rebalances_of(group_type: str) -> Source:
 
 
 def lag(scrape: Scrape) -> Samples:
-    for (group_id, (topic, partition), _), behind in scrape.lags.lags():
+    for (group_id, (topic, partition), _), behind in scrape.lags.lags:
         yield (group_id, topic, str(partition)), behind
 
 
 def lag_sum(scrape: Scrape) -> Samples:
-    sums: Counter[tuple[str, str]] = Counter()
-    for (group_id, (topic, _), _), behind in scrape.lags.lags():
-        sums[group_id, topic] += behind
-    for key, behind in sums.items():
-        yield key, behind
+    yield from scrape.lags.sums.items()
 
 
 def committed(scrape: Scrape) -> Samples:

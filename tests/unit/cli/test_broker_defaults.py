@@ -1,0 +1,44 @@
+"""The configs of `ottla broker` without a properties file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cli import broker
+from ottla.cli.main import main
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The configs of brokers that would have been started."""
+    configs: list[dict[str, Any]] = []
+
+    def start(own: dict[str, Any], _args: argparse.Namespace, _started: float) -> int:
+        configs.append(own)
+        return 0
+
+    monkeypatch.setattr(broker, "_run_node", start)
+    monkeypatch.setattr(broker, "_log_to_stderr", lambda *_: None)
+    monkeypatch.setattr(broker, "_allow_files", lambda: None)
+    return configs
+
+
+def test_broker_without_a_file_has_the_http_listener_on_loopback(started: list[dict[str, Any]]) -> None:
+    assert main(["broker"]) == 0
+    assert started == [{"ottla.http.listener": "127.0.0.1:9644"}]
+
+
+def test_broker_with_a_file_has_none(started: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\n")
+    assert main(["broker", str(file)]) == 0
+    assert started == [{"broker.id": "1"}]
+
+
+def test_override_turns_it_off(started: list[dict[str, Any]]) -> None:
+    assert main(["broker", "--override", "ottla.http.listener="]) == 0
+    assert started == [{"ottla.http.listener": ""}]

@@ -1,0 +1,69 @@
+"""The dashboards and alert rules in monitoring/: they are current, and every metric that they name exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from scripts.dashboards import DASHBOARDS, FOLDER, rendered
+
+from ottla.broker.monitoring.metric import Kind
+from ottla.broker.monitoring.metric_table import METRICS
+
+ALERTS = FOLDER.parent / "prometheus" / "alerts.yml"
+METRIC = re.compile(r"\b(?:kafka|ottla|process)_[a-z0-9_]+")
+LABEL = re.compile(r"\b([a-zA-Z]+) ?(?:=~|!=|!~|=)\"")
+OF_PROMETHEUS = {"job", "instance", "quantile"}
+
+
+def exported() -> dict[str, set[str]]:
+    """The names of all series of a broker, with their labels."""
+    names = {}
+    for metric in METRICS:
+        names[metric.name] = set(metric.labels)
+        if metric.kind in (Kind.SUMMARY, Kind.SIZES):
+            names |= {f"{metric.name}_{part}": set(metric.labels) for part in ("count", "sum")}
+    return names
+
+
+def expressions(path: Path) -> list[str]:
+    if path.suffix == ".yml":
+        return re.findall(r"^ +expr: (.*)$", path.read_text(), re.MULTILINE)
+    page = json.loads(path.read_text())
+    queries = [variable["query"]["query"] for variable in page["templating"]["list"] if variable["type"] == "query"]
+    return queries + [target["expr"] for panel in page["panels"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("path", [*(FOLDER / name for name in DASHBOARDS), ALERTS], ids=lambda path: path.name)
+def test_metrics_and_labels_of_a_page_exist(path: Path) -> None:
+    names = exported()
+    named = [(expr, name) for expr in expressions(path) for name in METRIC.findall(expr)]
+    assert len(named) > 5
+    assert [(expr, name) for expr, name in named if name not in names] == []
+    labels = {label for of_metric in names.values() for label in of_metric} | OF_PROMETHEUS
+    assert [expr for expr in expressions(path) if set(LABEL.findall(expr)) - labels] == []
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_dashboard_is_current(name: str) -> None:
+    assert (FOLDER / name).read_text() == rendered(name), "run make docs"
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_do_not_overlap(name: str) -> None:
+    cells = [
+        (x, y)
+        for panel in DASHBOARDS[name]["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+
+
+def test_alert_says_what_happened_and_what_to_do() -> None:
+    text = ALERTS.read_text()
+    alerts = re.findall(r"- alert: (\w+)", text)
+    assert len(alerts) == len(set(alerts)) == text.count("summary:") == text.count("description:") > 8
