@@ -22,7 +22,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return 0
 
     monkeypatch.setattr(broker, "_run_node", start)
-    monkeypatch.setattr(broker, "_log_to_stderr", lambda *_: None)
+    monkeypatch.setattr(broker.log_output, "configure", lambda *_, **__: None)
     monkeypatch.setattr(broker, "_allow_files", lambda: None)
     return configs
 
