@@ -176,7 +176,8 @@ def rendered(page: str) -> str:
     for name, block in BLOCKS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         text = block()
-        page = pattern.sub(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)  # type: ignore[misc]
+        text += "\n" if text else ""
+        page = pattern.sub(lambda match, text=text: f"{match[1]}{text}{match[2]}", page)  # type: ignore[misc]
     return page
 
 
