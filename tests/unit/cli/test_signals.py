@@ -85,7 +85,7 @@ def test_ignored_signal_stays_ignored() -> None:
 @pytest.mark.parametrize("number", ENDING)
 def test_broker_on_signal_shuts_down_in_order(tmp_path: Path, number: signal.Signals) -> None:
     options = ("--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"log.dirs={tmp_path}")
-    with started("broker", *options) as broker:
+    with started("broker", *options, "--override", "ottla.http.listener=") as broker:
         assert broker.stderr is not None
         assert b"is ready" in broker.stderr.readline()
         broker.send_signal(number)
