@@ -12,7 +12,7 @@ from typing import Any
 from fuzz.damage import damaged
 from ottla.broker.security.sasl_authenticator import SESSION, MechanismFactory, SaslAuthenticator
 from ottla.errors import SaslAuthenticationFailedError
-from ottla.net.server.connection import USER, CloseConnectionError
+from ottla.net.server.connection import USER, CloseConnectionError, ConnectionCounts
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -62,7 +62,9 @@ def first_requests(r: random.Random) -> None:
         return []
 
     door = SaslAuthenticator(served, offers, failure_delay_ms=0, max_frame_bytes=100)
-    connection: Any = SimpleNamespace(peer="p", listener=SimpleNamespace(name="L"), state={}, max_frame=10)
+    connection: Any = SimpleNamespace(
+        peer="p", listener=SimpleNamespace(name="L", counts=ConnectionCounts()), state={}, max_frame=10
+    )
     for _ in range(r.randint(1, 5)):
         try:
             answer = door(memoryview(_frame(r)), connection)

@@ -22,7 +22,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return 0
 
     monkeypatch.setattr(broker, "_run_node", start)
-    monkeypatch.setattr(broker.log_output, "configure", lambda *_, **__: None)
+    monkeypatch.setattr("ottla.cli.broker.log_output.configure", lambda *_, **__: None)
     monkeypatch.setattr(broker, "_allow_files", lambda: None)
     return configs
 
