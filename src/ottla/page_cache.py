@@ -23,6 +23,8 @@ RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 PROBE_BYTES: Final = 256 * 1024
 """Distance between the bytes whose presence is checked; a disk reads half as much ahead by default."""
 PAGE_BYTES: Final = 4096
+BUFFER_BYTES: Final = 64 * 1024
+"""Maximum size of the buffer that a thread keeps for its reads."""
 READ_BYTES: Final = 1024 * 1024
 """Bytes per read of a worker."""
 READAHEAD_BYTES: Final = 4 * 1024 * 1024
@@ -33,7 +35,7 @@ MAX_TRIES: Final = 10_000
 
 _mode = local()
 _workers: dict[int, ThreadPoolExecutor] = {}
-_probe = bytearray(1)
+_probes = [bytearray(1)]
 
 
 class NotCachedError(Exception):
@@ -83,7 +85,8 @@ def pread(fd: int, nbytes: int, position: int) -> bytes:
     """Return what `os.pread` returns. Raises NotCachedError within `cached_only`."""
     if not getattr(_mode, "cached_only", False) or not RWF_NOWAIT:
         return os.pread(fd, nbytes, position)
-    data = bytearray(nbytes)
+    # most reads are of the same small size: they go through one buffer
+    data = _buffer_of(nbytes)
     try:
         read = os.preadv(fd, [data], position, RWF_NOWAIT)
     except BlockingIOError:
@@ -97,6 +100,16 @@ def pread(fd: int, nbytes: int, position: int) -> bytes:
     return bytes(data[:read])
 
 
+def _buffer_of(nbytes: int) -> bytearray:
+    """Return a buffer of this thread, whose content is overwritten by the next read."""
+    buffer: bytearray | None = getattr(_mode, "buffer", None)
+    if buffer is None or len(buffer) != nbytes:
+        buffer = bytearray(nbytes)
+        if nbytes <= BUFFER_BYTES:
+            _mode.buffer = buffer
+    return buffer
+
+
 def cached_bytes(fd: int, position: int, nbytes: int) -> int:
     """Return how many of the next `nbytes` can be read without waiting, as far as a few probes show."""
     if not RWF_NOWAIT:
@@ -105,10 +118,10 @@ def cached_bytes(fd: int, position: int, nbytes: int) -> int:
     end = position + nbytes
     try:
         while at < end:
-            os.preadv(fd, [_probe], at, RWF_NOWAIT)
+            os.preadv(fd, _probes, at, RWF_NOWAIT)
             at += PROBE_BYTES
         if nbytes > PAGE_BYTES:
-            os.preadv(fd, [_probe], end - 1, RWF_NOWAIT)
+            os.preadv(fd, _probes, end - 1, RWF_NOWAIT)
     except BlockingIOError:
         return max(at - PROBE_BYTES - position, 0)  # between two bytes that are present
     except OSError:  # the file system does not support RWF_NOWAIT

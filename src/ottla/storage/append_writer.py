@@ -51,7 +51,9 @@ class AppendWriter:
         """
         self._directory = directory
         self._clock = clock
-        self._slow_until = float("-inf")
+        self._slow_until: float | None = None
+        """The end of the time in which the thread writes, unless there is another slow write; None while the disk keeps
+        up."""
         self._thread = thread
         self._waiters: list[asyncio.Future[None]] = []
         self.queued = 0
@@ -60,25 +62,30 @@ class AppendWriter:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether the next append may be written on the event loop."""
-        return not self.queued and self._clock() >= self._slow_until
+        """Whether the next append is written on the event loop."""
+        if self._slow_until is not None and self._clock() >= self._slow_until:
+            self._slow_until = None
+        return self._slow_until is None and not self.queued
 
     @property
     def is_full(self) -> bool:
         """Whether the queue has reached its limit, so that producers have to wait."""
         return self.queued_bytes >= MAX_QUEUED_BYTES
 
-    def write(self, file: LogFile, position: int, data: Buffer) -> None:
-        """Write at once. Raises OSError."""
+    def write(self, file: LogFile, position: int, data: Buffer) -> bool:
+        """Write at once, and return True; or return False if the disk does not keep up. Raises OSError."""
+        if (self.queued or self._slow_until is not None) and not self.keeps_up:
+            return False
         began = self._clock()
         file.write(position, data)
-        self._on_written(self._clock() - began)
+        seconds = self._clock() - began
+        if seconds > SLOW_SECONDS:
+            self._on_slow_write(seconds)
+        return True
 
-    def _on_written(self, seconds: float) -> None:
-        if seconds <= SLOW_SECONDS:
-            return
+    def _on_slow_write(self, seconds: float) -> None:
         now = self._clock()
-        if now >= self._slow_until:
+        if self._slow_until is None:
             log.info("A write to %s took %.0f ms; a thread writes there for now", self._directory, seconds * 1e3)
         self._slow_until = now + CALM_SECONDS
 
@@ -109,8 +116,8 @@ class AppendWriter:
         self.queued -= 1
         self.queued_bytes -= nbytes
         error = done.exception()
-        if error is None:
-            self._on_written(done.result())
+        if error is None and done.result() > SLOW_SECONDS:
+            self._on_slow_write(done.result())
         on_result(error if error is None or isinstance(error, OSError) else OSError(str(error)))
         if not self.is_full:
             waiters, self._waiters = self._waiters, []

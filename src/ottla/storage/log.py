@@ -288,9 +288,7 @@ class Log:
         writer = self._writer
         if writer is None:
             file.write(position, data)
-        elif writer.keeps_up:
-            writer.write(file, position, data)
-        else:
+        elif not writer.write(file, position, data):
             append = UnwrittenAppend(self.active, file, position, bytes(data))
             self._unwritten[self.log_end_offset] = append
             self._update_written_end(append.segment)
