@@ -29,7 +29,7 @@ SHORT: dict[str, Any] = {
     "socket_connection_setup_timeout_max_ms": 300,
     "reconnect_backoff_ms": 20,
 }
-LIMIT_MS = 1200
+LIMIT_MS = 700
 """The time that calls wait for a server that cannot be reached."""
 AT_ONCE_SECONDS = 2.0
 MASKS = (
@@ -91,7 +91,7 @@ def report(mistake: Mistake, client: str) -> Report:
 def reports() -> dict[tuple[str, str], Report]:
     """The reports by mistake and client; most of the time they wait, so they do it side by side."""
     keys = [(name, client) for name in MISTAKES for client in CLIENTS]
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(16) as pool:
         return dict(zip(keys, pool.map(lambda key: report(MISTAKES[key[0]], key[1]), keys), strict=True))
 
 
