@@ -64,6 +64,9 @@ class MultiBrokerNode:
             running = asyncio.gather(*(broker.keep_running() for broker in self._brokers))
             await self._until_stopping(running)
             running.cancel()
+            await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()  # marks it as retrieved: that brokers stop in order is no error
         return await self._end()
 
     async def _until_stopping(self, work: asyncio.Future[Any]) -> None:
