@@ -129,6 +129,13 @@ def configure(options: LogOptions, broker_id: int | None = None, *, of_node: boo
     logging.basicConfig(level=options.level.upper(), handlers=[BackgroundHandler(handler)], force=True)
 
 
+def close() -> None:
+    """Write the lines that wait, and end the thread."""
+    for handler in logging.root.handlers:
+        if isinstance(handler, BackgroundHandler):
+            handler.close()
+
+
 def _file_handler(options: LogOptions, path: Path, broker_id: int | None) -> logging.Handler:
     """Return the handler of the file, or of the one of this broker: `broker.log` becomes `broker-1.log`."""
     from logging import handlers  # a broker without a file starts without it

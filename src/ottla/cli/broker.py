@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import resource
 import sys
 import time
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"ottla broker: {error}", file=sys.stderr)
         return 1
     finally:
-        logging.shutdown()
+        log_output.close()
 
 
 def _run_node(configs: dict[str, Any], args: argparse.Namespace, started: float) -> int:
