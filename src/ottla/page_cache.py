@@ -33,7 +33,16 @@ WORKERS_PER_DEVICE: Final = 4
 MAX_TRIES: Final = 10_000
 """Reads of missing bytes for one lookup, before it may wait; the search by time in many segments needs the most."""
 
-_mode = local()
+
+class _Mode(local):
+    """The state of a thread."""
+
+    cached_only = False
+    buffer = bytearray()
+    """The buffer of reads, whose content is overwritten by the next one: most reads are of the same small size."""
+
+
+_mode = _Mode()
 _workers: dict[int, ThreadPoolExecutor] = {}
 _probes = [bytearray(1)]
 
@@ -63,7 +72,7 @@ class cached_only:  # noqa: N801 - a context manager
         self._enabled = enabled
 
     def __enter__(self) -> None:
-        self._before = getattr(_mode, "cached_only", False)
+        self._before = _mode.cached_only
         _mode.cached_only = self._enabled
 
     def __exit__(self, *exc: object) -> None:
@@ -83,10 +92,13 @@ async def when_cached(read: Callable[[], T]) -> T:
 
 def pread(fd: int, nbytes: int, position: int) -> bytes:
     """Return what `os.pread` returns. Raises NotCachedError within `cached_only`."""
-    if not getattr(_mode, "cached_only", False) or not RWF_NOWAIT:
+    if not RWF_NOWAIT or not _mode.cached_only:
         return os.pread(fd, nbytes, position)
-    # most reads are of the same small size: they go through one buffer
-    data = _buffer_of(nbytes)
+    data = _mode.buffer
+    if len(data) != nbytes:
+        data = bytearray(nbytes)
+        if nbytes <= BUFFER_BYTES:
+            _mode.buffer = data
     try:
         read = os.preadv(fd, [data], position, RWF_NOWAIT)
     except BlockingIOError:
@@ -98,16 +110,6 @@ def pread(fd: int, nbytes: int, position: int) -> bytes:
     if position + read < os.fstat(fd).st_size:
         raise NotCachedError(fd, position + read, nbytes - read)
     return bytes(data[:read])
-
-
-def _buffer_of(nbytes: int) -> bytearray:
-    """Return a buffer of this thread, whose content is overwritten by the next read."""
-    buffer: bytearray | None = getattr(_mode, "buffer", None)
-    if buffer is None or len(buffer) != nbytes:
-        buffer = bytearray(nbytes)
-        if nbytes <= BUFFER_BYTES:
-            _mode.buffer = buffer
-    return buffer
 
 
 def cached_bytes(fd: int, position: int, nbytes: int) -> int:
