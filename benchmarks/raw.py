@@ -209,7 +209,7 @@ def fixed_rate(links: Sequence[Connection], topic: str, batch: Batch, per_second
     body = produce_body(topic, [0], batch.data)
     frame = request_header(0, PRODUCE_VERSION, body) + body
     taken: list[float] = []
-    with selectors.EpollSelector() as selector:
+    with selectors.DefaultSelector() as selector:
         for link in links:
             selector.register(link.sock, selectors.EVENT_READ, link)
         count = int(per_second * seconds)

@@ -130,7 +130,8 @@ class Disturbed:
             fd = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(fd)
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                if sys.platform == "linux":
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(fd)
 
