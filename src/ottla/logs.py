@@ -34,7 +34,7 @@ LOGGERS: Final = (
     "ottla.request",
     "ottla.spark",
     "ottla.storage",
-    "ottla.storage.cleaner",
+    "ottla.storage.compaction.cleaner",
     "ottla.telemetry",
 )
 """All loggers of the package."""

@@ -16,8 +16,8 @@ from ottla.records import compression
 from ottla.records.batch import split
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import Record, decode_records
-from ottla.storage import cleanable, cleaner
 from ottla.storage.checkpoints import RECOVERY_POINTS
+from ottla.storage.compaction import cleanable, cleaner
 from ottla.storage.log import Log
 from ottla.storage.log_dir import CLEAN_SHUTDOWN, LogDir
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record

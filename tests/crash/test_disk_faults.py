@@ -22,7 +22,7 @@ from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
-from ottla.storage.cleaner import run_steps
+from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
 from ottla.storage.log_dir import LogDir
 

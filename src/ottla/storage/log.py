@@ -31,6 +31,7 @@ from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
 from ottla.storage.files import DiskFailedError, FileSlice, LogFile, storage_error, sync_directory
 from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.pending_writes import PendingWrites
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
     DELETED_SUFFIX,
@@ -41,8 +42,6 @@ from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 from ottla.storage.validation import Batch, Prepared
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from typing_extensions import Buffer
 
     from ottla.storage.append_writer import AppendWriter
@@ -65,19 +64,6 @@ class Appended(NamedTuple):
     header: BatchHeader
     """The header of the first batch, as its producer sent it."""
     duplicate: bool = False
-
-
-class UnwrittenAppend:
-    """An append whose write is queued."""
-
-    __slots__ = ("data", "file", "future", "position", "segment")
-
-    def __init__(self, segment: Segment, file: LogFile, position: int, data: bytes) -> None:
-        self.segment = segment
-        self.file = file
-        self.position = position
-        self.data = data
-        self.future: Future[float] | None = None
 
 
 class LogListener(Protocol):
@@ -128,11 +114,9 @@ class Log:
         self.producers = ProducerStates(directory, producer_expiration_ms)
         self.last_flush_ms = clock.now_ms()
         self.listener: LogListener | None = None
-        self._writer = writer
-        self._unwritten: dict[int, UnwrittenAppend] = {}
-        """The appends whose writes are queued, by base offset, in this order."""
-        self._first_unwritten: int | None = None
-        """The first base offset in `_unwritten`; workers read it."""
+        self._pending_writes = (
+            None if writer is None else PendingWrites(writer, self._on_written, self._on_write_failed)
+        )
         self._pending_deletes: deque[tuple[int, Segment]] = deque()
         self._flush_lock = Lock()
         """Guards the recovery point: a flush in a worker must not move it past a truncation that happened meanwhile."""
@@ -165,7 +149,9 @@ class Log:
     @property
     def written_end_offset(self) -> int:
         """The end of the batches that are in the files; the log end offset, unless writes are queued. Thread-safe."""
-        end, first = self.log_end_offset, self._first_unwritten  # in this order: the event loop sets the end last
+        end, pending = self.log_end_offset, self._pending_writes
+        # in this order: the event loop sets the end last
+        first = None if pending is None else pending.first_offset
         return end if first is None else min(end, first)
 
     @property
@@ -285,60 +271,32 @@ class Log:
 
     def _write_file(self, file: LogFile, position: int, data: Buffer) -> None:
         """Write an append to its segment, or queue that while the disk is slow."""
-        writer = self._writer
-        if writer is None:
+        if self._pending_writes is None:
             file.write(position, data)
-        elif not writer.write(file, position, data):
-            append = UnwrittenAppend(self.active, file, position, bytes(data))
-            self._unwritten[self.log_end_offset] = append
-            self._update_written_end(append.segment)
-            self._queue_write(self.log_end_offset, append)
+        else:
+            self._pending_writes.write(self.log_end_offset, self.active, file, position, data)
 
-    def _queue_write(self, base_offset: int, append: UnwrittenAppend) -> None:
-        assert self._writer is not None
-        if self._unwritten.get(base_offset) is append:
-            on_result = functools.partial(self._on_write_result, base_offset, append)
-            append.future = self._writer.submit(append.file, append.position, append.data, on_result)
+    def _on_written(self, nbytes: int) -> None:
+        if self.listener is not None:
+            self.listener.on_written(nbytes)
 
-    def _on_write_result(self, base_offset: int, append: UnwrittenAppend, error: OSError | None) -> None:
-        listener = self.listener
-        if self._unwritten.get(base_offset) is not append:
-            return  # the log was closed or truncated
-        if error is None:
-            del self._unwritten[base_offset]
-            self._update_written_end(append.segment)
-            if listener is not None:
-                listener.on_written(len(append.data))
-        elif listener is not None:
-            retry = functools.partial(self._queue_write, base_offset, append)
-            listener.on_write_failed(self._storage_error("append to", error), retry)
+    def _on_write_failed(self, error: OSError, retry: Callable[[], None]) -> None:
+        if self.listener is not None:
+            self.listener.on_write_failed(self._storage_error("append to", error), retry)
 
     @property
     def is_queue_full(self) -> bool:
         """Whether so many writes are queued for the log's directory that producers have to wait."""
-        return self._writer is not None and self._writer.is_full
+        return self._pending_writes is not None and self._pending_writes.writer.is_full
 
     async def wait_for_queue(self) -> None:
         """Wait until fewer writes are queued for the log's directory."""
-        if self._writer is not None:
-            await self._writer.wait_for_space()
-
-    def _update_written_end(self, segment: Segment) -> None:
-        self._first_unwritten = next(iter(self._unwritten), None)
-        queued = (append.position for append in self._unwritten.values() if append.segment is segment)
-        segment.set_unwritten(next(queued, None))
+        if self._pending_writes is not None:
+            await self._pending_writes.writer.wait_for_space()
 
     def _wait_written(self) -> None:
-        """Wait for the queued writes, before the files change otherwise. Raises OSError."""
-        unwritten = list(self._unwritten.values())
-        for append in unwritten:
-            assert append.future is not None
-            append.future.result()
-        self._unwritten.clear()
-        for append in unwritten:
-            self._update_written_end(append.segment)
-        if unwritten and self.listener is not None:
-            self.listener.on_written(sum(len(append.data) for append in unwritten))
+        if self._pending_writes:
+            self._pending_writes.wait()
 
     def _update_producer(self, header: BatchHeader, marker: Marker | None) -> None:
         completed = self.producers.update(header, marker)
@@ -525,7 +483,7 @@ class Log:
         An idle partition thus needs no descriptors and no memory for indexes.
         """
         used, self._used = self._used, False
-        if used or self.closed or self._unwritten:
+        if used or self.closed or self._pending_writes:
             return
         try:
             for segment in (*self._open_segments, self.active):
@@ -670,7 +628,8 @@ class Log:
     def close_without_flush(self) -> None:
         """Close all files without writing anything, because the disk failed or the partition is deleted."""
         self.closed = self._abandoned = True
-        self._unwritten.clear()
+        if self._pending_writes is not None:
+            self._pending_writes.drop()
         for segment in self.segments:
             segment.close()
 

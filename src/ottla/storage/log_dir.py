@@ -28,15 +28,15 @@ from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
 from ottla.storage.append_writer import AppendWriter
+from ottla.storage.compaction.offset_map import DEDUPE_BUFFER_BYTES
 from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
-from ottla.storage.offset_map import DEDUPE_BUFFER_BYTES
 from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
-    from ottla.storage.cleaner import CleanerPass, Steps
-    from ottla.storage.throttle import Throttle
+    from ottla.storage.compaction.cleaner import CleanerPass, Steps
+    from ottla.storage.compaction.throttle import Throttle
 
 log = logging.getLogger("ottla.storage")
 
@@ -412,8 +412,8 @@ class LogDir:
 
         Until then there is no other pass over this log.
         """
-        from ottla.storage.cleanable import dirtiest, measure
-        from ottla.storage.cleaner import CleanerPass
+        from ottla.storage.compaction.cleanable import dirtiest, measure
+        from ottla.storage.compaction.cleaner import CleanerPass
 
         busy = self._cleaning | self.uncleanable
         candidates = []

@@ -22,7 +22,7 @@ from ottla.model import TRANSACTION_STATE, TopicPartition
 from ottla.net.ports import free_port
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records, records
-from ottla.storage import cleaner
+from ottla.storage.compaction import cleaner
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 from ottla.storage.producer_state import COMMIT, marker_record

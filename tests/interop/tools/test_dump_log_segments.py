@@ -29,7 +29,7 @@ from ottla.protocol.messages.group_records import (
 from ottla.protocol.versioned import encode_versioned
 from ottla.records.builder import BatchBuilder
 from ottla.records.down_conversion import down_converted
-from ottla.storage import cleaner
+from ottla.storage.compaction import cleaner
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 from ottla.storage.recovery import open_log

@@ -18,8 +18,9 @@ from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.model import TopicPartition
 from ottla.records.decoder import records
-from ottla.storage import checkpoints, cleaner
-from ottla.storage.cleaner import CleanerPass
+from ottla.storage import checkpoints
+from ottla.storage.compaction import cleaner
+from ottla.storage.compaction.cleaner import CleanerPass
 
 
 def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:

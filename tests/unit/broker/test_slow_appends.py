@@ -19,9 +19,9 @@ REQUEST_TIMED_OUT = 7
 def writer_of(client: Asker) -> AppendWriter:
     partition = client.context.partitions.get(TopicPartition("t", 0))
     assert partition is not None
-    writer = partition.log._writer
-    assert writer is not None
-    return writer
+    pending = partition.log._pending_writes
+    assert pending is not None
+    return pending.writer
 
 
 @contextmanager

@@ -21,7 +21,7 @@ NOT_NEEDED = (
     "ottla.net.server.tls_connection",
     "ottla.replication.fetcher",
     "ottla.spark",
-    "ottla.storage.cleaner",
+    "ottla.storage.compaction.cleaner",
     "cramjam",
     "difflib",
     "email",

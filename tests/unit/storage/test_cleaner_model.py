@@ -9,9 +9,9 @@ from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.clock import ManualClock
 from ottla.records.decoder import Record, decode_records
-from ottla.storage import cleaner
+from ottla.storage.compaction import cleaner
+from ottla.storage.compaction.offset_map import BYTES_PER_KEY
 from ottla.storage.log import Log
-from ottla.storage.offset_map import BYTES_PER_KEY
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 
 RETENTION_MS = 1000

@@ -15,8 +15,8 @@ import pytest
 from tests.unit.storage.conftest import NOW, TP, batch, contents
 
 from ottla.records.decoder import Record, decode_records
-from ottla.storage import cleanable, cleaner
-from ottla.storage.cleaner import CleanerPass
+from ottla.storage.compaction import cleanable, cleaner
+from ottla.storage.compaction.cleaner import CleanerPass
 from ottla.storage.log import Log
 from ottla.storage.scan import headers
 from ottla.storage.segment import SEGMENT_SUFFIXES

@@ -14,7 +14,7 @@ from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
 from ottla.storage import files
 from ottla.storage import log_dir as log_dir_module
-from ottla.storage.cleaner import run_steps
+from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
 
 CONFIG = LogConfig(file_delete_delay_ms=1000)

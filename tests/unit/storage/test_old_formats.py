@@ -12,7 +12,7 @@ from ottla.records import any_magic, compression, legacy_message_set
 from ottla.records.batch import read_header
 from ottla.records.decoder import Record, decode_records
 from ottla.records.down_conversion import down_converted
-from ottla.storage import cleaner
+from ottla.storage.compaction import cleaner
 from ottla.storage.log import Log
 
 CONFIG = {"segment_bytes": 1000, "index_interval_bytes": 150}

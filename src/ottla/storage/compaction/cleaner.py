@@ -23,10 +23,11 @@ from ottla.records.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD, MAGIC, B
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import Record
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
-from ottla.storage.cleanable import Cleanable, measure
+from ottla.storage.compaction.cleanable import Cleanable, measure
+from ottla.storage.compaction.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
+from ottla.storage.compaction.throttle import Throttle
 from ottla.storage.files import DiskFailedError, storage_error, sync_directory
 from ottla.storage.log import Log
-from ottla.storage.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from ottla.storage.producer_state import read_marker
 from ottla.storage.scan import headers
 from ottla.storage.segment import (
@@ -36,10 +37,9 @@ from ottla.storage.segment import (
     TXN_INDEX_SUFFIX,
     Segment,
 )
-from ottla.storage.throttle import Throttle
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
-log = logging.getLogger("ottla.storage.cleaner")
+log = logging.getLogger("ottla.storage.compaction.cleaner")
 
 
 Steps = Generator[Callable[[], None], None, bool]

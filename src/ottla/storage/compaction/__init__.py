@@ -1,0 +1,1 @@
+"""Compaction: the choice of a log, the copy of its retained records, their installation."""

@@ -1,0 +1,97 @@
+"""The appends of one log whose writes are queued, because the disk does not keep up (see `append_writer`).
+
+Invariant: all batches before `first_offset` are in the files. Not thread-safe: event loop only, except `first_offset`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.storage.append_writer import AppendWriter
+from ottla.storage.files import LogFile
+from ottla.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from typing_extensions import Buffer
+
+
+class PendingWrite:
+    """An append whose write is queued."""
+
+    __slots__ = ("data", "file", "future", "position", "segment")
+
+    def __init__(self, segment: Segment, file: LogFile, position: int, data: bytes) -> None:
+        self.segment = segment
+        self.file = file
+        self.position = position
+        self.data = data
+        self.future: Future[float] | None = None
+
+
+class PendingWrites:
+    """The queued writes of one log, in the order of their offsets."""
+
+    def __init__(
+        self,
+        writer: AppendWriter,
+        on_written: Callable[[int], None],
+        on_failed: Callable[[OSError, Callable[[], None]], None],
+    ) -> None:
+        """`on_written` gets the bytes of each queued write; `on_failed` its error and what queues it again."""
+        self.writer = writer
+        self.first_offset: int | None = None
+        """The base offset of the first append that is not written; None if all are. Workers read it."""
+        self._on_written = on_written
+        self._on_failed = on_failed
+        self._writes: dict[int, PendingWrite] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._writes)
+
+    def write(self, base_offset: int, segment: Segment, file: LogFile, position: int, data: Buffer) -> None:
+        """Write an append to its segment, or queue that. Raises OSError."""
+        if self.writer.write(file, position, data):
+            return
+        pending = self._writes[base_offset] = PendingWrite(segment, file, position, bytes(data))
+        self._update(segment)
+        self._queue(base_offset, pending)
+
+    def _queue(self, base_offset: int, pending: PendingWrite) -> None:
+        if self._writes.get(base_offset) is pending:
+            on_result = functools.partial(self._on_result, base_offset, pending)
+            pending.future = self.writer.submit(pending.file, pending.position, pending.data, on_result)
+
+    def _on_result(self, base_offset: int, pending: PendingWrite, error: OSError | None) -> None:
+        if self._writes.get(base_offset) is not pending:
+            return  # the log was closed or truncated
+        if error is not None:
+            self._on_failed(error, functools.partial(self._queue, base_offset, pending))
+            return
+        del self._writes[base_offset]
+        self._update(pending.segment)
+        self._on_written(len(pending.data))
+
+    def _update(self, segment: Segment) -> None:
+        self.first_offset = next(iter(self._writes), None)
+        queued = (pending.position for pending in self._writes.values() if pending.segment is segment)
+        segment.set_unwritten(next(queued, None))
+
+    def wait(self) -> None:
+        """Wait for all of them, before the files change otherwise. Raises OSError."""
+        writes = list(self._writes.values())
+        for pending in writes:
+            assert pending.future is not None
+            pending.future.result()
+        self._writes.clear()
+        for pending in writes:
+            self._update(pending.segment)
+        if writes:
+            self._on_written(sum(len(pending.data) for pending in writes))
+
+    def drop(self) -> None:
+        """Expect no results any more, as the log is closed."""
+        self._writes.clear()
