@@ -59,6 +59,8 @@ class AppendWriter:
         self.queued = 0
         """Number of writes in the queue."""
         self.queued_bytes = 0
+        self.slow_writes = 0
+        """Number of writes that took longer than SLOW_SECONDS."""
 
     @property
     def keeps_up(self) -> bool:
@@ -84,6 +86,7 @@ class AppendWriter:
         return True
 
     def _on_slow_write(self, seconds: float) -> None:
+        self.slow_writes += 1
         now = self._clock()
         if self._slow_until is None:
             log.info("A write to %s took %.0f ms; a thread writes there for now", self._directory, seconds * 1e3)

@@ -48,6 +48,7 @@ def readable(log: Log) -> int:
 
 async def test_write_after_a_slow_one_is_queued_until_the_disk_is_calm(disk: SlowWrites, tmp_path: Path) -> None:
     assert not disk.writer.keeps_up
+    assert disk.writer.slow_writes == 1
     disk.now += CALM_SECONDS
     assert disk.writer.keeps_up
 

@@ -622,6 +622,20 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         logs.directory_offline,
     ),
     BrokerMetric(
+        "ottla:type=append-queue#queued-bytes",
+        GAUGE,
+        DIRECTORY,
+        "Bytes of appends that wait for the disk of a log directory; 0 while it keeps up.",
+        logs.queued_bytes,
+    ),
+    BrokerMetric(
+        "ottla:type=append-queue#slow-writes-total",
+        COUNTER,
+        DIRECTORY,
+        "Appends whose write to the disk of a log directory took longer than 10 ms.",
+        logs.slow_writes,
+    ),
+    BrokerMetric(
         "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count",
         GAUGE,
         DIRECTORY,

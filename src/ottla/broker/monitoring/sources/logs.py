@@ -47,6 +47,18 @@ def directory_offline(scrape: Scrape) -> Samples:
         yield (str(log_dir.path),), int(bool(log_dir.offline))
 
 
+def queued_bytes(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        if log_dir.writer is not None:
+            yield (str(log_dir.path),), log_dir.writer.queued_bytes
+
+
+def slow_writes(scrape: Scrape) -> Samples:
+    for log_dir in scrape.context.partitions.log_dirs:
+        if log_dir.writer is not None:
+            yield (str(log_dir.path),), log_dir.writer.slow_writes
+
+
 def uncleanable(scrape: Scrape) -> Samples:
     for log_dir in scrape.context.partitions.log_dirs:
         yield (str(log_dir.path),), len(log_dir.uncleanable)
