@@ -14,10 +14,10 @@ from ottla.clock import Clock
 from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.storage.compaction.throttle import StoppedError, Throttle
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
 from ottla.storage.log_dir import LogDir
 from ottla.storage.retention import apply_retention
+from ottla.storage.throttle import StoppedError, Throttle
 
 if TYPE_CHECKING:
     from ottla.storage.compaction.cleaner import CleanerPass, Steps

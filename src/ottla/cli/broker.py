@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
-HTTP_LISTENER = "127.0.0.1:9644"
-"""The HTTP listener of a broker without a properties file."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP, and return 1 if the broker cannot start."""
     from ottla.broker.node import parent
+    from ottla.config.broker import STANDARD_HTTP_LISTENER
 
     started = time.perf_counter()
     _allow_files()
@@ -43,12 +42,13 @@ def run(args: argparse.Namespace) -> int:
             return _run_broker(of_node.read_configs(), args, started, of_node)
         configs = properties.load(args.properties) if args.properties else {}
         if not args.properties:
-            configs["ottla.http.listener"] = HTTP_LISTENER
+            configs["ottla.http.listener"] = STANDARD_HTTP_LISTENER
         configs.update(properties.override(text) for text in args.override)
         if args.brokers is not None:
             configs["ottla.brokers"] = args.brokers
         return _run_node(configs, args, started)
     except (KafkaError, OSError) as error:
+        log_output.close()  # the error comes last
         print(f"ottla broker: {error}", file=sys.stderr)
         return 1
     finally:

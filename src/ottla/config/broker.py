@@ -21,6 +21,9 @@ MAX_INT = 2**31 - 1
 ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:[0-9]{1,5})?")
 NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+STANDARD_HTTP_LISTENER = "127.0.0.1:9644"
+"""The HTTP listener of a broker without a properties file."""
+
 
 class Endpoint(NamedTuple):
     """One listener: its name, the address that it binds or advertises, and its security protocol."""

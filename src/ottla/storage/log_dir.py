@@ -28,7 +28,6 @@ from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
 from ottla.storage.append_writer import AppendWriter
-from ottla.storage.compaction.offset_map import DEDUPE_BUFFER_BYTES
 from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
 from ottla.storage.partition_metadata import write_topic_id
@@ -36,7 +35,7 @@ from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
     from ottla.storage.compaction.cleaner import CleanerPass, Steps
-    from ottla.storage.compaction.throttle import Throttle
+    from ottla.storage.throttle import Throttle
 
 log = logging.getLogger("ottla.storage")
 
@@ -405,7 +404,7 @@ class LogDir:
             log.warning("Cannot remove deleted log %s: %s", path, error)
 
     def next_cleaning(
-        self, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES, throttle: Throttle | None = None
+        self, now_ms: int, *, map_bytes: int | None = None, throttle: Throttle | None = None
     ) -> CleanerPass | None:
         """Return a pass over the log that most needs compaction, if any: `copy` it in a worker, then finish or abort
         it.
@@ -414,6 +413,7 @@ class LogDir:
         """
         from ottla.storage.compaction.cleanable import dirtiest, measure
         from ottla.storage.compaction.cleaner import CleanerPass
+        from ottla.storage.compaction.offset_map import DEDUPE_BUFFER_BYTES
 
         busy = self._cleaning | self.uncleanable
         candidates = []
@@ -428,7 +428,7 @@ class LogDir:
             return None
         tp = chosen.log.topic_partition
         try:
-            cleaning = CleanerPass(chosen, now_ms, map_bytes=map_bytes, throttle=throttle)
+            cleaning = CleanerPass(chosen, now_ms, map_bytes=map_bytes or DEDUPE_BUFFER_BYTES, throttle=throttle)
         except Exception as error:
             self._not_cleanable(tp, error)
             return None

@@ -15,10 +15,10 @@ from ottla.records.decoder import decode_records
 from ottla.storage.compaction import cleanable, cleaner
 from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.compaction.offset_map import BYTES_PER_KEY, OffsetMap
-from ottla.storage.compaction.throttle import StoppedError, Throttle
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
+from ottla.storage.throttle import StoppedError, Throttle
 
 SMALL: dict[str, Any] = {"segment_bytes": 1000, "cleanup_policy": ("compact",), "delete_retention_ms": 1000}
 

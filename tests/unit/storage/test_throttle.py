@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from ottla.storage.compaction.throttle import StoppedError, Throttle
+from ottla.storage.throttle import StoppedError, Throttle
 
 
 def test_bytes_above_the_limit_take_their_time() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.monitoring.observed_node import ObservedNode
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker import STANDARD_HTTP_LISTENER, BrokerConfig, Endpoint
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -63,7 +63,10 @@ class HttpListener:
                 sock.close()
                 raise
         except OSError as error:
-            log.warning(
+            # several brokers of a machine may have no properties file
+            is_standard = f"{host}:{port}" == STANDARD_HTTP_LISTENER
+            log.log(
+                logging.INFO if is_standard else logging.WARNING,
                 "The HTTP listener cannot bind %s:%d: %s. The broker serves clients without metrics and health checks; "
                 "set ottla.http.listener to a free port.",
                 host,

@@ -25,7 +25,6 @@ from ottla.records.decoder import Record
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage.compaction.cleanable import Cleanable, measure
 from ottla.storage.compaction.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
-from ottla.storage.compaction.throttle import Throttle
 from ottla.storage.files import DiskFailedError, storage_error, sync_directory
 from ottla.storage.log import Log
 from ottla.storage.producer_state import read_marker
@@ -37,6 +36,7 @@ from ottla.storage.segment import (
     TXN_INDEX_SUFFIX,
     Segment,
 )
+from ottla.storage.throttle import Throttle
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
 log = logging.getLogger("ottla.storage.compaction.cleaner")
