@@ -126,7 +126,8 @@ def _went_back(events: Sequence[GroupEvent]) -> list[str]:
     for event in sorted(events, key=lambda event: event.at):
         key = (event.member, event.place)
         if isinstance(event, Committed):
-            committed[event.place] = max(event.position, committed.get(event.place, 0))
+            # also if it is before an earlier one: librdkafka repeats commits that a broker did not answer, after later ones
+            committed[event.place] = event.position
         elif isinstance(event, Assigned):
             floor[key] = committed.get(event.place, 0)
         else:

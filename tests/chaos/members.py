@@ -35,6 +35,8 @@ class Member(threading.Thread):
             **CLIENT,
         }
         self._positions: dict[Place, int] = {}
+        self._is_committing = False
+        """Whether a commit is not answered: librdkafka repeats it, also after later ones, which would be undone."""
 
     def run(self) -> None:
         from confluent_kafka import Consumer
@@ -60,15 +62,17 @@ class Member(threading.Thread):
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(*place, position) for place, position in self._positions.items()]
-        if not offsets:
+        if not offsets or (asynchronous and self._is_committing):
             return
         try:
+            self._is_committing = asynchronous
             consumer.commit(offsets=offsets, asynchronous=asynchronous)
         except KafkaException:
             return  # a later one will do
 
     def _committed(self, error: Any, partitions: list[Any]) -> None:
         now = time.monotonic()
+        self._is_committing = False
         for partition in partitions:
             if error is None and partition.error is None and partition.offset >= 0:
                 place = Place(partition.topic, partition.partition)

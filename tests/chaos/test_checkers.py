@@ -164,6 +164,11 @@ def test_a_committed_position_that_was_forgotten_is_seen() -> None:
     assert "again" in wrong
 
 
+def test_commit_that_a_client_repeats_after_a_later_one_counts() -> None:
+    events = [*GOOD_GROUP[:3], Committed(2.5, "m", P0, 0), GOOD_GROUP[3], Taken(4.0, "n", P0, 0), Taken(5.0, "n", P0, 1)]
+    assert checkers.the_group_goes_on(events, log(sent(0), sent(1))) == []
+
+
 def test_a_record_that_one_member_takes_twice_is_seen() -> None:
     events = [*GOOD_GROUP, Taken(5.0, "n", P0, 1)]
     assert len(checkers.the_group_goes_on(events, log(sent(0), sent(1)))) == 1
