@@ -126,7 +126,7 @@ def _went_back(events: Sequence[GroupEvent]) -> list[str]:
     for event in sorted(events, key=lambda event: event.at):
         key = (event.member, event.place)
         if isinstance(event, Committed):
-            # also if it is before an earlier one: librdkafka repeats commits that a broker did not answer, after later ones
+            # also if it is before an earlier one: librdkafka repeats commits that were not answered after later ones
             committed[event.place] = event.position
         elif isinstance(event, Assigned):
             floor[key] = committed.get(event.place, 0)

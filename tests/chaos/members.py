@@ -65,8 +65,8 @@ class Member(threading.Thread):
         if not offsets or (asynchronous and self._is_committing):
             return
         try:
-            self._is_committing = asynchronous
             consumer.commit(offsets=offsets, asynchronous=asynchronous)
+            self._is_committing = asynchronous
         except KafkaException:
             return  # a later one will do
 

@@ -165,7 +165,8 @@ def test_a_committed_position_that_was_forgotten_is_seen() -> None:
 
 
 def test_commit_that_a_client_repeats_after_a_later_one_counts() -> None:
-    events = [*GOOD_GROUP[:3], Committed(2.5, "m", P0, 0), GOOD_GROUP[3], Taken(4.0, "n", P0, 0), Taken(5.0, "n", P0, 1)]
+    repeated, taken = Committed(2.5, "m", P0, 0), [Taken(4.0, "n", P0, 0), Taken(5.0, "n", P0, 1)]
+    events = [*GOOD_GROUP[:3], repeated, GOOD_GROUP[3], *taken]
     assert checkers.the_group_goes_on(events, log(sent(0), sent(1))) == []
 
 
