@@ -23,6 +23,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
+from ottla.config.share_consumer import ShareConsumerConfig
 from ottla.config.topic import TopicConfig
 from ottla.legacy.consumer.consumer_config import ConsumerConfig as LegacyConsumerConfig
 from ottla.legacy.producer.producer_config import ProducerConfig as LegacyProducerConfig
@@ -42,11 +43,12 @@ def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def options(config: type[Config]) -> str:
-    """The options of a subject."""
+def options(config: type[Config], besides: type[Config] | None = None) -> str:
+    """The options of a subject, without those of another one."""
     rows = (
         (f"`{key}`", "required" if option.default is REQUIRED else _shown(option.default), option.doc)
         for key, option in sorted(config.options.items())
+        if besides is None or key not in besides.options
     )
     return table(("option", "default", "meaning"), rows)
 
@@ -150,6 +152,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "topic-options": lambda: options(TopicConfig),
     "producer-options": lambda: options(ProducerConfig),
     "consumer-options": lambda: options(ConsumerConfig),
+    "share-consumer-options": lambda: options(ShareConsumerConfig, besides=ConsumerConfig),
     "admin-options": lambda: options(AdminConfig),
     "admin-calls": admin_calls,
     "legacy-producer-options": lambda: options(LegacyProducerConfig),

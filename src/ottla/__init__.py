@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from ottla.client.consumer.group.membership import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from ottla.client.consumer.records import ConsumerRecord as ConsumerRecord
+    from ottla.client.consumer.share.acknowledgements import AcknowledgeType as AcknowledgeType
+    from ottla.client.consumer.share.acquired_records import ShareConsumerRecord as ShareConsumerRecord
+    from ottla.client.consumer.share.share_consumer import KafkaShareConsumer as KafkaShareConsumer
     from ottla.client.consumer.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.client.kafka_python import AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener
     from ottla.client.kafka_python import ConfigSourceType as ConfigSourceType
@@ -122,6 +125,7 @@ _HOMES = {
     "ACLPermissionType": "ottla.security.acl",
     "ACLResourcePatternType": "ottla.security.acl",
     "AbortTransactionSpec": "ottla.client.admin.transactions",
+    "AcknowledgeType": "ottla.client.consumer.share.acknowledgements",
     "AlterConfigOp": "ottla.client.admin.configs",
     "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
     "BooleanDeserializer": "ottla.serializers",
@@ -171,6 +175,7 @@ _HOMES = {
     "KafkaConsumer": "ottla.client.consumer.consumer",
     "KafkaError": "ottla.errors",
     "KafkaProducer": "ottla.client.producer.producer",
+    "KafkaShareConsumer": "ottla.client.consumer.share.share_consumer",
     "ListDeserializer": "ottla.serializers",
     "ListSerializer": "ottla.serializers",
     "ListedOffset": "ottla.client.admin.topics.offsets",
@@ -201,6 +206,7 @@ _HOMES = {
     "ScramCredentialInfo": "ottla.client.admin.security.scram",
     "ScramMechanism": "ottla.client.admin.security.scram",
     "Serializer": "ottla.client.serializers",
+    "ShareConsumerRecord": "ottla.client.consumer.share.acquired_records",
     "ShortDeserializer": "ottla.serializers",
     "ShortSerializer": "ottla.serializers",
     "StringDeserializer": "ottla.serializers",

@@ -19,7 +19,7 @@ from ottla import errors
 from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
-from ottla.client.core.metadata import Metadata
+from ottla.client.core.metadata import metadata_of
 from ottla.config.admin import CONTROLLERS, AdminConfig
 from ottla.model import Node, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
@@ -84,16 +84,11 @@ class AdminDriver:
         self.registry = metrics_of(config, "admin-client", self.client_id)
         channels = ChannelMetrics(self.registry, "admin-client")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
-        self.metadata = Metadata(
-            ControllerMetadata(self.connections) if config.bootstrap_controllers else self.connections,
-            max_age_ms=config.metadata_max_age_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            retry_backoff_max_ms=config.retry_backoff_max_ms,
-            allow_auto_create=False,
+        self.metadata = metadata_of(
+            config,
+            self.connections,
+            source=ControllerMetadata(self.connections) if config.bootstrap_controllers else None,
             topic_idle_ms=TOPIC_IDLE_MS,
-            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
-            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-            slow_reason=lambda: self.connections.slow_reason,
         )
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, jitter=JITTER

@@ -36,7 +36,7 @@ from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.coordinator import Coordinator
 from ottla.client.core.interceptors import close_all
-from ottla.client.core.metadata import Cluster, Metadata, writable
+from ottla.client.core.metadata import Cluster, metadata_of, writable
 from ottla.client.core.telemetry import telemetry_of
 from ottla.client.serializers import find
 from ottla.config.consumer import ConsumerConfig
@@ -88,16 +88,7 @@ class ConsumerCore:
         config = self.config
         channels = ChannelMetrics(self.metrics, "consumer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
-        self.metadata = Metadata(
-            self.connections,
-            max_age_ms=config.metadata_max_age_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            retry_backoff_max_ms=config.retry_backoff_max_ms,
-            allow_auto_create=config.allow_auto_create_topics,
-            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
-            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-            slow_reason=lambda: self.connections.slow_reason,
-        )
+        self.metadata = metadata_of(config, self.connections, allow_auto_create=config.allow_auto_create_topics)
         self.topic_errors = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
         self.telemetry = telemetry_of(
             config.enable_metrics_push,

@@ -15,8 +15,9 @@ from uuid import UUID
 
 from ottla import errors
 from ottla.backoff import ExponentialBackoff
-from ottla.client.core.connections import NOT_AUTHENTICATED
+from ottla.client.core.connections import NOT_AUTHENTICATED, Connections
 from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.config.client import ClientConfig
 from ottla.model import Node, TopicPartition
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -345,6 +346,30 @@ class Metadata:
         topics = {**self.cluster.topics, tp.topic: topic._replace(partitions=partitions)}
         self.cluster = Cluster(all_nodes, topics, self.cluster.controller_id, self.cluster.cluster_id)
         return True
+
+
+def metadata_of(
+    config: ClientConfig,
+    connections: Connections,
+    *,
+    source: MetadataSource | None = None,
+    allow_auto_create: bool = False,
+    topic_idle_ms: int | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Metadata:
+    """Return the metadata of a new client, which is requested through `connections` unless there is another source."""
+    return Metadata(
+        source or connections,
+        max_age_ms=config.metadata_max_age_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        allow_auto_create=allow_auto_create,
+        topic_idle_ms=topic_idle_ms,
+        clock=clock,
+        rebootstrap=connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
+        rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        slow_reason=lambda: connections.slow_reason,
+    )
 
 
 def writable(topic: str) -> str:

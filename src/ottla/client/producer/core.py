@@ -17,7 +17,7 @@ from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.futures import RecordFuture, failed_future
 from ottla.client.core.interceptors import close_all
-from ottla.client.core.metadata import Metadata
+from ottla.client.core.metadata import metadata_of
 from ottla.client.core.telemetry import telemetry_of
 from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
@@ -69,17 +69,12 @@ class ProducerCore:
         self.value_serializer = find(config.value_serializer, "value_serializer", configs)
         channels = ChannelMetrics(registry, "producer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
-        self.metadata = Metadata(
+        self.metadata = metadata_of(
+            config,
             self.connections,
-            max_age_ms=config.metadata_max_age_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            retry_backoff_max_ms=config.retry_backoff_max_ms,
             allow_auto_create=config.allow_auto_create_topics,
             topic_idle_ms=config.metadata_max_idle_ms,
             clock=clock,
-            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
-            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-            slow_reason=lambda: self.connections.slow_reason,
         )
         self.accumulator = Accumulator(
             batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),

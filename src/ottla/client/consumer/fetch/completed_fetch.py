@@ -153,6 +153,11 @@ class CompletedFetch:
         """Advance past the batch of `next_header`."""
         self._taken_from = self._batches.pop()
 
+    def skip_batch(self) -> BatchHeader:
+        """Advance past the next batch, which cannot be decoded, and return its header."""
+        self._taken_from = None
+        return self._batches.pop()[0]
+
     def unreadable(self, header: BatchHeader, error: Exception) -> errors.CorruptBatchError:
         """Return the error of poll() for a batch that cannot be decoded; it is raised at each call, as the position
         stays.

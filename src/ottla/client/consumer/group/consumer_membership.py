@@ -13,7 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla import errors
 from ottla.client.consumer.group.group_heartbeat import GroupHeartbeat
@@ -31,11 +31,16 @@ from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.model import TopicPartition
+from ottla.protocol.message import Request
 from ottla.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.share_group_heartbeat import Assignment as ShareAssignment
+    from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 log = logging.getLogger("ottla.client")
 
@@ -90,7 +95,10 @@ IS_MEMBER: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
 
 
 class ConsumerMembership(Membership):
-    """A member of a group whose broker assigns."""
+    """A member of a group whose broker assigns. `ShareMembership` differs in its requests."""
+
+    unsupported: str = "the cluster does not support group.protocol=consumer; use classic"
+    """The error of a cluster without the API of the heartbeats."""
 
     def __init__(
         self,
@@ -110,7 +118,7 @@ class ConsumerMembership(Membership):
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._beats = GroupHeartbeat(config, subscription)
-        self._unresolved: Assignment | None = None
+        self._unresolved: Assignment | ShareAssignment | None = None
         """The last assignment while some of its topics are unknown."""
         self._target: dict[TopicPartition, uuid.UUID] = {}
         """The target assignment with topic ids: a topic that was deleted and created again is another one."""
@@ -138,6 +146,11 @@ class ConsumerMembership(Membership):
     def is_settled(self) -> bool:
         """Whether it is a member."""
         return self.state in IS_MEMBER
+
+    @property
+    def owned(self) -> Mapping[TopicPartition, uuid.UUID]:
+        """The current assignment with topic ids."""
+        return self._owned
 
     @property
     def group_topics(self) -> frozenset[str]:
@@ -299,8 +312,7 @@ class ConsumerMembership(Membership):
             try:
                 self._handle_response(await self._send())
             except errors.UnsupportedVersionError as error:
-                what = "the cluster does not support group.protocol=consumer; use classic"
-                self._fail(errors.UnsupportedVersionError(f"{what}: {error}"))
+                self._fail(errors.UnsupportedVersionError(f"{self.unsupported}: {error}"))
             except errors.KafkaError as error:
                 log.debug("group %s: heartbeat failed: %s", self.group_id, error)
                 self._beats.reset()
@@ -310,23 +322,24 @@ class ConsumerMembership(Membership):
                     await asyncio.sleep(self.coordinator.retry_backoff)
                     self._hurry.set()
 
-    async def _send(self) -> ConsumerGroupHeartbeatResponse:
+    async def _send(self) -> ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse:
         request = self._request()
         if self.state is State.ACKNOWLEDGING:
             self._move(State.STABLE)
         limit = self.config.request_timeout_ms / 1000
         began = time.monotonic()
+        response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse
         response = await self.coordinator.send(request, began + limit, timeout=limit)
         self.metrics.record_heartbeat(time.monotonic() - began)
         return response
 
-    def _request(self) -> ConsumerGroupHeartbeatRequest:
+    def _request(self) -> Request[Any]:
         if self.state is State.JOINING:
             return self._beats.join_request(self.member_id)
         acknowledges = self.state is State.ACKNOWLEDGING
         return self._beats.next_request(self.member_id, self.generation, self._owned, acknowledges=acknowledges)
 
-    def _handle_response(self, response: ConsumerGroupHeartbeatResponse) -> None:
+    def _handle_response(self, response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse) -> None:
         if response.error_code:
             self._handle_error(errors.for_code(response.error_code), response.error_message)
             return
@@ -376,16 +389,20 @@ class ConsumerMembership(Membership):
     async def _send_leave(self, epoch: int) -> None:
         if self.coordinator.node is None:
             return
-        request = ConsumerGroupHeartbeatRequest(
+        try:
+            await self.coordinator.send(
+                self._leave_request(epoch), time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS
+            )
+        except errors.KafkaError as error:
+            log.debug("group %s: could not leave: %s", self.group_id, error)
+
+    def _leave_request(self, epoch: int) -> Request[Any]:
+        return ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=epoch,
             instance_id=self.config.group_instance_id,
         )
-        try:
-            await self.coordinator.send(request, time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS)
-        except errors.KafkaError as error:
-            log.debug("group %s: could not leave: %s", self.group_id, error)
 
     def reset(self) -> None:
         """Reset the membership."""

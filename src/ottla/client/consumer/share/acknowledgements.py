@@ -1,0 +1,75 @@
+"""Acknowledgements of acquired records: their types, and what requests contain. Kafka's `Acknowledgements`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
+
+GAP: Final = 0
+"""The type of an offset that was acquired and has no record: compaction has removed it, or it is a marker."""
+
+
+class AcknowledgeType(IntEnum):
+    """The result of processing a record: ACCEPT (done), RELEASE (deliver it again), REJECT (never deliver it again),
+    RENEW (processing continues: extend the acquisition lock).
+    """
+
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Source(NamedTuple):
+    """The partition and broker of acquired records: acknowledgements go to the share session that has acquired them."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    node: int
+
+
+class Acknowledgements:
+    """Acknowledgements of records of one source that are sent together."""
+
+    __slots__ = ("done", "source", "types")
+
+    def __init__(self, source: Source, types: Mapping[int, int]) -> None:
+        self.source = source
+        self.types = types
+        """Types by offset."""
+        self.done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+        """The result: None, or the error of the partition."""
+
+    @property
+    def renews(self) -> bool:
+        """Whether a lock is renewed."""
+        return AcknowledgeType.RENEW in self.types.values()
+
+    def complete(self, error: KafkaError | None) -> None:
+        """Set the result, once."""
+        if not self.done.done():
+            self.done.set_result(error)
+
+
+def acknowledgement_batches(types: Mapping[int, int]) -> list[AcknowledgementBatch]:
+    """Return the acknowledgements as they are in requests: a batch for each run of consecutive offsets."""
+    return [_batch(run, types) for run in _runs(sorted(types))]
+
+
+def _runs(offsets: list[int]) -> Iterable[list[int]]:
+    starts = [0, *(i for i, (a, b) in enumerate(pairwise(offsets), 1) if b != a + 1), len(offsets)]
+    return (offsets[start:end] for start, end in pairwise(starts) if end > start)
+
+
+def _batch(run: list[int], types: Mapping[int, int]) -> AcknowledgementBatch:
+    each = [types[offset] for offset in run]
+    same = len(set(each)) == 1
+    return AcknowledgementBatch(first_offset=run[0], last_offset=run[-1], acknowledge_types=each[:1] if same else each)

@@ -1,0 +1,166 @@
+"""`KafkaShareConsumer` for asyncio: the core on the caller's event loop. `ottla.aio` has it under its name."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.consumer.share.acknowledgements import AcknowledgeType
+from ottla.client.consumer.share.core import AcknowledgementCallback, Results, ShareConsumerCore
+from ottla.client.consumer.share.in_flight import Records
+from ottla.client.core import telemetry
+from ottla.config.share_consumer import ShareConsumerConfig
+from ottla.errors import IllegalStateError
+from ottla.model import TopicPartition
+
+T = TypeVar("T")
+
+
+class KafkaShareConsumer:
+    """Reads records of a share group. Bound to one event loop. Use `start` and `stop`, or `async with`.
+
+    The acknowledgement callback is called in the event loop, and may be a coroutine function.
+    """
+
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+        mappings = [t for t in topics if isinstance(t, Mapping)]
+        self._names = [t for t in topics if isinstance(t, str)]
+        if mappings:
+            self.config = ShareConsumerConfig.from_kafka(mappings[0], **options)
+        else:
+            self.config = ShareConsumerConfig.from_keywords(**options)
+        self._core = ShareConsumerCore(self.config)
+        self._default_timeout = self.config.default_api_timeout_ms / 1000
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<KafkaShareConsumer {self._core.client_id}>"
+
+    async def start(self) -> None:
+        """Start, and subscribe to the topics of the constructor."""
+        await self._core.start()
+        if self._names:
+            self._core.subscribe(self._names)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Subscription
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to topics; replaces the previous subscription. Without topics it is unsubscribe()."""
+        self._check_open()
+        names = topics if isinstance(topics, str) else list(topics)
+        if names:
+            self._core.subscribe(names)
+        else:
+            await self._core.unsubscribe()
+
+    def subscription(self) -> set[str]:
+        """Return the subscribed topics."""
+        return set(self._core.subscription.topics)
+
+    async def unsubscribe(self) -> None:
+        """Send the acknowledgements, leave the group and read nothing."""
+        self._check_open()
+        await self._core.unsubscribe()
+
+    # Records
+
+    async def poll(self, timeout_ms: float = 0) -> Records:
+        """Return acquired records; waits up to `timeout_ms` for the first.
+
+        In implicit mode it accepts the records of the last poll. In explicit mode all of them must be acknowledged
+        before; records with RENEW are returned again once their locks are renewed.
+        """
+        self._check_open()
+        await self._core.prepare(timeout_ms / 1000)
+        return self._core.take()
+
+    def wakeup(self) -> None:
+        """Interrupt the call that waits, or the next one that would, with WakeupError. Event loop only."""
+        self._core.wakeup_trigger.wakeup()
+
+    # Acknowledgements
+
+    def acknowledge(self, record: ConsumerRecord, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Acknowledge a record of the last poll. The next poll or commit sends it.
+
+        Raises IllegalStateError with share.acknowledgement.mode=implicit, and for a record that is not in flight.
+        """
+        self.acknowledge_offset(record.topic_partition, record.offset, acknowledge_type)
+
+    def acknowledge_offset(
+        self, partition: TopicPartition, offset: int, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Acknowledge a record by its offset, such as one that a RecordDeserializationError names."""
+        self._check_open()
+        self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
+
+    async def commit(self, timeout_ms: float | None = None) -> Results:
+        """Send the acknowledgements, and return the error or None of each partition; waits up to `timeout_ms`.
+
+        Records whose acknowledgement failed are delivered again: their locks have expired, or will.
+        """
+        timeout = self._default_timeout if timeout_ms is None else timeout_ms / 1000
+        return await self._wait(self._core.commit_sync(timeout))
+
+    commit_sync = commit
+
+    def commit_async(self) -> None:
+        """Send the acknowledgements in the background; `set_acknowledgement_commit_callback` reports the results."""
+        self._check_open()
+        self._core.commit()
+
+    def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
+        """Set the function that later calls of poll() and commit() call with (offsets by partition, error or None)."""
+        self._check_open()
+        self._core.callback = callback
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return how long acquired records are locked, in milliseconds; None before the first fetch."""
+        return self._core.fetcher.lock_timeout_ms
+
+    # Queries
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return dict(self._core.metrics.metrics) if raw else dict(self._core.metrics.values())
+
+    async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """Return the id of this client in telemetry (KIP-714)."""
+        timeout = self._default_timeout if timeout_ms is None else timeout_ms / 1000
+        return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(timeout))
+
+    # Closing
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Send the acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
+
+        Records without an acknowledgement are released: other members get them at once.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await self._core.stop(None if timeout_ms is None else timeout_ms / 1000)
+
+    stop = close
+
+    async def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            coroutine.close()
+        self._check_open()
+        return await self._core.wakeup_trigger.interruptible(coroutine)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the share consumer is closed")

@@ -1,0 +1,297 @@
+"""The core of both share consumers. Not thread-safe: event loop only, except for `take` and the acknowledgements in
+`in_flight`, which belong to the thread of the caller while no call waits for the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ottla import errors
+from ottla.client.consumer.core import LEAST_CLOSE_SECONDS, LONGEST_WAIT, topic_names
+from ottla.client.consumer.fetch.topic_errors import TopicErrors
+from ottla.client.consumer.group.membership import LEAVE_SECONDS
+from ottla.client.consumer.metrics import CoordinatorMetrics
+from ottla.client.consumer.poll_trigger import PollTrigger
+from ottla.client.consumer.share.acknowledgements import GAP, Acknowledgements, AcknowledgeType, Source
+from ottla.client.consumer.share.in_flight import InFlightRecords, Records
+from ottla.client.consumer.share.share_fetcher import ShareFetcher
+from ottla.client.consumer.share.share_membership import ShareMembership
+from ottla.client.consumer.subscription import Subscription
+from ottla.client.consumer.wakeup import WakeupTrigger
+from ottla.client.core.client_metrics import metrics_of
+from ottla.client.core.connections import Connections
+from ottla.client.core.coordinator import Coordinator
+from ottla.client.core.interceptors import close_all
+from ottla.client.core.io_thread import run_at_caller
+from ottla.client.core.metadata import Cluster, metadata_of
+from ottla.client.core.telemetry import telemetry_of
+from ottla.client.serializers import find
+from ottla.config.share_consumer import EXPLICIT, ShareConsumerConfig
+from ottla.model import TopicPartition
+from ottla.net.client.channel_metrics import ChannelMetrics
+
+log = logging.getLogger("ottla.client")
+
+AcknowledgementCallback = Callable[[dict[TopicPartition, set[int]], errors.KafkaError | None], Any]
+"""Called with (offsets by partition, error) for the result of acknowledgements."""
+Results = dict[TopicPartition, errors.KafkaError | None]
+MAX_RESULTS: Final = 10_000
+"""Maximum number of results that wait for the callback; the oldest ones are dropped."""
+
+_numbers = itertools.count(1)
+
+
+class ShareConsumerCore:
+    """The core of a share consumer, without a public API."""
+
+    def __init__(self, config: ShareConsumerConfig) -> None:
+        if not config.group_id:
+            raise errors.InvalidGroupIdError("a share consumer needs a group_id")
+        self.config = config
+        self.client_id = config.client_id or f"consumer-{config.group_id}-{next(_numbers)}"
+        self.is_explicit = config.share_acknowledgement_mode == EXPLICIT
+        self.subscription = Subscription()
+        self.in_flight = InFlightRecords()
+        self.wakeup_trigger = WakeupTrigger()
+        self.poll_trigger = PollTrigger()
+        self.callback: AcknowledgementCallback | None = None
+        self._results: list[Acknowledgements] = []
+        self._error: errors.KafkaError | None = None
+        """The error of a record, which the next poll without records before it raises."""
+        configs = {**config.originals, "client.id": self.client_id}
+        self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
+        self.value_deserializer = find(config.value_deserializer, "value_deserializer", configs)
+        self.metrics = metrics_of(config, "consumer", self.client_id)
+        try:
+            self._connect()
+        except BaseException:
+            self.metrics.close()  # a reporter may have a thread
+            raise
+
+    def _connect(self) -> None:
+        config = self.config
+        channels = ChannelMetrics(self.metrics, "consumer")
+        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
+        self.metadata = metadata_of(config, self.connections, allow_auto_create=config.allow_auto_create_topics)
+        self.topic_errors = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
+        self.telemetry = telemetry_of(
+            config.enable_metrics_push,
+            self.connections,
+            self.metadata,
+            self.metrics,
+            group_id=config.group_id,
+            client_rack=config.client_rack,
+        )
+        self.membership = ShareMembership(
+            config,
+            Coordinator(
+                config.group_id,
+                self.connections,
+                self.metadata,
+                config.retry_backoff_ms / 1000,
+                retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            ),
+            self.metadata,
+            self.subscription,
+            CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions)),
+            self.poll_trigger,
+        )
+        self.fetcher = ShareFetcher(
+            config, self.connections, self.metadata, self.poll_trigger, lambda: self.membership.member_id
+        )
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Start the background tasks."""
+        self.metadata.listeners.append(self._new_cluster)
+        self.metadata.start()
+
+    def _new_cluster(self, cluster: Cluster) -> None:
+        self.topic_errors.metadata_updated()
+        if self.subscription.by_group:
+            self.membership.metadata_changed()
+        self.poll_trigger.set()
+
+    async def stop(self, timeout: float | None) -> None:
+        """Send the acknowledgements, leave the group and stop, within `timeout` seconds.
+
+        As in Java, records without an acknowledgement are released, in implicit mode too.
+        """
+        deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
+        try:
+            await self._leave(deadline)
+            await self._run_callbacks()
+        finally:
+            self.membership.reset()
+            if self.telemetry is not None:
+                await self.telemetry.close()
+            await self.metadata.close()
+            await self.connections.close()
+            self.metrics.close()
+            close_all((), self.key_deserializer, self.value_deserializer)
+
+    async def _leave(self, deadline: float) -> None:
+        self._send_acknowledgements()
+        await self.fetcher.close_sessions(deadline)
+        self.in_flight.clear()
+        try:
+            async with asyncio.timeout(max(LEAST_CLOSE_SECONDS, min(LEAVE_SECONDS, deadline - time.monotonic()))):
+                await self.membership.leave()
+        except TimeoutError:
+            log.warning(
+                "Could not leave group %s in time; the broker removes the member after its session timeout",
+                self.config.group_id,
+            )
+
+    # Subscription
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Replace the subscription."""
+        self.subscription.subscribe(topic_names(topics))
+        self.metadata.set_topics(self.subscription.topics)
+        self.topic_errors.subscribed()
+
+    async def unsubscribe(self) -> None:
+        """Send the acknowledgements, leave the group and read nothing."""
+        try:
+            if self.subscription.by_group:
+                await self._leave(time.monotonic() + LEAVE_SECONDS)
+        finally:
+            self.subscription.unsubscribe()
+            self.metadata.set_topics(())
+
+    # Polling
+
+    async def prepare(self, timeout: float) -> None:
+        """Acknowledge the records of the last poll, and wait up to `timeout` seconds for further ones.
+
+        Raises the errors of poll().
+        """
+        if not self.subscription.by_group:
+            raise errors.IllegalStateError("not subscribed to any topic")
+        if not self.is_explicit:
+            self.in_flight.accept_all()
+        self._send_acknowledgements()
+        if self.in_flight.has_unacknowledged:
+            self.fetcher.send({}, fetch=False)
+            raise errors.IllegalStateError("all records must be acknowledged in explicit acknowledgement mode")
+        await self.wakeup_trigger.interruptible(self._prepare(time.monotonic() + timeout))
+
+    async def _prepare(self, deadline: float) -> None:
+        while True:
+            self.membership.last_poll = time.monotonic()
+            self.poll_trigger.clear()
+            await self._run_callbacks()
+            self.poll_trigger.raise_error()
+            self.topic_errors.check()
+            await self.membership.join_if_needed(deadline)
+            self._send_acknowledgements()  # gaps in records that had nothing else
+            may_fetch = not (self.fetcher.acquired or self.in_flight.has_renewals or self._error)
+            self.fetcher.send(self._assigned(), fetch=may_fetch)
+            if self.fetcher.acquired or self.in_flight.renewed or self._error:
+                return
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            if not (self.poll_trigger.is_set or self.membership.has_work):
+                await self._wait(min(left, LONGEST_WAIT))
+
+    def _assigned(self) -> dict[TopicPartition, Any]:
+        return dict(self.membership.owned) if self.membership.is_settled else {}
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.poll_trigger.wait()
+        except TimeoutError:
+            pass
+
+    def take(self) -> Records:
+        """Return the acquired records: those with a renewed lock, or else new ones, about max.poll.records."""
+        records = self.in_flight.take_renewed()
+        count = 0
+        while not (records and count == 0) and self.fetcher.acquired and count < self.config.max_poll_records:
+            if self._error is not None:
+                break
+            acquired = self.fetcher.acquired.popleft()
+            decoded = acquired.decode(
+                self.key_deserializer,
+                self.value_deserializer,
+                check_crc=self.config.check_crcs,
+                max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
+            )
+            self.in_flight.add(acquired.source, decoded.records, decoded.acknowledged)
+            self._error = decoded.error
+            if decoded.records:
+                records.setdefault(acquired.source.tp, []).extend(decoded.records)
+                count += len(decoded.records)
+        if self._error is not None and not records:
+            error, self._error = self._error, None
+            raise error
+        return records
+
+    # Acknowledgements
+
+    def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge a record. Raises IllegalStateError in implicit mode, and for a record that is not in flight."""
+        if not self.is_explicit:
+            raise errors.IllegalStateError("acknowledge() needs share.acknowledgement.mode=explicit")
+        self.in_flight.acknowledge(tp, offset, AcknowledgeType(kind))
+
+    def _send_acknowledgements(self) -> list[Acknowledgements]:
+        """Hand acknowledgements over to the fetcher."""
+        return [self._hand_over(source, types) for source, types in self.in_flight.take_acknowledged().items()]
+
+    def _hand_over(self, source: Source, types: dict[int, int]) -> Acknowledgements:
+        acknowledgements = Acknowledgements(source, types)
+        acknowledgements.done.add_done_callback(lambda _: self._completed(acknowledgements))
+        self.fetcher.acknowledge(acknowledgements)
+        return acknowledgements
+
+    def _completed(self, acknowledgements: Acknowledgements) -> None:
+        renewals = [o for o, kind in acknowledgements.types.items() if kind == AcknowledgeType.RENEW]
+        if renewals:
+            succeeded = acknowledgements.done.result() is None
+            self.in_flight.renewed.append((acknowledgements.source, renewals, succeeded))
+        if self.callback is not None and len(self._results) < MAX_RESULTS:
+            self._results.append(acknowledgements)
+        self.poll_trigger.set()
+
+    async def commit_sync(self, timeout: float) -> Results:
+        """Send acknowledgements, and return the result of each partition."""
+        await self._run_callbacks()
+        waiting = self.commit()
+        if not waiting:
+            return {}
+        await asyncio.wait([some.done for some in waiting], timeout=timeout)
+        results: Results = {}
+        for some in waiting:
+            late = errors.KafkaTimeoutError(f"{some.source.tp}: no result within {timeout:g} s")
+            error = some.done.result() if some.done.done() else late
+            results[some.source.tp] = results.get(some.source.tp) or error
+        return results
+
+    def commit(self) -> list[Acknowledgements]:
+        """Send acknowledgements now."""
+        if not self.is_explicit:
+            self.in_flight.accept_all()
+        waiting = self._send_acknowledgements()
+        self.fetcher.send({}, fetch=False)
+        return waiting
+
+    async def _run_callbacks(self) -> None:
+        """Call the callback for results since the last call, in the thread of the caller."""
+        results, self._results = self._results, []
+        for some in results:
+            offsets = {offset for offset, kind in some.types.items() if kind != GAP}
+            if self.callback is not None and offsets:
+                result = await run_at_caller(self.callback, {some.source.tp: offsets}, some.done.result())
+                if inspect.isawaitable(result):
+                    await result

@@ -1,0 +1,96 @@
+"""Records that the application has received and not finished. Kafka's `ShareFetch` and `ShareInFlightBatch`.
+
+Only for the thread of the caller, except for `renewed`, to which the event loop appends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from ottla.client.consumer.share.acknowledgements import AcknowledgeType, Source
+from ottla.client.consumer.share.acquired_records import ShareConsumerRecord
+from ottla.errors import IllegalStateError
+from ottla.model import TopicPartition
+
+Records = dict[TopicPartition, list[ShareConsumerRecord]]
+ByOffset = dict[int, ShareConsumerRecord]
+
+
+class InFlightRecords:
+    """The records in flight of one share consumer."""
+
+    def __init__(self) -> None:
+        self._records: dict[Source, ByOffset] = {}
+        """Records without an acknowledgement, or with one that was not sent yet."""
+        self._acknowledged: dict[Source, dict[int, int]] = {}
+        """Acknowledgements to send: types by offset."""
+        self._renewing: dict[Source, ByOffset] = {}
+        self.renewed: deque[tuple[Source, list[int], bool]] = deque()
+        """The results of renewals: offsets, and whether their locks are renewed."""
+
+    def add(self, source: Source, records: Iterable[ShareConsumerRecord], acknowledged: dict[int, int]) -> None:
+        """Add records that are returned, and offsets that the consumer itself acknowledges."""
+        self._records.setdefault(source, {}).update((record.offset, record) for record in records)
+        if acknowledged:
+            self._acknowledged.setdefault(source, {}).update(acknowledged)
+
+    def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge a record. Raises IllegalStateError for a record that is not in flight."""
+        for source, records in self._records.items():
+            # A record that could not be deserialized is acknowledged already; the application may reject it instead.
+            if source.tp == tp and (offset in records or offset in self._acknowledged.get(source, ())):
+                self._acknowledged.setdefault(source, {})[offset] = kind
+                return
+        raise IllegalStateError(f"{tp}, offset {offset}: the record cannot be acknowledged: it is not in flight")
+
+    def accept_all(self) -> None:
+        """Accept all records without an acknowledgement (implicit mode)."""
+        for source, records in self._records.items():
+            acknowledged = self._acknowledged.setdefault(source, {})
+            for offset in records:
+                acknowledged.setdefault(offset, AcknowledgeType.ACCEPT)
+
+    @property
+    def has_unacknowledged(self) -> bool:
+        """Whether some record has no acknowledgement."""
+        return any(
+            records.keys() - self._acknowledged.get(source, {}).keys() for source, records in self._records.items()
+        )
+
+    @property
+    def has_renewals(self) -> bool:
+        """Whether records are being renewed, or renewed and not returned again."""
+        return bool(self._renewing)
+
+    def take_acknowledged(self) -> dict[Source, dict[int, int]]:
+        """Return the acknowledgements to send. Their records are no longer in flight, but for those to renew."""
+        taken = {source: types for source, types in self._acknowledged.items() if types}
+        self._acknowledged = {}
+        for source, types in taken.items():
+            records = self._records.get(source, {})
+            for offset, kind in types.items():
+                record = records.pop(offset, None)
+                if record is not None and kind == AcknowledgeType.RENEW:
+                    self._renewing.setdefault(source, {})[offset] = record
+        self._records = {source: records for source, records in self._records.items() if records}
+        return taken
+
+    def take_renewed(self) -> Records:
+        """Return records whose locks were renewed, which are in flight again; a failed renewal ends the delivery."""
+        result: Records = {}
+        while self.renewed:
+            source, offsets, succeeded = self.renewed.popleft()
+            renewing = self._renewing.get(source, {})
+            records = [renewing.pop(offset) for offset in offsets if offset in renewing]
+            if not renewing:
+                self._renewing.pop(source, None)
+            if succeeded and records:
+                self.add(source, records, {})
+                result.setdefault(source.tp, []).extend(records)
+        return result
+
+    def clear(self) -> None:
+        """Forget everything: the broker releases the records."""
+        self._records, self._acknowledged, self._renewing = {}, {}, {}
+        self.renewed.clear()

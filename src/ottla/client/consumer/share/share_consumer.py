@@ -1,0 +1,162 @@
+"""`KafkaShareConsumer`: the synchronous API. To be used by one thread at a time.
+
+Records are decoded, and the acknowledgement callback is called, in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ottla.client.consumer.consumer import STOP_MARGIN_SECONDS
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.consumer.share.acknowledgements import AcknowledgeType
+from ottla.client.consumer.share.async_share_consumer import KafkaShareConsumer as AsyncKafkaShareConsumer
+from ottla.client.consumer.share.core import AcknowledgementCallback
+from ottla.client.consumer.share.in_flight import Records
+from ottla.client.core.io_thread import IoThread
+from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
+from ottla.errors import IllegalStateError
+from ottla.model import TopicPartition
+
+T = TypeVar("T")
+
+
+class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
+    """Reads records of a share group (KIP-932): members share partitions record by record.
+
+        with KafkaShareConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
+            while True:
+                for records in consumer.poll(timeout_ms=1000).values():
+                    for record in records:
+                        print(record.offset, record.value, record.delivery_count)
+
+    Positional arguments are topics. Options are keywords (`group_id="g"`), or one mapping with Kafka's names; see
+    `ottla.config.share_consumer.ShareConsumerConfig`. By default the next poll() accepts the records of the last one.
+    With `share_acknowledgement_mode="explicit"` the application calls `acknowledge` for each record:
+
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
+
+    A record that is not acknowledged within its acquisition lock is delivered again.
+    """
+
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+        self._asynchronous = AsyncKafkaShareConsumer(*topics, **options)
+        self.config = self._asynchronous.config
+        self._core = self._asynchronous._core
+        self._io = IoThread(f"ottla-{self._core.client_id}")
+        self._io.on_fork = self._forked
+        self._refusal: str | None = None
+        self._owner: int | None = None
+        self._io.start()
+        try:
+            self._io.run(self._asynchronous.start())
+        except BaseException:
+            self.close(timeout_ms=0)
+            raise
+
+    def __repr__(self) -> str:
+        return repr(self._asynchronous)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    subscribe = synchronous(AsyncKafkaShareConsumer.subscribe)
+    unsubscribe = synchronous(AsyncKafkaShareConsumer.unsubscribe)
+
+    def subscription(self) -> set[str]:
+        """Return the subscribed topics."""
+        return self._asynchronous.subscription()
+
+    def poll(self, timeout_ms: float = 0) -> Records:
+        """Return acquired records; waits up to `timeout_ms` for the first.
+
+        In implicit mode it accepts the records of the last poll. In explicit mode all of them must be acknowledged
+        before, or it raises IllegalStateError; records with RENEW are returned again once their locks are renewed.
+
+        Raises RecordDeserializationError for a record that cannot be deserialized, which is released, unless the
+        application acknowledges it with `acknowledge_offset`, and CorruptBatchError for a damaged batch, whose records
+        are rejected. The next call continues.
+        """
+        self._check_open()
+        me = threading.get_ident()
+        if self._owner is not None and self._owner != me:
+            raise IllegalStateError("the share consumer is in use by another thread")
+        self._owner = me
+        try:
+            self._io.run(self._core.prepare(timeout_ms / 1000))
+            return self._core.take()
+        finally:
+            self._owner = None
+
+    def wakeup(self) -> None:
+        """Interrupt the call that waits, or the next one that would, with WakeupError. Thread-safe."""
+        if self._refusal is None:
+            self._io.call_soon(self._core.wakeup_trigger.wakeup)
+
+    def acknowledge(self, record: ConsumerRecord, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Acknowledge a record of the last poll. The next poll or commit sends it.
+
+        Raises IllegalStateError with share.acknowledgement.mode=implicit, and for a record that is not in flight.
+        """
+        self.acknowledge_offset(record.topic_partition, record.offset, acknowledge_type)
+
+    def acknowledge_offset(
+        self, partition: TopicPartition, offset: int, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Acknowledge a record by its offset, such as one that a RecordDeserializationError names."""
+        self._check_open()
+        self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
+
+    commit = synchronous(AsyncKafkaShareConsumer.commit)
+    commit_sync = commit
+    commit_async = in_io_thread(AsyncKafkaShareConsumer.commit_async)
+
+    def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
+        """Set the function that later calls of poll() and commit() call with (offsets by partition, error or None)."""
+        self._check_open()
+        self._core.callback = callback
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return how long acquired records are locked, in milliseconds; None before the first fetch."""
+        return self._asynchronous.acquisition_lock_timeout_ms()
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._asynchronous.metrics(raw)
+
+    client_instance_id = synchronous(AsyncKafkaShareConsumer.client_instance_id)
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Send the acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
+
+        Records without an acknowledgement are released: other members get them at once.
+        """
+        if self._refusal is not None:
+            return
+        limit = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000 + STOP_MARGIN_SECONDS
+        try:
+            self._io.run(self._asynchronous.close(timeout_ms), limit)
+        finally:
+            self._refusal = "the share consumer is closed"
+            self._io.stop()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._refusal is not None:
+            coroutine.close()
+        self._check_open()
+        return self._io.run(coroutine)
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise IllegalStateError(self._refusal)
+
+    def _forked(self) -> None:
+        self._refusal = "the share consumer was created before a fork; create a new one in this process"

@@ -1,0 +1,51 @@
+"""The share consumer's options: the consumer's, and how records are acquired and acknowledged (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.options import Option, one_of
+from ottla.errors import ConfigurationError
+
+IMPLICIT: Final = "implicit"
+EXPLICIT: Final = "explicit"
+BATCH_OPTIMIZED: Final = "batch_optimized"
+RECORD_LIMIT: Final = "record_limit"
+
+UNSUPPORTED: Final = (
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "group.instance.id",
+    "isolation.level",
+    "partition.assignment.strategy",
+    "interceptor.classes",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "group.protocol",
+    "group.remote.assignor",
+)
+"""Options of a consumer that a share consumer rejects, as in Java: the group's configs decide instead."""
+
+
+class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
+    """Options of a share consumer."""
+
+    share_acknowledgement_mode = Option(
+        IMPLICIT,
+        one_of(IMPLICIT, EXPLICIT),
+        "implicit: the next poll() or commit accepts the records of the last poll(); explicit: the application"
+        " acknowledges each record.",
+    )
+    share_acquire_mode = Option(
+        BATCH_OPTIMIZED,
+        one_of(BATCH_OPTIMIZED, RECORD_LIMIT),
+        "batch_optimized: whole batches, which may exceed max.poll.records; record_limit: never more than that.",
+    )
+
+    def check(self) -> None:
+        """Reject options that make no sense in a share group."""
+        for key in UNSUPPORTED:
+            if self.originals.get(key) is not None:
+                raise ConfigurationError(f"{key} cannot be set when using a share group")
+        super().check()
