@@ -30,18 +30,33 @@ COMMANDS = tuple(
     CommandEntry(*row)
     for row in (
         ("broker", "broker", "start a broker (kafka-server-start.sh)"),
-        ("cluster", "cluster.cluster", "start and stop ZooKeeper and brokers on this machine, add and kill brokers"),
+        (
+            "cluster",
+            "cluster.cluster",
+            "start and stop a local cluster; id and endpoints of any (kafka-cluster.sh)",
+        ),
         ("topics", "topics.topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
         ("create-topic", "topics.create_topic", "create a topic as in Kafka 0.8 (kafka-create-topic.sh)"),
         ("console-producer", "console.console_producer", "send lines of standard input (kafka-console-producer.sh)"),
         ("console-consumer", "console.console_consumer", "print records (kafka-console-consumer.sh)"),
         ("configs", "configs.configs", "describe and alter configs, quotas and SCRAM credentials (kafka-configs.sh)"),
+        (
+            "client-metrics",
+            "configs.client_metrics",
+            "manage subscriptions to the metrics of clients (kafka-client-metrics.sh)",
+        ),
         ("acls", "acls.acls", "add, remove and list ACLs (kafka-acls.sh)"),
         (
             "consumer-groups",
             "consumer_groups.consumer_groups",
             "list, describe and delete consumer groups, reset their offsets (kafka-consumer-groups.sh)",
         ),
+        (
+            "share-groups",
+            "groups.share_groups",
+            "list, describe and delete share groups, reset their offsets (kafka-share-groups.sh)",
+        ),
+        ("groups", "groups.groups", "list groups of all types (kafka-groups.sh)"),
         ("get-offsets", "storage.get_offsets", "print the offsets of partitions (kafka-get-offsets.sh)"),
         (
             "delete-records",
@@ -54,6 +69,7 @@ COMMANDS = tuple(
             "move partitions to other brokers or log directories (kafka-reassign-partitions.sh)",
         ),
         ("leader-election", "leader_election", "elect leaders of partitions (kafka-leader-election.sh)"),
+        ("features", "features", "describe, upgrade and downgrade features of the cluster (kafka-features.sh)"),
         ("log-dirs", "storage.log_dirs", "describe the log directories of brokers (kafka-log-dirs.sh)"),
         (
             "broker-api-versions",

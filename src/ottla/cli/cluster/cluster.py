@@ -8,6 +8,8 @@
     ottla cluster add --rack b       one more broker
     ottla cluster down               controlled shutdown; the data stays, and `up` continues with it
 
+The actions of kafka-cluster.sh are for any cluster: cluster-id, unregister, list-endpoints.
+
 Files, logs and data are in the directory (./ottla-cluster); server-N.properties may be edited. Without ZooKeeper the
 brokers share an embedded metadata store. --zookeeper requires `pip install 'ottla[cluster,spark]'`, as ZooKeeper's
 jars come with PySpark.
@@ -23,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from ottla.cli.cluster import any_cluster
 from ottla.cli.cluster.local_cluster import Broker, LocalCluster, locked
 from ottla.cli.cluster.status import as_text, status
 from ottla.cli.framework.command import Action, Command
@@ -215,5 +218,6 @@ COMMAND = Command(
             options=(_DIR, _FORMAT, Option("--rack", "rack of the broker"), _OVERRIDE),
         ),
         Action("down", "shut down all brokers, then ZooKeeper if there is one", _locked(down), options=(_DIR,)),
+        *any_cluster.ACTIONS,
     ),
 )

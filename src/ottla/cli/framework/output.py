@@ -66,6 +66,13 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return [" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
+def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Sequence[int]) -> list[str]:
+    """Lay out header and rows in columns of at least these widths, as Kafka's tools for share groups do."""
+    cells = [list(header), *([("-" if c is None else str(c)) for c in row] for row in rows)]
+    widths = [max(least, *(len(row[i]) for row in cells)) for i, least in enumerate(minima)]
+    return [" ".join([*(f"{c:<{w}}" for c, w in zip(row, widths, strict=False)), row[-1]]) for row in cells]
+
+
 def tabbed(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lay out header and rows as some of Kafka's newer tools do: no minimum width, a tab after each column."""
     cells = [header, *rows]

@@ -116,6 +116,7 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
     reset_group_offsets = synchronous(AdminCore.reset_group_offsets)
     delete_consumer_group_offsets = synchronous(AdminCore.delete_consumer_group_offsets)
     delete_group_offsets = synchronous(AdminCore.delete_group_offsets)
+    describe_share_group_offsets = synchronous(AdminCore.describe_share_group_offsets)
     list_share_group_offsets = synchronous(AdminCore.list_share_group_offsets)
     alter_share_group_offsets = synchronous(AdminCore.alter_share_group_offsets)
     delete_share_group_offsets = synchronous(AdminCore.delete_share_group_offsets)

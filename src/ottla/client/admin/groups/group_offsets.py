@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.client.admin.driver import (
     AdminCall,
@@ -27,6 +27,16 @@ from ottla.protocol.messages import offset_delete as delete
 from ottla.protocol.messages import offset_fetch as fetch
 
 Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+class SharePartitionOffsetInfo(NamedTuple):
+    """The offset of the first unfinished record of a share group in a partition, and its lag if the broker reports
+    it.
+    """
+
+    start_offset: int
+    leader_epoch: int
+    lag: int | None
 
 
 class GroupOffsetsAdmin(OffsetsAdmin):
@@ -191,6 +201,18 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
         """Return the start offsets of a share group (None: in all of its partitions). Errors are by partition."""
+        infos = await self.describe_share_group_offsets(group_id, partitions, timeout_ms, errors=errors)
+        return {tp: info.start_offset for tp, info in infos.items()}
+
+    async def describe_share_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: float | None = None,
+        *,
+        errors: Errors | None = None,
+    ) -> dict[TopicPartition, SharePartitionOffsetInfo]:
+        """Return start offsets and lag of a share group (None: in all of its partitions). Errors are by partition."""
         topics = None
         if partitions is not None:
             topics = [
@@ -199,12 +221,18 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             ]
         group = describe_share.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
 
-        def parse(response: describe_share.DescribeShareGroupOffsetsResponse) -> dict[TopicPartition, int]:
+        def parse(
+            response: describe_share.DescribeShareGroupOffsetsResponse,
+        ) -> dict[TopicPartition, SharePartitionOffsetInfo]:
             (result,) = response.groups
             check(result.error_code, group_id, result.error_message)
-            outcomes = partition_results(result.topics, lambda p: p.start_offset)
+            outcomes = partition_results(result.topics, _share_offset)
             _collect(errors, outcomes)
-            return {tp: start for tp, start in outcomes.items() if not isinstance(start, KafkaError) and start >= 0}
+            return {
+                tp: info
+                for tp, info in outcomes.items()
+                if isinstance(info, SharePartitionOffsetInfo) and info.start_offset >= 0
+            }
 
         return await self.call(
             describe_share.DescribeShareGroupOffsetsRequest(groups=[group]),
@@ -263,6 +291,10 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             doubted=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, topics, timeout_ms, errors)
+
+
+def _share_offset(p: describe_share.DescribeShareGroupOffsetsResponsePartition) -> SharePartitionOffsetInfo:
+    return SharePartitionOffsetInfo(p.start_offset, p.leader_epoch, None if p.lag < 0 else p.lag)
 
 
 def _fetch_request(

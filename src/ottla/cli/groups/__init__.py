@@ -1,0 +1,1 @@
+"""`ottla groups` and `ottla share-groups`."""

@@ -1,0 +1,79 @@
+"""Our tools for groups, client metrics, features and clusters print what Apache Kafka's print, on one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.interop.kafka_jars import run_tool
+
+from ottla import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    KafkaShareConsumer,
+    NewTopic,
+)
+from ottla.broker.embedded import Broker
+from ottla.cli.main import main
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+SHARE_GROUPS = "consumer.group.ShareGroupCommand"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """A broker with a topic, a share group `share` and a consumer group `consumers`, both with a member."""
+    with Broker({"group.share.heartbeat.interval.ms": 200}) as broker:
+        servers = broker.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
+            admin.create_topics([NewTopic("t", 2, 1)])
+            group = ConfigResource(ConfigResourceType.GROUP, "share")
+            admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+            for number in range(10):
+                producer.send("t", b"x", partition=number % 2)
+        shared = KafkaShareConsumer("t", bootstrap_servers=servers, group_id="share", client_id="me")
+        consumer = KafkaConsumer("t", bootstrap_servers=servers, group_id="consumers", group_protocol="consumer")
+        with shared, consumer:
+            count = 0
+            while count < 10:
+                count += sum(map(len, shared.poll(timeout_ms=1000).values()))
+            shared.commit()
+            while not consumer.assignment():
+                consumer.poll(timeout_ms=200)
+            yield servers
+
+
+@pytest.mark.parametrize(
+    ("command", "kafkas", "arguments"),
+    [
+        ("share-groups", SHARE_GROUPS, ("--list", "--state")),
+        ("share-groups", SHARE_GROUPS, ("--describe", "--group", "share")),
+        ("share-groups", SHARE_GROUPS, ("--describe", "--group", "share", "--verbose")),
+        ("share-groups", SHARE_GROUPS, ("--describe", "--group", "share", "--members")),
+        ("share-groups", SHARE_GROUPS, ("--describe", "--group", "share", "--members", "--verbose")),
+        ("share-groups", SHARE_GROUPS, ("--describe", "--all-groups", "--state", "--verbose")),
+        ("groups", "GroupsCommand", ("--list",)),
+        ("groups", "GroupsCommand", ("--list", "--share")),
+        ("client-metrics", "ClientMetricsCommand", ("--alter", "--name", "m", "--metrics", "a,b")),
+        ("client-metrics", "ClientMetricsCommand", ("--describe",)),
+        ("features", "FeatureCommand", ("describe",)),
+        ("cluster", "ClusterTool", ("cluster-id",)),
+        ("cluster", "ClusterTool", ("list-endpoints",)),
+    ],
+)
+def test_output_is_kafkas(
+    servers: str, command: str, kafkas: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection = ("--bootstrap-server", servers)
+    ordered = (*arguments, *connection) if command == "cluster" else (*connection, *arguments)
+    theirs = run_tool(f"org.apache.kafka.tools.{kafkas}", *ordered)
+    assert main([command, *ordered]) == theirs.returncode == 0
+    ours = capsys.readouterr().out
+    if command == "groups":  # Kafka's tool sorts nothing
+        assert sorted(ours.splitlines()) == sorted(theirs.stdout.splitlines())
+    else:
+        assert ours == theirs.stdout
