@@ -39,6 +39,11 @@ COMMANDS = tuple(
         ("create-topic", "topics.create_topic", "create a topic as in Kafka 0.8 (kafka-create-topic.sh)"),
         ("console-producer", "console.console_producer", "send lines of standard input (kafka-console-producer.sh)"),
         ("console-consumer", "console.console_consumer", "print records (kafka-console-consumer.sh)"),
+        (
+            "console-share-consumer",
+            "console.console_share_consumer",
+            "print records of a share group (kafka-console-share-consumer.sh)",
+        ),
         ("configs", "configs.configs", "describe and alter configs, quotas and SCRAM credentials (kafka-configs.sh)"),
         (
             "client-metrics",
@@ -55,6 +60,11 @@ COMMANDS = tuple(
             "share-groups",
             "groups.share_groups",
             "list, describe and delete share groups, reset their offsets (kafka-share-groups.sh)",
+        ),
+        (
+            "streams-application-reset",
+            "consumer_groups.streams_application_reset",
+            "reset offsets and internal topics of a Streams application (kafka-streams-application-reset.sh)",
         ),
         ("groups", "groups.groups", "list groups of all types (kafka-groups.sh)"),
         ("get-offsets", "storage.get_offsets", "print the offsets of partitions (kafka-get-offsets.sh)"),
@@ -84,6 +94,12 @@ COMMANDS = tuple(
         ),
         ("consumer-perf-test", "perf.consumer_perf_test", "measure consumer throughput (kafka-consumer-perf-test.sh)"),
         (
+            "share-consumer-perf-test",
+            "perf.share_consumer_perf_test",
+            "measure share consumer throughput (kafka-share-consumer-perf-test.sh)",
+        ),
+        ("e2e-latency", "perf.e2e_latency", "measure latency from producer to consumer (kafka-e2e-latency.sh)"),
+        (
             "verifiable-producer",
             "perf.verifiable_producer",
             "send numbers and report the result of each (kafka-verifiable-producer.sh)",
@@ -95,6 +111,7 @@ COMMANDS = tuple(
         ),
         ("dump-log", "storage.dump_log", "print log and index files (kafka-dump-log.sh)"),
         ("metadata", "storage.metadata", "print, export or import the metadata of a standalone broker"),
+        ("zookeeper-shell", "storage.zookeeper_shell", "read and change znodes of ZooKeeper (zookeeper-shell.sh)"),
         ("spark-submit", "spark.submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
         (
             "spark-archive",

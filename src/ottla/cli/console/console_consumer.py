@@ -8,14 +8,13 @@ import time
 import uuid
 from collections.abc import Iterator
 
-from ottla.cli.console.record_format import Format
+from ottla.cli.console.record_format import OPTIONS, formatter
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable, flag_name, is_set
 from ottla.cli.framework.signals import stopping
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
-from ottla.config import properties
 from ottla.errors import ConfigurationError, WakeupError
 from ottla.model import TopicPartition
 
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         from ottla.cli.console import zookeeper_console_consumer
 
         return zookeeper_console_consumer.run(args)
-    record_format = Format.from_properties(dict(properties.override(text) for text in args.property))
+    record_format = formatter(args)
     count = 0
     with KafkaConsumer(_options(args)) as consumer, stopping(consumer.wakeup) as stop:
         try:
@@ -140,11 +139,7 @@ COMMAND = Command(
         Flag("--delete-consumer-offsets", "with --zookeeper: delete the offsets of the group first"),
         Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be printed"),
         Option("--isolation-level", "isolation.level (default: read_uncommitted)", choices=LEVELS),
-        Repeatable(
-            "--property, --formatter-property NAME=VALUE",
-            "what is printed: print.timestamp, print.key, print.offset, print.partition, print.headers, "
-            "print.value, key.separator, line.separator, headers.separator, null.literal",
-        ),
+        *OPTIONS,
         Repeatable("--consumer-property, --command-property NAME=VALUE", "a consumer config"),
         Option("--consumer.config FILE", "same as --command-config", dest="command_config"),
     ),

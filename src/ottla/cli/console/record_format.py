@@ -1,12 +1,73 @@
-"""The format in which the console consumers print records."""
+"""The format in which the console consumers print records: Kafka's message formatters."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import argparse
+from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.cli.framework.options import boolean, unescape
+from ottla.cli.framework.options import Option, Repeatable, boolean, unescape
 from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.serializers import Converter, find
+from ottla.config import properties
+from ottla.config.options import loaded
+from ottla.errors import ConfigurationError
 from ottla.model import LOG_APPEND_TIME
+
+NO_OUTPUT: Final = "NoOpMessageFormatter"
+DEFAULT: Final = "DefaultMessageFormatter"
+
+OPTIONS: Final = (
+    Repeatable(
+        "--property, --formatter-property NAME=VALUE",
+        "what is printed: print.timestamp, print.key, print.offset, print.partition, print.epoch, print.headers, "
+        "print.value, key.separator, line.separator, headers.separator, null.literal, key.deserializer, "
+        "value.deserializer; print.delivery by a share consumer",
+    ),
+    Option("--formatter-config FILE", "properties file with what is printed; --formatter-property overrides it"),
+    Option(
+        "--formatter CLASS",
+        f"what prints a record: {DEFAULT}, {NO_OUTPUT} (nothing), or the dotted name of a Python class, "
+        "which is created with the properties and whose line(record) returns bytes",
+    ),
+    Option("--key-deserializer CLASS", "deserializer of keys: Kafka's class, its short name (long) or a Python class"),
+    Option("--value-deserializer CLASS", "deserializer of values"),
+)
+"""Options of both console consumers about the format."""
+
+
+class RecordFormatter(Protocol):
+    """Prints records."""
+
+    def line(self, record: ConsumerRecord) -> bytes:
+        """Return a record as it is printed."""
+        ...
+
+
+class NoOutput:
+    """Kafka's NoOpMessageFormatter."""
+
+    def line(self, record: ConsumerRecord) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+def formatter(args: argparse.Namespace) -> RecordFormatter:
+    """Return the formatter of the command line. Raises ConfigurationError if it cannot be created."""
+    values = dict(properties.load(args.formatter_config)) if args.formatter_config else {}
+    values.update(properties.override(text) for text in args.property)
+    for option in ("key_deserializer", "value_deserializer"):
+        if getattr(args, option):
+            values[option.replace("_", ".")] = getattr(args, option)
+    name = (args.formatter or DEFAULT).rpartition(".")[2]
+    if name == NO_OUTPUT:
+        return NoOutput()
+    if name == DEFAULT:
+        return Format.from_properties(values)
+    try:
+        created: RecordFormatter = loaded(args.formatter)(values)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"--formatter: {args.formatter} cannot be created: {error}") from None
+    return created
 
 
 class Format(NamedTuple):
@@ -22,6 +83,10 @@ class Format(NamedTuple):
     line_end: bytes = b"\n"
     headers_separator: bytes = b","
     null: bytes = b"null"
+    epoch: bool = False
+    delivery: bool = False
+    key_deserializer: Converter | None = None
+    value_deserializer: Converter | None = None
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Format:
@@ -37,6 +102,10 @@ class Format(NamedTuple):
             unescape(values.get("line.separator", "\n")),
             unescape(values.get("headers.separator", ",")),
             values.get("null.literal", "null").encode(),
+            boolean(values.get("print.epoch")),
+            boolean(values.get("print.delivery")),
+            find(values.get("key.deserializer"), "key.deserializer", values),
+            find(values.get("value.deserializer"), "value.deserializer", values),
         )
 
     def line(self, record: ConsumerRecord) -> bytes:
@@ -49,14 +118,27 @@ class Format(NamedTuple):
             parts.append(b"Partition:%d" % record.partition)
         if self.offset:
             parts.append(b"Offset:%d" % record.offset)
+        if self.delivery:
+            count = getattr(record, "delivery_count", None)
+            parts.append(b"Delivery:NOT_PRESENT" if count is None else b"Delivery:%d" % count)
+        if self.epoch:
+            # A share consumer has no positions, which the epoch would validate.
+            is_known = record.leader_epoch >= 0 and not hasattr(record, "delivery_count")
+            parts.append(b"Epoch:%d" % record.leader_epoch if is_known else b"Epoch:NOT_PRESENT")
         if self.headers:
             pairs = [name.encode() + b":" + self._text(value) for name, value in record.headers]
             parts.append(self.headers_separator.join(pairs) if pairs else b"NO_HEADERS")
         if self.key:
-            parts.append(self._text(record.key))
+            parts.append(self._converted(self.key_deserializer, record.key, record))
         if self.value:
-            parts.append(self._text(record.value))
+            parts.append(self._converted(self.value_deserializer, record.value, record))
         return self.separator.join(parts) + self.line_end
+
+    def _converted(self, convert: Converter | None, data: bytes | None, record: ConsumerRecord) -> bytes:
+        if convert is None or data is None:
+            return self._text(data)
+        value: Any = convert(record.topic, data, record.headers)
+        return str(value).encode()
 
     def _text(self, data: bytes | None) -> bytes:
         return self.null if data is None else data

@@ -136,8 +136,13 @@ def _plan(admin: KafkaAdminClient, groups: list[str], request: Request) -> tuple
         elif request.args.from_file is not None and group not in request.file:
             rejected[group] = f"No reset plan for group {group} found."
         else:
-            plan[group] = _Resetter(admin, group, request).offsets()
+            plan[group] = new_offsets(admin, group, request)
     return plan, rejected
+
+
+def new_offsets(admin: KafkaAdminClient, group: str, request: Request) -> Offsets:
+    """Return the new offsets of one group."""
+    return _Resetter(admin, group, request).offsets()
 
 
 class _Resetter:

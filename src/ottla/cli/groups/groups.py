@@ -20,7 +20,7 @@ COLUMN: Final = 20
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, str]]:
     """Print groups with their types and protocols."""
     groups = [group for group in admin.list_groups() if _is_shown(group, args)]
-    rows = [("GROUP", "TYPE", "PROTOCOL")]
+    rows: list[tuple[str, ...]] = [("GROUP", "TYPE", "PROTOCOL")]
     rows += [(group.group_id, group.group_type.capitalize(), group.protocol_type) for group in groups]
     output.text(*_table(rows))
     return [{"group": g.group_id, "type": g.group_type.capitalize(), "protocol": g.protocol_type} for g in groups]

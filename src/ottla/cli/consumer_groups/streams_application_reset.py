@@ -1,0 +1,183 @@
+"""Reset an application of Kafka Streams: its offsets, and its internal topics: kafka-streams-application-reset.sh.
+
+Local state of the application's instances stays: call KafkaStreams#cleanUp() there, or delete `state.dir`. Run it with
+--dry-run first, and stop all instances before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ottla.cli.consumer_groups import reset_offsets
+from ottla.cli.consumer_groups.reset_offsets import INACTIVE, SPECS
+from ottla.cli.framework.admin_command import AdminCommand
+from ottla.cli.framework.connection import connection
+from ottla.cli.framework.options import JSON, Flag, OneOf, Option, is_set
+from ottla.cli.framework.output import Output
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.client.admin.topics.offsets import OffsetSpec
+from ottla.errors import ConfigurationError, NonEmptyGroupError
+from ottla.model import TopicPartition
+
+INTERNAL: Final = re.compile(
+    r".+-(changelog|repartition|subscription-registration-topic|subscription-response-topic"
+    r"|KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)"
+)
+"""Names of the topics that Kafka Streams creates."""
+
+
+def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Reset offsets and delete internal topics; fails if one of the topics does not exist."""
+    if args.dry_run:
+        output.text("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
+    _require_inactive(admin, args, output)
+    existing = set(admin.list_topics())
+    document: dict[str, Any] = {"offsets": _reset(admin, args, output, existing)}
+    document["deleted"] = _delete_internal(admin, args, output, existing)
+    return document
+
+
+def _require_inactive(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    group = admin.describe_consumer_groups([args.application_id])[args.application_id]
+    if group.state in INACTIVE:
+        return
+    if not args.force:
+        members = ", ".join(member.member_id for member in group.members)
+        raise NonEmptyGroupError(
+            f"Consumer group '{args.application_id}' is still active and has following members: {members}. Make sure "
+            "to stop all running application instances before running the reset tool. You can use option '--force' to "
+            "remove active members from the group."
+        )
+    output.text(f"Force deleting all active members in the group: {args.application_id}")
+    if not args.dry_run:
+        admin.remove_members_from_consumer_group(args.application_id)
+
+
+def _reset(
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output, existing: set[str]
+) -> list[dict[str, Any]]:
+    inputs, intermediate = _names(args.input_topics), _names(args.intermediate_topics)
+    if not inputs and not intermediate:
+        output.text("No input or intermediate topics specified. Skipping seek.")
+        return []
+    if intermediate:
+        output.text("WARN: `--intermediate-topics` is deprecated and will be removed in a future release")
+    if inputs:
+        output.text(f"Reset-offsets for input topics {_listed(inputs)}")
+    if intermediate:
+        output.text(f"Seek-to-end for intermediate topics {_listed(intermediate)}")
+    offsets = {
+        **_input_offsets(admin, args, output, _present(inputs, existing, "input", output)),
+        **_ends(admin, args, output, _present(intermediate, existing, "intermediate", output)),
+    }
+    if not args.dry_run and offsets:
+        admin.alter_consumer_group_offsets(args.application_id, offsets)
+    output.text("Done.")
+    return [{**tp._asdict(), "offset": offset} for tp, offset in sorted(offsets.items())]
+
+
+def _present(topics: list[str], existing: set[str], kind: str, output: Output) -> list[str]:
+    missing = [topic for topic in topics if topic not in existing]
+    if missing:
+        output.exit_code = 1
+        output.text(f"Following {kind} topics are not found, skipping them", *(f"Topic: {topic}" for topic in missing))
+    return [topic for topic in topics if topic in existing]
+
+
+def _input_offsets(
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output, topics: list[str]
+) -> dict[TopicPartition, int]:
+    if not topics:
+        return {}
+    offsets = reset_offsets.new_offsets(admin, args.application_id, _request(args, topics))
+    output.text(f"Following input topics offsets will be reset to (for consumer group {args.application_id})")
+    output.text(*(f"Topic: {tp.topic} Partition: {tp.partition} Offset: {o}" for tp, o in sorted(offsets.items())))
+    return offsets
+
+
+def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.Request:
+    """Return the arguments as those of `consumer-groups --reset-offsets`; the default is the earliest offset."""
+    specs = {spec: getattr(args, spec, None) for spec in SPECS}
+    if not any(is_set(args, spec) for spec in SPECS if hasattr(args, spec)):
+        specs["to_earliest"] = True
+    more = {
+        "all_topics": False,
+        "all_groups": False,
+        "export": False,
+        "execute": False,
+        "dry_run": True,
+        "timeout": None,
+    }
+    group = [args.application_id]
+    return reset_offsets.read(argparse.Namespace(**specs, **more, group=group, topic=topics, json=args.json))
+
+
+def _ends(
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output, topics: list[str]
+) -> dict[TopicPartition, int]:
+    if not topics:
+        return {}
+    output.text(
+        f"Following intermediate topics offsets will be reset to end (for consumer group {args.application_id})",
+        *(f"Topic: {topic}" for topic in topics),
+    )
+    infos = admin.describe_topics(topics)
+    partitions = [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
+    return {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest())).items()}
+
+
+def _delete_internal(
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output, existing: set[str]
+) -> list[str]:
+    inferred = sorted(t for t in existing if t.startswith(f"{args.application_id}-") and INTERNAL.fullmatch(t))
+    chosen = _names(args.internal_topics)
+    if {*chosen} - {*inferred}:
+        raise ConfigurationError(
+            "Invalid topic specified in the --internal-topics option. Ensure that the topics specified are all "
+            "internal topics. Do a dry run without the --internal-topics option to see the list of all internal "
+            "topics that can be deleted."
+        )
+    topics = chosen or inferred
+    output.text(f"Deleting {'specified' if chosen else 'inferred'} internal topics {_listed(topics)}")
+    if topics and not args.dry_run:
+        admin.delete_topics(topics)
+    output.text("Done.")
+    return topics
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+COMMAND = AdminCommand(
+    run=run,
+    error="ERROR: {}",
+    options=(
+        *connection(required=False),
+        Option("--application-id ID", "application.id of the application", required=True),
+        Option("--input-topics TOPIC,…", "topics whose offsets are reset"),
+        Option("--intermediate-topics TOPIC,…", "topics whose offsets are set to the end (deprecated)"),
+        Option("--internal-topics TOPIC,…", "internal topics to delete (default: all)"),
+        OneOf(
+            Flag("--to-earliest", "reset to the earliest offset (the default)"),
+            Flag("--to-latest", "reset to the latest offset"),
+            Option("--to-datetime YYYY-MM-DDTHH:mm:SS.sss[Z]", "reset to the first record at or after a time"),
+            Option("--by-duration PnDTnHnMnS", "reset to the first record within this duration before now"),
+            Option("--to-offset N", "reset to an offset", int),
+            Option("--shift-by N", "move by N records, forward or, if negative, backward", int),
+            Option("--from-file CSV", "reset to the offsets in a CSV file"),
+            required=False,
+        ),
+        Flag("--force", "remove the members of the group, which a long session timeout may keep"),
+        Flag("--dry-run", "print what would be done"),
+        Option("--config-file FILE", "same as --command-config", dest="command_config"),
+        JSON,
+    ),
+)

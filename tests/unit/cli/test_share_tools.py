@@ -1,0 +1,102 @@
+"""`ottla console-share-consumer`, `share-consumer-perf-test` and `e2e-latency` against a broker in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import Broker, ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaProducer, NewTopic
+from ottla.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"group.share.heartbeat.interval.ms": 100, "offsets.topic.num.partitions": 1}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def name(broker: Broker) -> str:
+    """A topic with the records 0 to 4, and a share group of its name that begins with the first one."""
+    name = f"share-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)])
+        group = ConfigResource(ConfigResourceType.GROUP, name)
+        admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(5):
+            producer.send(name, b"%d" % number, key=(number).to_bytes(8, "big"), timestamp_ms=1000)
+    return name
+
+
+@pytest.fixture
+def at(broker: Broker) -> tuple[str, str]:
+    return "--bootstrap-server", broker.bootstrap_servers
+
+
+def read(at: tuple[str, str], name: str, *more: str) -> int:
+    return main(["console-share-consumer", *at, "--topic", name, "--group", name, *more])
+
+
+def test_console_share_consumer_releases_and_accepts_records(
+    at: tuple[str, str], name: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    shown = [f"--property=print.{part}=true" for part in ("key", "delivery", "epoch", "offset", "partition")]
+    assert read(at, name, "--max-messages", "2", "--release", "--key-deserializer", "long", *shown) == 0
+    output = capsysbinary.readouterr()
+    assert output.out == (
+        b"Partition:0\tOffset:0\tDelivery:1\tEpoch:NOT_PRESENT\t0\t0\n"
+        b"Partition:0\tOffset:1\tDelivery:1\tEpoch:NOT_PRESENT\t1\t1\n"
+    )
+    assert output.err.endswith(b"Processed a total of 2 messages\n")
+    assert read(at, name, "--max-messages", "5") == 0
+    assert capsysbinary.readouterr().out == b"0\n1\n2\n3\n4\n"
+    assert read(at, name, "--timeout-ms", "200") == 0
+    assert capsysbinary.readouterr().out == b""
+
+
+def test_console_share_consumer_rejects_records_that_cannot_be_printed(
+    at: tuple[str, str], name: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    broken = ("--value-deserializer", "long")
+    assert read(at, name, "--max-messages", "1", *broken) == 1
+    capsysbinary.readouterr()
+    assert read(at, name, "--max-messages", "5", "--reject-message-on-error", *broken) == 0
+    assert capsysbinary.readouterr().err.count(b"Rejected ") == 5
+    assert read(at, name, "--timeout-ms", "200") == 0
+    assert capsysbinary.readouterr().out == b""
+
+
+def test_share_consumer_perf_test_counts_records_of_all_members(
+    at: tuple[str, str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = ("share-consumer-perf-test", *at, "--topic", name, "--group", name, "--threads", "2")
+    assert main([*test, "--num-records", "5", "--timeout", "3000"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    columns = "data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg"
+    assert header == f"start.time, end.time, {columns}, fetch.time.ms"
+    assert line.split(", ")[5] == "5"
+    assert main([*test, "--num-records", "1", "--timeout", "100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 0
+    assert main([*test, "--num-records", "0"]) == 1
+
+
+def test_e2e_latency_creates_the_topic_and_prints_percentiles(
+    at: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = f"latency-{uuid.uuid4().hex[:8]}"
+    test = ["e2e-latency", *at, "--topic", topic, "--record-size", "20", "--num-records", "20", "--producer-acks"]
+    assert main([*test, "1", "--record-key-size", "4", "--num-headers", "1"]) == 0
+    created, first, average, percentiles = capsys.readouterr().out.splitlines()
+    assert created.startswith(f'Topic "{topic}" does not exist.')
+    assert re.fullmatch(r"0\t\d+\.\d+", first)
+    assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", average)
+    assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99\.9th = \d+", percentiles)
+    assert main([*test, "all", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 20
+    assert main([*test, "0"]) == 1
+    assert "requires synchronous acknowledgement" in capsys.readouterr().err
