@@ -112,6 +112,7 @@ COMMANDS = tuple(
         ("dump-log", "storage.dump_log", "print log and index files (kafka-dump-log.sh)"),
         ("metadata", "storage.metadata", "print, export or import the metadata of a standalone broker"),
         ("zookeeper-shell", "storage.zookeeper_shell", "read and change znodes of ZooKeeper (zookeeper-shell.sh)"),
+        ("completion", "completion", "print a script that completes commands and options in bash or zsh"),
         ("spark-submit", "spark.submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
         (
             "spark-archive",

@@ -155,6 +155,6 @@ def test_an_option_that_would_be_ignored_is_refused(
 
 
 def test_every_option_belongs_to_actions_or_to_all() -> None:
-    of_all = {"action", "topic", "json", "bootstrap_server", "zookeeper", "command_config"}
+    of_all = {"action", "topic", "json", "bootstrap_server", "zookeeper", "command_config", "profile"}
     of_some = {option.dest for option in topics.COMMAND.options if isinstance(option, Option) and option.actions}
     assert set(vars(parsed("--list"))) == of_all | of_some

@@ -7,13 +7,19 @@ contradict each other, connects, prints text or JSON, and returns the exit code:
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from ottla.cli.framework.options import Options, flag_name, is_set
 from ottla.errors import ConfigurationError
+
+_INVALID_CHOICE: Final = re.compile(
+    r"argument .+: invalid choice: '(?P<word>.*)' \(choose from (?P<choices>.*)\)", re.S
+)
+_QUOTED: Final = re.compile(r"[\w.-]+")
 
 
 class CommandFailedError(Exception):
@@ -22,6 +28,75 @@ class CommandFailedError(Exception):
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors suggest the nearest option.
+
+    Abbreviations are not accepted: an option that is added later would change what a script does.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+        self.arguments: list[str] = []
+        """The command line that is parsed."""
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse a command line; errors name the nearest option for one that does not exist."""
+        self.arguments[:] = arguments
+        return self.parse_args(arguments)
+
+    def add_version(self) -> None:
+        """Add `--version`, unless the command has an option of this name, or no options."""
+        if self.prefix_chars and "--version" not in self._option_string_actions:
+            self.add_argument("--version", action=_Version, help="print the version of Ottla")
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and an error, and exit with 2. Options that do not exist come first."""
+        unknown = list(self._unknown_options())
+        if unknown:
+            message = f"unrecognized arguments: {', '.join(unknown)}"
+        elif (invalid := _INVALID_CHOICE.fullmatch(message)) is not None:
+            message += _nearest(invalid["word"], _QUOTED.findall(invalid["choices"]))
+        super().error(message)
+
+    def _unknown_options(self) -> Iterator[str]:
+        if not self.prefix_chars:
+            return  # all options are those of another program
+        options = [name for parser in self._with_subparsers() for name in parser._option_string_actions]
+        end = self.arguments.index("--") if "--" in self.arguments else len(self.arguments)
+        for argument in self.arguments[:end]:
+            name = argument.partition("=")[0]
+            if name.startswith("--") and name not in options:
+                yield name + _nearest(name, options)
+
+    def _with_subparsers(self) -> Iterator[CommandParser]:
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from action.choices.values()
+
+
+def _nearest(word: str, candidates: Sequence[str]) -> str:
+    from ottla.config.options import nearest  # only errors need it
+
+    longer = [candidate for candidate in candidates if candidate.startswith(word)]
+    return f"; did you mean {longer[0]}?" if longer else nearest(word, candidates)
+
+
+class _Version(argparse.Action):
+    """Prints the version. It is looked up only then: reading it takes longer than parsing."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "nargs": 0, "dest": argparse.SUPPRESS})
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        from importlib.metadata import version
+
+        print(version("ottla"))
+        parser.exit()
 
 
 @dataclass(frozen=True)
@@ -74,18 +149,21 @@ class Command:
 
     def main(self, name: str, description: str | None, arguments: list[str]) -> int:
         """Run the command with the arguments of its command line, and return the exit code."""
-        args = self.parser(name, description).parse_args(arguments)
+        args = self.parser(name, description).parse(arguments)
         try:
             return self.execute(args)
         except CommandFailedError as failure:
             print(failure, file=sys.stderr)
             return failure.exit_code
 
-    def parser(self, name: str = "", description: str | None = None) -> argparse.ArgumentParser:
+    def parser(self, name: str = "", description: str | None = None) -> CommandParser:
         """Return the parser of the command line."""
-        parser = argparse.ArgumentParser(
-            prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        parser = CommandParser(prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.fill(parser)
+        return parser
+
+    def fill(self, parser: CommandParser) -> None:
+        """Declare actions and options to a parser."""
         if self.configure is not None:
             self.configure(parser)
         if self.actions and not self.subcommands:
@@ -98,13 +176,14 @@ class Command:
             option.add_to(parser)
         if self.subcommands:
             self._add_subcommands(parser)
-        return parser
+        parser.add_version()
 
-    def _add_subcommands(self, parser: argparse.ArgumentParser) -> None:
+    def _add_subcommands(self, parser: CommandParser) -> None:
         names = "|".join(action.name for action in self.actions)
         subparsers = parser.add_subparsers(dest="action", required=True, metavar=names)
         for action in self.actions:
             subparser = subparsers.add_parser(action.name, help=action.help, description=action.help)
+            subparser.arguments = parser.arguments
             for option in action.options:
                 option.add_to(subparser)
 

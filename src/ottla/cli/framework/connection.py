@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.framework import profiles
 from ottla.cli.framework.options import OneOf, Option, Options, flag_name
 from ottla.config import properties
 from ottla.config.broker import zookeeper_address
@@ -21,7 +22,7 @@ SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializ
 
 
 def connection(*old_names: str, required: bool = True, zookeeper: bool = False, controllers: bool = False) -> Options:
-    """Return `--bootstrap-server` and `--command-config`.
+    """Return `--bootstrap-server`, `--command-config` and `--profile`.
 
     Args:
         old_names: earlier names of `--bootstrap-server`.
@@ -52,7 +53,17 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
             )
         )
     file = Option("--command-config FILE", "properties file with client configs, such as credentials")
-    return OneOf(*servers, required=required), file
+    profile = Option("--profile NAME", "profile of ~/.config/ottla/config.toml: default connection of all tools")
+    return _Connection(*servers, required=required), file, profile
+
+
+class _Connection(OneOf):
+    """Options of which one is required, unless a connection is configured."""
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declare the options to argparse."""
+        self._required = self._required and not profiles.has_connection()
+        super().add_to(parser)
 
 
 class _Servers(argparse.Action):
@@ -94,8 +105,10 @@ def brokers_in(connect: str) -> str:
 
 
 def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, Any]:
-    """Return client configs: those of the file, then `key=value` texts, then the address."""
-    options: dict[str, Any] = dict(properties.load(args.command_config)) if args.command_config else {}
+    """Return client configs: those of the profile, then of the file, then `key=value` texts, then the address."""
+    options: dict[str, Any] = dict(profiles.configs(args.profile))
+    if args.command_config:
+        options.update(properties.load(args.command_config))
     for texts in more:
         options.update(properties.override(text) for text in texts)
     connect = getattr(args, "zookeeper", None)
@@ -105,6 +118,7 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
         options["bootstrap.servers"] = args.bootstrap_server
         _check_names("--bootstrap-server", args.bootstrap_server)
     elif getattr(args, "bootstrap_controller", None):
+        options.pop("bootstrap.servers", None)
         options["bootstrap.controllers"] = args.bootstrap_controller
         _check_names("--bootstrap-controller", args.bootstrap_controller)
     return options

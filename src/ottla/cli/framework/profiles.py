@@ -1,0 +1,87 @@
+"""Profiles: connections that all tools use by default, so that `--bootstrap-server` need not be repeated.
+
+`~/.config/ottla/config.toml` (or the file that OTTLA_CONFIG names):
+
+    default = "local"
+
+    [profiles.local]
+    "bootstrap.servers" = "localhost:9092"
+
+    [profiles.production]
+    "bootstrap.servers" = "kafka.example.com:9094"
+    "security.protocol" = "SASL_SSL"
+
+`--profile`, or else OTTLA_PROFILE, chooses one. OTTLA_BOOTSTRAP_SERVERS is a connection without a profile. The command
+line comes first, then the file of `--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.errors import ConfigurationError
+
+SERVERS: Final = "bootstrap.servers"
+
+
+def config_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the file with profiles."""
+    if environment.get("OTTLA_CONFIG"):
+        return Path(environment["OTTLA_CONFIG"])
+    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ottla" / "config.toml"
+
+
+def has_connection(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a connection may be configured, so that the command line needs none."""
+    return bool(environment.get("OTTLA_BOOTSTRAP_SERVERS")) or config_file(environment).exists()
+
+
+def configs(profile: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the client configs of a profile (None: the default one), and those of the environment.
+
+    Raises ConfigurationError for a profile that does not exist, and for a file that cannot be read.
+    """
+    chosen = profile or environment.get("OTTLA_PROFILE")
+    file = config_file(environment)
+    result: dict[str, str] = {}
+    if file.exists():
+        result = _profile(file, chosen)
+    elif chosen:
+        raise ConfigurationError(f"--profile {chosen}: there is no file {file}")
+    if environment.get("OTTLA_BOOTSTRAP_SERVERS") and not profile:
+        result[SERVERS] = environment["OTTLA_BOOTSTRAP_SERVERS"]
+    return result
+
+
+def _profile(file: Path, chosen: str | None) -> dict[str, str]:
+    import tomllib  # only for those who have profiles
+
+    try:
+        document = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{file}: the profiles cannot be read: {error}") from None
+    profiles = document.get("profiles", {})
+    name = chosen or document.get("default")
+    if name is None:
+        return {}
+    if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
+        from ottla.config.options import nearest
+
+        hint = nearest(name, list(profiles)) if isinstance(profiles, dict) else ""
+        raise ConfigurationError(f"{file}: there is no profile {name!r}{hint}")
+    return dict(_flat(profiles[name]))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the configs of a table; `bootstrap.servers` without quotes is a table `bootstrap` in TOML."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            pairs += _flat(value, f"{prefix}{key}.")
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            pairs.append((prefix + key, text.lower() if isinstance(value, bool) else text))
+    return pairs

@@ -1,0 +1,65 @@
+"""What all commands have: `--version`, no abbreviations, suggestions for mistyped names, completion in shells."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+
+import pytest
+
+from ottla.cli.main import COMMANDS, CommandEntry, main
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The last line of the error for a wrong command line."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("entry", [e for e in COMMANDS if e.name != "spark-submit"], ids=lambda entry: entry.name)
+def test_every_command_prints_its_version_and_has_help(entry: CommandEntry, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--version", "--help"):
+        with pytest.raises(SystemExit) as ended:
+            main([entry.name, option])
+        assert ended.value.code == 0
+    output = capsys.readouterr().out
+    assert output.startswith(f"{version('ottla')}\nusage: ottla {entry.name} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("topics", "--bootstrap-servr", "x", "--list"), "--bootstrap-servr; did you mean --bootstrap-server?"),
+        (("topics", "--boot=x", "--list"), "unrecognized arguments: --boot; did you mean --bootstrap-server?"),
+        (("cluster", "up", "--base-prt", "1"), "--base-prt; did you mean --base-port?"),
+        (("cluster", "statuz"), "; did you mean status?"),
+        (("leader-election", "--nothing-like-it"), "unrecognized arguments: --nothing-like-it"),
+    ],
+)
+def test_mistyped_and_abbreviated_names_are_refused_with_the_nearest_one(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(capsys, *arguments).endswith(words)
+
+
+def test_missing_option_is_reported_if_all_others_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "required" in refused(capsys, "topics", "--list")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "consumer-groups" in script
+    assert "--under-replicated-partitions" in script
+
+
+def test_completion_without_shtab_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(importlib.import_module("sys").modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    assert capsys.readouterr().err == "ottla completion needs the package shtab: pip install 'ottla[completion]'\n"
