@@ -184,3 +184,25 @@ def test_cluster_prints_id_and_endpoints_of_any_cluster(
         f"0          127.0.0.1 {port:<10} null       unfenced   broker         \n"
     )
     assert "does not support" in run(capsys, "cluster", "unregister", "--id", "7", *at, code=1)
+
+
+def test_consumer_groups_are_listed_with_their_types(
+    at: tuple[str, str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with KafkaAdminClient(bootstrap_servers=at[1]) as admin:
+        admin.alter_consumer_group_offsets("typed", {TopicPartition(name, 0): 0})
+    listed = run(capsys, "consumer-groups", *at, "--list", "--type", "--state")
+    assert listed.splitlines()[0].split() == ["GROUP", "TYPE", "STATE"]
+    assert ["typed", "Classic", "Empty"] in [line.split() for line in listed.splitlines()]
+    assert "typed" not in run(capsys, "consumer-groups", *at, "--list", "--type", "consumer")
+    assert main(["consumer-groups", *at, "--list", "--type", "share"]) == 1
+
+
+@pytest.mark.parametrize(("regex", "words"), [("a.*", "` is valid."), ("a(", "` is invalid: missing )")])
+def test_regular_expressions_are_validated_without_a_broker(
+    regex: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["consumer-groups", "--validate-regex", regex])
+    assert ended.value.code == 0
+    assert f"The regular expression `{regex}{words}" in capsys.readouterr().out

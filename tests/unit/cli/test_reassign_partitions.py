@@ -243,6 +243,23 @@ def test_a_proposal_is_a_file_that_can_be_executed_and_verified(tool: Tool, admi
     ]
 
 
+@pytest.mark.parametrize(("options", "may_change"), [((), True), (("--disallow-replication-factor-change",), False)])
+def test_change_of_the_replication_factor_can_be_disallowed(
+    tool: Tool, admin: KafkaAdminClient, options: tuple[str, ...], may_change: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"factor-{may_change}"
+    admin.create_topics([NewTopic(name, 1, 1)])
+    requests = []
+
+    def alter(_: KafkaAdminClient, targets: object, **settings: object) -> None:
+        requests.append(settings["allow_replication_factor_change"])
+
+    monkeypatch.setattr(KafkaAdminClient, "alter_partition_reassignments", alter)
+    moves = tool.file(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[0]}}]}}')
+    assert tool("--execute", "--reassignment-json-file", moves, *options)[0] == 0
+    assert requests == [may_change]
+
+
 def test_a_replica_goes_to_another_directory_and_its_throttle_with_the_next_verification(
     tool: Tool, admin: KafkaAdminClient
 ) -> None:

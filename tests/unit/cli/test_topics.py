@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla import Broker
+from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.cli.framework.options import Option
 from ottla.cli.framework.output import Output
 from ottla.cli.main import main
@@ -19,6 +19,7 @@ from ottla.cli.topics import topics
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.topics.partitions import PartitionReassignment
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
+from ottla.cluster.store.znodes import uuid_text
 from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 
@@ -143,6 +144,9 @@ def test_what_was_changed_is_reported_in_json(
         ("--alter --config a=b", "with ottla configs --alter --topic"),
         ("--alter --config a=b --partitions 3", "ottla configs"),
         ("--alter", "--alter needs --partitions"),
+        ("--alter --delete-config a", "no longer supported: ottla configs --alter"),
+        ("--describe --topic-id x", "--topic and --topic-id cannot be used together"),
+        ("--describe --topics-with-overrides --at-min-isr-partitions", "cannot be used together"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(
@@ -152,6 +156,30 @@ def test_an_option_that_would_be_ignored_is_refused(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_partitions_are_selected_by_their_minimum_isr_and_topics_by_id(
+    ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = ottla_broker.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        configs = {"min.insync.replicas": "2"}
+        admin.create_topics(
+            [NewTopic(f"{ottla_topic}-under", 1, 1, topic_configs=configs), NewTopic(ottla_topic, 1, 1)]
+        )
+        topic_id = uuid_text(admin.describe_topics([ottla_topic])[ottla_topic].topic_id)
+    named = ("topics", "--bootstrap-server", servers, "--describe")
+
+    def described(*arguments: str, code: int = 0) -> list[str]:
+        capsys.readouterr()
+        assert main([*named, *arguments]) == code
+        return [line.split("\t")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("\t")]
+
+    topics = ("--topic", f"{ottla_topic}.*")
+    assert described(*topics, "--under-min-isr-partitions") == [f"Topic: {ottla_topic}-under"]
+    assert described(*topics, "--at-min-isr-partitions") == [f"Topic: {ottla_topic}"]
+    assert described("--topic-id", topic_id, "--partition-size-limit-per-response", "5") == [f"Topic: {ottla_topic}"]
+    assert described("--topic-id", "x" * 22, code=1) == []
 
 
 def test_every_option_belongs_to_actions_or_to_all() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import Flag, Option, Repeatable, boolean, unescape
 from ottla.client.producer.producer import KafkaProducer
 from ottla.config import properties
+from ottla.config.options import loaded
 from ottla.errors import ConfigurationError, KafkaError
 
 PROMPT = ">"
 MAX_ERRORS = 10
+DEFAULT_READER = "LineMessageReader"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -72,9 +74,17 @@ class Lines(NamedTuple):
         return None if data == self.null_marker and self.null_marker is not None else data
 
 
+class LineReader(Protocol):
+    """Parses lines of standard input."""
+
+    def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+        """Return key, value and headers of a line."""
+        ...
+
+
 def run(args: argparse.Namespace) -> int:
     """Send until the input ends, and return 1 if a record failed."""
-    lines = Lines.from_properties(dict(properties.override(text) for text in args.property))
+    lines = _reader(args)
     errors: list[BaseException] = []
     with KafkaProducer(_options(args)) as producer:
         try:
@@ -88,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _send_all(
-    producer: KafkaProducer, args: argparse.Namespace, lines: Lines, source: BinaryIO, errors: list[BaseException]
+    producer: KafkaProducer, args: argparse.Namespace, lines: LineReader, source: BinaryIO, errors: list[BaseException]
 ) -> None:
     interactive = sys.stdin.isatty()
     for number, raw in enumerate(_prompted(source, interactive), start=1):
@@ -116,6 +126,19 @@ def _prompted(source: BinaryIO, interactive: bool) -> Iterable[bytes]:
     return iter(prompt, b"")
 
 
+def _reader(args: argparse.Namespace) -> LineReader:
+    """Return what parses lines. Raises ConfigurationError if it cannot be created."""
+    values = dict(properties.load(args.reader_config)) if args.reader_config else {}
+    values.update(properties.override(text) for text in args.property)
+    if args.line_reader is None or args.line_reader.rpartition(".")[2] == DEFAULT_READER:
+        return Lines.from_properties(values)
+    try:
+        created: LineReader = loaded(args.line_reader)(values)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"--line-reader: {args.line_reader} cannot be created: {error}") from None
+    return created
+
+
 def _options(args: argparse.Namespace) -> dict[str, object]:
     options = {"linger.ms": 5, **client_options(args, args.producer_property)}
     for name, value in (
@@ -123,6 +146,13 @@ def _options(args: argparse.Namespace) -> dict[str, object]:
         ("acks", args.request_required_acks),
         ("batch.size", args.batch_size),
         ("linger.ms", args.timeout),
+        ("max.block.ms", args.max_block_ms),
+        ("buffer.memory", args.max_memory_bytes),
+        ("request.timeout.ms", args.request_timeout_ms),
+        ("retry.backoff.ms", args.retry_backoff_ms),
+        ("retries", args.message_send_max_retries),
+        ("metadata.max.age.ms", args.metadata_expiry_ms),
+        ("send.buffer.bytes", args.socket_buffer_size),
     ):
         if value is not None:
             options[name] = value
@@ -147,6 +177,19 @@ COMMAND = Command(
         Option("--request-required-acks ACKS", "acks: 0, 1 or all"),
         Option("--batch-size BYTES", "batch.size", int),
         Option("--timeout MS", "linger.ms", int),
+        Option("--reader-config FILE", "properties file with how lines are parsed; --property overrides it"),
+        Option(
+            "--line-reader CLASS",
+            f"what parses a line: {DEFAULT_READER}, or the dotted name of a Python class, which is created with the "
+            "properties and whose parse(line, number) returns key, value and headers",
+        ),
+        Option("--max-block-ms MS", "max.block.ms", int),
+        Option("--max-memory-bytes BYTES", "buffer.memory", int),
+        Option("--request-timeout-ms MS", "request.timeout.ms", int),
+        Option("--retry-backoff-ms MS", "retry.backoff.ms", int),
+        Option("--message-send-max-retries N", "retries", int),
+        Option("--metadata-expiry-ms MS", "metadata.max.age.ms", int),
+        Option("--socket-buffer-size BYTES", "send.buffer.bytes", int),
         Flag("--sync", "wait for the acknowledgement of each record before the next one is sent"),
     ),
 )

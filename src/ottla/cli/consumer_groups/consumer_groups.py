@@ -21,6 +21,8 @@ from ottla.model import Node, TopicPartition
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
 """The states of consumer groups."""
+TYPES = ("classic", "consumer")
+"""The types of groups of consumers."""
 ERROR = "Error: Executing consumer group command failed due to {}"
 
 
@@ -50,8 +52,23 @@ def _states(args: argparse.Namespace) -> set[str]:
     return set(states)
 
 
+def _cell(column: str, value: str) -> str:
+    return value.capitalize() if column == "TYPE" else value
+
+
+def _types(args: argparse.Namespace) -> set[str]:
+    """Return the types of --type in lower case. Raises ConfigurationError for one that no group of consumers has."""
+    types = {kind.strip().lower() for kind in (args.type or "").split(",") if kind.strip()}
+    if args.type is not None and args.action != "list":
+        raise ConfigurationError(f"--type cannot be used with --{args.action}: it belongs to --list")
+    if types - {*TYPES}:
+        raise ConfigurationError(f"Invalid types list '{args.type}'. Valid types are: {', '.join(TYPES)}")
+    return types
+
+
 def _check_states(args: argparse.Namespace) -> None:
     _states(args)
+    _types(args)
 
 
 def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
@@ -64,12 +81,19 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
     """Print groups, with --state those that are in one of these states."""
-    states = _states(args)
-    groups = sorted(g for g in admin.list_consumer_groups() if not states or g.state.lower() in states)
-    if args.state is None:
+    states, types = _states(args), _types(args)
+    groups = sorted(
+        g
+        for g in admin.list_consumer_groups()
+        if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
+    )
+    header = ("GROUP", *(["TYPE"] if args.type is not None else []), *(["STATE"] if args.state is not None else []))
+    if len(header) == 1:
         output.text(*(group.group_id for group in groups))
     else:
-        output.text(*lines(("GROUP", "STATE"), ((g.group_id, g.state) for g in groups)))
+        cells = {"GROUP": "group_id", "TYPE": "group_type", "STATE": "state"}
+        rows = ([_cell(column, getattr(g, cells[column])) for column in header] for g in groups)
+        output.text(*lines(header, rows))
     return [g._asdict() for g in groups]
 
 
@@ -207,6 +231,27 @@ def _check_delete_offsets(args: argparse.Namespace) -> None:
     scope(args.topic)
 
 
+class _ValidateRegex(argparse.Action):
+    """Prints whether a regular expression is valid for a SubscriptionPattern, and exits: no broker is needed."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        import re2  # as brokers do
+
+        settings = re2.Options()
+        settings.log_errors = False
+        try:
+            re2.compile(values, settings)
+        except re2.error as error:
+            reason = error.args[0]
+            reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+            print(f"The regular expression `{values}` is invalid: {reason}.")
+        else:
+            print(f"The regular expression `{values}` is valid.")
+        parser.exit()
+
+
 COMMAND = AdminCommand(
     check=_check_states,
     error=ERROR,
@@ -245,6 +290,17 @@ COMMAND = AdminCommand(
         Flag("--members", "with --describe: print members"),
         Flag("--offsets", "with --describe: print offsets and lag (the default)"),
         Flag("--verbose", "with --members: print their partitions, too"),
+        Option(
+            "--type TYPE,…",
+            "with --list: print types, or only groups of these types: classic, consumer",
+            nargs="?",
+            const="",
+        ),
+        Option(
+            "--validate-regex REGEX",
+            "print whether brokers accept a regular expression of a subscription, and exit",
+            action=_ValidateRegex,
+        ),
         Option("--timeout MS", "timeout of a request in milliseconds (default: 5000)", int),
         JSON,
     ),

@@ -67,7 +67,8 @@ def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -
     routes = throttles.routes(moving, targets, current)
     _throttle(admin, args, output, brokers, routes, {replica.broker_id for replica in log_dirs})
     errors: dict[Any, KafkaError] = {}
-    admin.alter_partition_reassignments(targets, errors=errors)
+    may_change = not args.disallow_replication_factor_change
+    admin.alter_partition_reassignments(targets, allow_replication_factor_change=may_change, errors=errors)
     _raise_all("Error reassigning partition(s):", errors)
     output.report(
         f"Successfully started partition reassignment{_s(targets)} for {_names(targets)}",

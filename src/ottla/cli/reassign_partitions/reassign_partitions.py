@@ -64,6 +64,11 @@ COMMAND = AdminCommand(
         Flag(
             "--additional", "start although other reassignments are active; also changes throttles", actions="execute"
         ),
+        Flag(
+            "--disallow-replication-factor-change",
+            "refuse to move partitions to more or fewer replicas",
+            actions="execute",
+        ),
         Option("--throttle BYTES", "most bytes per second that move between brokers", int, actions="execute"),
         Option(
             "--replica-alter-log-dirs-throttle BYTES",

@@ -24,9 +24,12 @@ from ottla.errors import ConfigurationError, KafkaError, TopicAlreadyExistsError
 from ottla.model import TopicPartition
 
 Reassignments = Mapping[TopicPartition, PartitionReassignment]
+MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS_MS = 2_000
 """Timeout of the request for the list of reassignments."""
 
+HEALTH = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
+"""Flags that select partitions; one of them is enough."""
 SET_ON_TOPIC = 1
 """The source of a config that is set on the topic itself."""
 
@@ -68,10 +71,13 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
     topics = _matching(admin, args, must_exist=bool(args.topic))
     configs = _configs(admin, topics)
     reassignments = reassignments_of(admin, [partition for topic in topics for partition in topic.partitions])
-    only_partitions = args.under_replicated_partitions or args.unavailable_partitions
+    only_partitions = any(getattr(args, flag) for flag in HEALTH)
+    least = _least_isr(admin, topics) if args.under_min_isr_partitions or args.at_min_isr_partitions else {}
     document = []
     for topic in topics:
-        partitions = [p for p in topic.partitions if not only_partitions or _is_unhealthy(p, reassignments, args)]
+        partitions = [
+            p for p in topic.partitions if not only_partitions or _is_unhealthy(p, reassignments, least, args)
+        ]
         if (only_partitions and not partitions) or (args.topics_with_overrides and not configs[topic.name]):
             continue
         document.append(_as_json(topic, configs[topic.name], partitions, reassignments))
@@ -102,6 +108,12 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def _check(args: argparse.Namespace) -> None:
+    if args.delete_config:
+        raise ConfigurationError(
+            "--delete-config is no longer supported: ottla configs --alter --topic TOPIC --delete-config NAME"
+        )
+    if args.topic_id and args.topic:
+        raise ConfigurationError("--topic and --topic-id cannot be used together")
     if args.action in ("create", "alter", "delete") and not args.topic:
         raise CommandFailedError(f'Missing required argument "[topic]" for --{args.action}', exit_code=2)
 
@@ -118,7 +130,7 @@ COMMAND = AdminCommand(
             "describe",
             "print the partitions, leaders, replicas and configs of topics",
             describe,
-            conflicts=(("topics_with_overrides", "under_replicated_partitions", "unavailable_partitions"),),
+            conflicts=(("topics_with_overrides", *HEALTH),),
         ),
         Action("alter", "add partitions to topics", alter, requires=("partitions",)),
         Action("delete", "delete topics", delete),
@@ -145,6 +157,20 @@ COMMAND = AdminCommand(
         Flag("--topics-with-overrides", "only topics with configs of their own", actions="describe"),
         Flag("--under-replicated-partitions", "only partitions with replicas out of sync", actions="describe"),
         Flag("--unavailable-partitions", "only partitions without a leader", actions="describe"),
+        Flag(
+            "--under-min-isr-partitions",
+            "only partitions with too few replicas in sync",
+            actions="describe",
+        ),
+        Flag("--at-min-isr-partitions", "only partitions with just as many replicas in sync", actions="describe"),
+        Option("--topic-id ID", "topic to describe by its id", actions="describe"),
+        Option(
+            "--partition-size-limit-per-response N",
+            "accepted and not needed: metadata of all partitions comes in one response",
+            int,
+            actions="describe",
+        ),
+        Option("--delete-config NAME", "no longer supported, as in Kafka: use ottla configs", actions="alter"),
         JSON,
     ),
 )
@@ -157,10 +183,14 @@ def _matching(admin: KafkaAdminClient, args: argparse.Namespace, *, must_exist: 
         (
             topic
             for topic in admin.describe_topics().values()
-            if (pattern is None or pattern.fullmatch(topic.name)) and not (args.exclude_internal and topic.is_internal)
+            if (pattern is None or pattern.fullmatch(topic.name))
+            and (args.topic_id is None or uuid_text(topic.topic_id) == args.topic_id)
+            and not (args.exclude_internal and topic.is_internal)
         ),
         key=lambda topic: topic.name,
     )
+    if args.topic_id and not topics and not args.if_exists:
+        raise ConfigurationError(f"TopicId '{args.topic_id}' does not exist as expected")
     if must_exist and not topics and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
     return topics
@@ -174,6 +204,14 @@ def _configs(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
         resource.name: {e.name: e.value or "" for e in entries.values() if e.source == SET_ON_TOPIC}
         for resource, entries in admin.describe_configs(resources).items()
     }
+
+
+def _least_isr(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, int]:
+    """Return min.insync.replicas by topic."""
+    resources = [ConfigResource(TOPIC, topic.name, [MIN_ISR]) for topic in topics]
+    if not resources:
+        return {}
+    return {r.name: int(entries[MIN_ISR].value or 1) for r, entries in admin.describe_configs(resources).items()}
 
 
 def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo]) -> Reassignments:
@@ -197,10 +235,19 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
         raise ConfigurationError(f"--replica-assignment: {text!r} is not allowed: expected broker:broker,…") from None
 
 
-def _is_unhealthy(partition: PartitionInfo, reassignments: Reassignments, args: argparse.Namespace) -> bool:
-    """Return whether one of the flags applies to the partition; with both flags either is enough."""
-    short = args.under_replicated_partitions and is_under_replicated(partition, reassignments)
-    return bool(short or (args.unavailable_partitions and partition.leader < 0))
+def _is_unhealthy(
+    partition: PartitionInfo, reassignments: Reassignments, least: Mapping[str, int], args: argparse.Namespace
+) -> bool:
+    """Return whether one of the flags applies to the partition."""
+    spare = len(partition.isr) - least.get(partition.topic, 0)
+    return any(
+        (
+            args.under_replicated_partitions and is_under_replicated(partition, reassignments),
+            args.unavailable_partitions and partition.leader < 0,
+            args.under_min_isr_partitions and spare < 0,
+            args.at_min_isr_partitions and spare == 0,
+        )
+    )
 
 
 def is_under_replicated(partition: PartitionInfo, reassignments: Reassignments) -> bool:
