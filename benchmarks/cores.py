@@ -37,6 +37,8 @@ from benchmarks.broker import BATCH_BYTES
 from benchmarks.raw import IN_FLIGHT, PRODUCE_VERSION, Raw, batch_of, produce_body
 from benchmarks.servers import START_SECONDS, TICKS, wait_for_answer
 from ottla import KafkaAdminClient, NewTopic
+from ottla.client.core.metadata import PartitionInfo
+from ottla.errors import UnknownTopicOrPartitionError
 from ottla.net.ports import free_port
 from ottla.records import compression
 
@@ -97,13 +99,27 @@ def _cpu_seconds(pid: str) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def described(admin: KafkaAdminClient, topic: str) -> Sequence[PartitionInfo]:
+    """Return the partitions of a new topic, which a broker on a busy machine may not know yet."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            partitions = admin.describe_topics([topic])[topic].partitions
+        except UnknownTopicOrPartitionError:
+            partitions = ()
+        if partitions and all(partition.leader >= 0 for partition in partitions):
+            return partitions
+        assert time.monotonic() < deadline, "the topic did not come up"
+        time.sleep(0.05)
+
+
 def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
     """Produce from some processes, which share the brokers evenly, for some seconds."""
     topic = f"{load}-{time.monotonic_ns()}"
     configs = {"compression.type": "zstd"} if load == "recompress" else {}
     with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
         admin.create_topics([NewTopic(topic, clients * PARTITIONS_PER_CLIENT, 1, topic_configs=configs)])
-        partitions = admin.describe_topics([topic])[topic].partitions
+        partitions = described(admin, topic)
         ports = {broker.id: broker.port for broker in admin.describe_cluster().nodes}
     led: dict[int, list[int]] = {}
     for partition in partitions:
