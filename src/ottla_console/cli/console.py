@@ -1,0 +1,107 @@
+"""`ottla console`: a web console for a cluster of Ottla or Apache Kafka.
+
+It shows brokers, topics, messages, groups, transactions, ACLs, users, quotas and log directories, and changes them.
+Without --users everyone who can connect is an admin; the console listens on loopback addresses only then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import logging
+import sys
+from pathlib import Path
+
+from ottla.cli.framework.command import Command, CommandFailedError
+from ottla.cli.framework.connection import client_options, connection, without_serialization
+from ottla.cli.framework.options import Flag, Option, Repeatable
+from ottla.errors import ConfigurationError
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the console until a signal arrives."""
+    if args.hash_password:
+        return _print_hash()
+    if not args.bootstrap_server:
+        raise ConfigurationError("--bootstrap-server is required")
+    try:
+        import uvicorn
+
+        from ottla_console.application import create_app
+    except ModuleNotFoundError as error:
+        raise CommandFailedError(
+            f"ottla console: {error.name} is missing; install it with `pip install 'ottla[console]'`"
+        ) from None
+    from ottla_console.security.masking import Masking
+    from ottla_console.security.users import load_users
+    from ottla_console.settings import ConsoleSettings, ListenAddress
+
+    if bool(args.tls_cert) != bool(args.tls_key):
+        raise ConfigurationError("--tls-cert and --tls-key belong together")
+    settings = ConsoleSettings(
+        without_serialization(client_options(args)),
+        ListenAddress.parse(args.listen),
+        load_users(args.users) if args.users else {},
+        args.read_only,
+        Masking(args.mask),
+        bool(args.tls_cert),
+        tuple(args.allowed_host),
+    )
+    app = create_app(settings)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    host, port = settings.listen
+    if not settings.has_tls and not settings.listen.is_loopback:
+        logging.getLogger("ottla.console").warning(
+            "Passwords and records are sent to browsers without TLS; set --tls-cert and --tls-key, or use a proxy"
+        )
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        ssl_certfile=args.tls_cert,
+        ssl_keyfile=args.tls_key,
+    )
+    server = uvicorn.Server(config)
+    scheme, shown = ("https" if settings.has_tls else "http"), f"[{host}]" if ":" in host else host
+    print(f"ottla console for {args.bootstrap_server} on {scheme}://{shown}:{port} (Ctrl+C stops it)", flush=True)
+    try:
+        server.run()
+    except SystemExit as end:  # uvicorn has logged why, such as a port that is in use
+        return int(end.code or 0)
+    return 0
+
+
+def _print_hash() -> int:
+    """Print the hash of a password, for the file of `--users`."""
+    from ottla_console.security.users import hash_password
+
+    password = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise ConfigurationError("--hash-password: the password is empty")
+    print(hash_password(password))
+    return 0
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        *connection(required=False),
+        Option("--listen HOST:PORT", "address of the console", default="127.0.0.1:8080"),
+        Option("--users FILE", "file with a line name:role:hash per user; roles are viewer, editor and admin", Path),
+        Flag("--hash-password", "read a password, print its hash for --users, and exit"),
+        Flag("--read-only", "show everything, change nothing"),
+        Repeatable(
+            "--mask TOPIC=FIELD[,FIELD]",
+            "hide fields of records: paths into JSON, or $key, $value, $headers; TOPIC may have wildcards",
+        ),
+        Repeatable("--allowed-host NAME", "name under which browsers may open the console, without --users"),
+        Option("--tls-cert FILE", "certificate chain (PEM) for https"),
+        Option("--tls-key FILE", "its private key (PEM)"),
+    ),
+)

@@ -1,0 +1,72 @@
+"""The clients that pages use in the event loop of the console: an admin client, a producer, short-lived consumers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from ottla.errors import KafkaTimeoutError
+
+READ_MS: Final = 1_300
+"""Time limit of a page's request: a dead cluster must show within two seconds."""
+CHANGE_MS: Final = 10_000
+"""Time limit of a change."""
+MAX_CONSUMERS: Final = 16
+"""Pages with records, and live tails, at one time; further ones are rejected."""
+FETCH_BYTES: Final = 4 * 1024 * 1024
+PARTITION_BYTES: Final = 512 * 1024
+
+
+class ClusterClients:
+    """The clients of one console. Not thread-safe: event loop only."""
+
+    def __init__(self, configs: Mapping[str, Any]) -> None:
+        self._configs = dict(configs)
+        self.admin = KafkaAdminClient(self._configs)
+        self._producer: KafkaProducer | None = None
+        self._starting = asyncio.Lock()
+        self._consumers = 0
+
+    async def start(self) -> None:
+        """Start the admin client; connections are opened with the first request."""
+        await self.admin.start()
+
+    async def stop(self) -> None:
+        """Close the clients."""
+        if self._producer is not None:
+            await self._producer.stop()
+        await self.admin.stop()
+
+    async def producer(self) -> KafkaProducer:
+        """Return the producer, which is started for the first record."""
+        async with self._starting:
+            if self._producer is None:
+                limits = {"max.block.ms": CHANGE_MS, "delivery.timeout.ms": CHANGE_MS, "request.timeout.ms": CHANGE_MS}
+                producer = KafkaProducer({**self._configs, **limits, "linger.ms": 0})
+                await producer.start()
+                self._producer = producer
+            return self._producer
+
+    @asynccontextmanager
+    async def consumer(self, **options: Any) -> AsyncIterator[KafkaConsumer]:
+        """Return a consumer without a group. Raises KafkaTimeoutError if too many are open."""
+        if self._consumers >= MAX_CONSUMERS:
+            raise KafkaTimeoutError(f"{MAX_CONSUMERS} pages read records at the moment; close a live tail, or retry")
+        configs = {
+            **self._configs,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.max.bytes": FETCH_BYTES,
+            "max.partition.fetch.bytes": PARTITION_BYTES,
+            "fetch.max.wait.ms": 250,
+            **options,
+        }
+        self._consumers += 1
+        try:
+            async with KafkaConsumer(configs) as consumer:
+                yield consumer
+        finally:
+            self._consumers -= 1

@@ -1,0 +1,275 @@
+"""The collector: a thread with an event loop and an admin client of its own, which refreshes snapshots and samples.
+
+The list of 10,000 topics takes half a second to fetch and decode; in the event loop of the pages every reader would
+wait for that. Pages read the last snapshot, and wait only if there is none, or after a change made through the console.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from ottla.aio import KafkaAdminClient
+from ottla.client.admin.topics.offsets import OffsetSpec
+from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla_console.cluster.samples import RateMeter, SampleRing
+from ottla_console.cluster.snapshots import ClusterSnapshot, GroupRow, PartitionLag, cluster_snapshot
+
+T = TypeVar("T")
+
+log = logging.getLogger("ottla.console")
+
+FIRST_MS: Final = 1_000
+"""Time limit of the first request: a page waits for it, and shows why there is no answer."""
+LOAD_MS: Final = 10_000
+"""Time limit of a request in the background. A page waits less: it has a limit of its own."""
+BACKGROUND_SHARE: Final = 0.05
+"""Part of the time that a refresh may take: a snapshot that takes a second is refreshed every 20 seconds at most."""
+MAX_SAMPLED_PARTITIONS: Final = 5_000
+MAX_SAMPLED_GROUPS: Final = 100
+GROUP_REQUESTS: Final = 4
+"""Groups whose offsets are fetched at one time."""
+MAX_VIEWED: Final = 200
+"""Topics and groups whose pages were opened last; they are sampled first."""
+TOTAL: Final = ""
+"""The series of all topics."""
+STOP_SECONDS: Final = 5.0
+
+
+class Refreshed(Generic[T]):
+    """A snapshot that is refreshed in the collector's event loop, and its age and last error."""
+
+    def __init__(self, load: Callable[[], Awaitable[T]], seconds: float, share: float) -> None:
+        self._load = load
+        self._seconds = seconds
+        self._share = share
+        self._lock = asyncio.Lock()
+        self._generation = 0
+        self._is_stale = False
+        self._cost = 0.0
+        self._value: T | None = None
+        self.error: KafkaError | None = None
+        """The error of the last refresh; the value is an older one then."""
+        self.loaded_at = 0.0
+
+    async def run(self) -> None:
+        """Refresh at intervals, until cancelled."""
+        while True:
+            try:
+                await self._refresh(self._generation)
+            except Exception:
+                log.exception("A snapshot of the cluster could not be made")
+            await asyncio.sleep(max(self._seconds, self._cost / self._share))
+
+    async def _refresh(self, generation: int) -> None:
+        async with self._lock:
+            if self._generation != generation:
+                return
+            self._is_stale = False
+            started = time.monotonic()
+            try:
+                self._value, self.error = await self._load(), None
+                self.loaded_at = time.time()
+                self._cost = time.monotonic() - started
+            except KafkaError as error:
+                self.error = error
+            self._generation += 1
+
+    def invalidate(self) -> None:
+        """Let the next reader wait for a refresh, as the cluster was changed."""
+        self._is_stale = True
+
+    async def get(self, loop: asyncio.AbstractEventLoop) -> T:
+        """Return the snapshot, from any event loop. Raises the error of the refresh if there is no snapshot."""
+        if self._value is None or self._is_stale:
+            refresh = self._refresh(self._generation)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(refresh, loop))
+        if self._value is None:
+            raise self.error or KafkaTimeoutError("the cluster has not answered yet")
+        return self._value
+
+
+class Collector:
+    """Snapshots and samples of one cluster, from `start` to `stop`. Its methods may be called by any thread."""
+
+    def __init__(self, configs: Mapping[str, Any], seconds: float = 5.0, share: float = BACKGROUND_SHARE) -> None:
+        self._configs = configs
+        self._seconds = seconds
+        self._share = share
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="ottla-collector", daemon=True)
+        self._cluster = Refreshed(self._load_cluster, seconds, share)
+        self._groups = Refreshed(self._load_groups, seconds, share)
+        self._meter = RateMeter()
+        self._viewed_topics: OrderedDict[str, None] = OrderedDict()
+        self._viewed_groups: OrderedDict[str, None] = OrderedDict()
+        self._admin: KafkaAdminClient | None = None
+        self._main: asyncio.Task[None] | None = None
+        self.rates = SampleRing()
+        """Records per second, by topic, and of all topics under `TOTAL`."""
+        self.lags = SampleRing()
+        """The lag of groups, by id."""
+        self.is_partial = False
+        """Whether the cluster has more partitions than are sampled."""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._loop.call_soon_threadsafe(lambda: self._main and self._main.cancel())
+        self._thread.join(STOP_SECONDS)
+
+    @property
+    def error(self) -> KafkaError | None:
+        """The error that keeps snapshots from being refreshed."""
+        return self._cluster.error
+
+    @property
+    def slow_reason(self) -> str:
+        """The reason why the cluster does not answer, as far as it is clear; empty if there is none."""
+        reason = self._admin.connections.slow_reason if self._admin is not None else ""
+        return str(self.error or reason or "")
+
+    @property
+    def loaded_at(self) -> float:
+        """The time of the snapshot, in seconds since 1970; 0 if there is none."""
+        return self._cluster.loaded_at
+
+    async def cluster(self) -> ClusterSnapshot:
+        """Return brokers and topics."""
+        return await self._cluster.get(self._loop)
+
+    async def groups(self) -> dict[str, GroupRow]:
+        """Return the groups by id."""
+        return await self._groups.get(self._loop)
+
+    def invalidate(self) -> None:
+        """Let the next readers wait for a refresh."""
+        self._cluster.invalidate()
+        self._groups.invalidate()
+
+    def view_topics(self, names: Iterable[str]) -> None:
+        """Sample these topics before others."""
+        _touch(self._viewed_topics, names)
+
+    def view_groups(self, names: Iterable[str]) -> None:
+        """Sample these groups before others."""
+        _touch(self._viewed_groups, names)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._collect())
+        try:
+            self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    async def _collect(self) -> None:
+        async with KafkaAdminClient(self._configs) as admin, asyncio.TaskGroup() as tasks:
+            self._admin = admin
+            tasks.create_task(self._cluster.run())
+            tasks.create_task(self._groups.run())
+            tasks.create_task(self._sample())
+
+    @property
+    def _client(self) -> KafkaAdminClient:
+        if self._admin is None:
+            raise KafkaTimeoutError("the console is starting")
+        return self._admin
+
+    async def _load_cluster(self) -> ClusterSnapshot:
+        description = await self._client.describe_cluster(LOAD_MS if self.loaded_at else FIRST_MS)
+        return cluster_snapshot(description, await self._client.describe_topics(timeout_ms=LOAD_MS))
+
+    async def _sample(self) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                await self._sample_rates(await self.cluster())
+            except KafkaError as error:
+                log.debug("No sample of the rates: %s", error)
+            except Exception:
+                log.exception("No sample of the rates")
+            await asyncio.sleep(max(self._seconds, (time.monotonic() - started) / self._share))
+
+    async def _sample_rates(self, snapshot: ClusterSnapshot) -> None:
+        sampled: list[TopicPartition] = []
+        viewed = [name for name in reversed(list(self._viewed_topics)) if name in snapshot.infos]
+        for name in dict.fromkeys([*viewed, *snapshot.infos]):
+            info = snapshot.infos[name]
+            if len(sampled) + len(info.partitions) > MAX_SAMPLED_PARTITIONS:
+                continue
+            sampled += [TopicPartition(name, p.partition) for p in info.partitions if p.leader >= 0]
+        self.is_partial = snapshot.partitions - snapshot.offline > len(sampled)
+        listed = await self._client.list_offsets(
+            dict.fromkeys(sampled, OffsetSpec.latest()), timeout_ms=LOAD_MS, errors={}
+        )
+        now = time.time()
+        rates = self._meter.rates(now, {tp: entry.offset for tp, entry in listed.items()})
+        if rates is not None:
+            self.rates.append(now, {**rates, TOTAL: sum(rates.values())})
+
+    async def _load_groups(self) -> dict[str, GroupRow]:
+        listed = await self._client.list_groups(timeout_ms=LOAD_MS, errors={})
+        ids = {group.group_id for group in listed if group.group_type.lower() != "share"}
+        viewed = [name for name in reversed(list(self._viewed_groups)) if name in ids]
+        sampled = list(dict.fromkeys([*viewed, *sorted(ids)]))[:MAX_SAMPLED_GROUPS]
+        lags = await self._sample_lags(sampled)
+        self.lags.append(time.time(), {name: float(lag) for name, lag in lags.items()})
+        return {
+            g.group_id: GroupRow(g.group_id, g.state, g.group_type, g.protocol_type, lags.get(g.group_id))
+            for g in listed
+        }
+
+    async def _sample_lags(self, group_ids: Iterable[str]) -> dict[str, int]:
+        """Return the lags of groups with committed offsets."""
+        limit = asyncio.Semaphore(GROUP_REQUESTS)
+
+        async def committed(group_id: str) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
+            async with limit:
+                try:
+                    offsets = await self._client.list_consumer_group_offsets(group_id, timeout_ms=LOAD_MS, errors={})
+                except KafkaError:
+                    return group_id, {}  # such as a group that was deleted in the meantime
+            return group_id, offsets
+
+        by_group = dict(await asyncio.gather(*map(committed, group_ids)))
+        # the ends after the commits: the other way round a group that keeps up would seem to be ahead
+        partitions = sorted({tp for offsets in by_group.values() for tp in offsets})[:MAX_SAMPLED_PARTITIONS]
+        listed = await self._client.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), LOAD_MS, errors={})
+        lags: dict[str, int] = {}
+        for group_id, offsets in by_group.items():
+            behind = [max(0, listed[tp].offset - entry.offset) for tp, entry in offsets.items() if tp in listed]
+            if behind:
+                lags[group_id] = sum(behind)
+        return lags
+
+
+async def lag_of(
+    admin: KafkaAdminClient, committed: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
+) -> list[PartitionLag]:
+    """Return the lag in each partition."""
+    listed = await admin.list_offsets(dict.fromkeys(committed, OffsetSpec.latest()), timeout_ms, errors={})
+    return [
+        PartitionLag(tp, entry.offset, listed[tp].offset if tp in listed else -1)
+        for tp, entry in sorted(committed.items())
+    ]
+
+
+def _touch(viewed: OrderedDict[str, None], names: Iterable[str]) -> None:
+    for name in names:
+        viewed[name] = None
+        viewed.move_to_end(name)
+    while len(viewed) > MAX_VIEWED:
+        viewed.popitem(last=False)

@@ -1,0 +1,123 @@
+"""Immutable snapshots of the cluster, made in the collector's thread and read by pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.client.admin.cluster import ClusterDescription
+from ottla.client.core.metadata import PartitionInfo, TopicInfo
+from ottla.model import TopicPartition
+
+MAX_PROBLEMS: Final = 100
+"""Partitions with problems that a snapshot lists; further ones are counted only."""
+
+
+class TopicRow(NamedTuple):
+    """A topic in the list."""
+
+    name: str
+    is_internal: bool
+    partitions: int
+    replicas: int
+    under_replicated: int
+    offline: int
+
+
+class BrokerRow(NamedTuple):
+    """A broker in the list: its address, and its share of the partitions."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_controller: bool
+    leaders: int
+    replicas: int
+    out_of_sync: int
+    """Replicas on this broker that are not in the ISR."""
+
+
+class ClusterSnapshot(NamedTuple):
+    """Brokers and topics at one time."""
+
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: tuple[BrokerRow, ...]
+    topics: tuple[TopicRow, ...]
+    """Sorted by name."""
+    infos: Mapping[str, TopicInfo]
+    partitions: int
+    under_replicated: int
+    offline: int
+    problems: tuple[PartitionInfo, ...]
+
+
+class GroupRow(NamedTuple):
+    """A group in the list; the lag is None if it has no committed offset, or was not sampled."""
+
+    group_id: str
+    state: str
+    group_type: str
+    protocol_type: str
+    lag: int | None = None
+
+
+class PartitionLag(NamedTuple):
+    """The committed offset of a group in a partition, and the end of the log; -1 if it is unknown."""
+
+    tp: TopicPartition
+    committed: int
+    end: int
+
+    @property
+    def lag(self) -> int | None:
+        """The number of records that the group has not committed."""
+        return None if self.end < 0 else max(0, self.end - self.committed)
+
+
+def cluster_snapshot(cluster: ClusterDescription, infos: Mapping[str, TopicInfo]) -> ClusterSnapshot:
+    """Return the snapshot of a description and of all topics."""
+    leaders, replicas, out_of_sync = Counter[int](), Counter[int](), Counter[int]()
+    rows: list[TopicRow] = []
+    problems: list[PartitionInfo] = []
+    partitions = under_replicated = offline = 0
+    for name, info in infos.items():
+        topic_under = topic_offline = most = 0
+        for p in info.partitions:
+            leaders[p.leader] += 1
+            replicas.update(p.replicas)
+            most = max(most, len(p.replicas))
+            missing = set(p.replicas) - set(p.isr)
+            out_of_sync.update(missing)
+            topic_under += bool(missing)
+            topic_offline += p.leader < 0
+            if (missing or p.leader < 0) and len(problems) < MAX_PROBLEMS:
+                problems.append(p)
+        partitions += len(info.partitions)
+        under_replicated += topic_under
+        offline += topic_offline
+        rows.append(TopicRow(name, info.is_internal, len(info.partitions), most, topic_under, topic_offline))
+    controller = cluster.controller.id if cluster.controller is not None else None
+    brokers = tuple(
+        BrokerRow(
+            *node,
+            is_controller=node.id == controller,
+            leaders=leaders[node.id],
+            replicas=replicas[node.id],
+            out_of_sync=out_of_sync[node.id],
+        )
+        for node in cluster.nodes
+    )
+    return ClusterSnapshot(
+        cluster.cluster_id,
+        controller,
+        brokers,
+        tuple(sorted(rows)),
+        infos,
+        partitions,
+        under_replicated,
+        offline,
+        tuple(problems),
+    )

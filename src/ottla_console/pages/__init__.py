@@ -1,0 +1,1 @@
+"""The pages: a module per subject. A page takes a `Page` and returns a response."""

@@ -1,0 +1,41 @@
+"""The brokers: list, configs with their source, log directories of one broker."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from ottla.aio import ConfigResource
+from ottla.client.admin.configs import BROKER
+from ottla_console.cluster.clients import READ_MS
+from ottla_console.cluster.snapshots import BrokerRow
+from ottla_console.pages import configs
+from ottla_console.pages.log_dirs import directories
+from ottla_console.web.page import NoSuchPageError, Page
+
+
+async def listing(page: Page) -> Response:
+    """Return the list of brokers."""
+    return page.render("brokers.html", snapshot=await page.console.collector.cluster())
+
+
+async def broker(page: Page) -> Response:
+    """Return a broker."""
+    row = await _row(page)
+    rows = await configs.config_rows(page, ConfigResource(BROKER, str(row.id)), READ_MS)
+    return page.render("broker.html", broker=row, configs=rows, directories=await directories(page, [row.id]))
+
+
+async def alter_config(page: Page) -> Response:
+    """Set or remove a dynamic config of a broker."""
+    row = await _row(page)
+    with page.audited("alter-configs", f"broker:{row.id} {page.text('name', '')}"):
+        text = await configs.alter(page, ConfigResource(BROKER, str(row.id)))
+    return page.done(f"/brokers/{row.id}", text)
+
+
+async def _row(page: Page) -> BrokerRow:
+    broker_id = page.path["broker"]
+    for row in (await page.console.collector.cluster()).brokers:
+        if row.id == broker_id:
+            return row
+    raise NoSuchPageError(f"There is no broker {broker_id} in the cluster at the moment.")

@@ -1,0 +1,55 @@
+"""Configs of a resource as pages show and change them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.aio import ConfigResource
+from ottla.client.admin.configs import ConfigEntry, ConfigSource
+from ottla_console.security.masking import MASK, is_secret
+from ottla_console.web.page import BadInputError, Page
+
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class ConfigRow(NamedTuple):
+    """A config in a list; the value of a secret is masked."""
+
+    name: str
+    value: str | None
+    source: str
+    is_set: bool
+    """Whether it is set on the resource itself."""
+    is_read_only: bool
+    documentation: str
+
+
+async def config_rows(page: Page, resource: ConfigResource, timeout_ms: float) -> list[ConfigRow]:
+    """Return the configs of a resource: those that were set come first."""
+    described = await page.admin.describe_configs([resource], timeout_ms, include_documentation=True)
+    entries: Iterable[ConfigEntry] = next(iter(described.values())).values()
+    return sorted((_row(entry) for entry in entries), key=lambda row: (not row.is_set, row.name))
+
+
+async def alter(page: Page, resource: ConfigResource) -> str:
+    """Set or remove the config that the form names, and return a message."""
+    name = page.text("name")
+    if not NAME.fullmatch(name):
+        raise BadInputError(f"name: {name[:40]!r} is no name of a config")
+    removes = page.text("operation", "set") == "remove"
+    value = None if removes else page.text("value", "")
+    await page.admin.alter_configs({resource: {name: value}})
+    shown = MASK if is_secret(name) else value
+    return f"{name} was removed; its default applies." if removes else f"{name} is {shown!r} now."
+
+
+def _row(entry: ConfigEntry) -> ConfigRow:
+    try:
+        source = ConfigSource(entry.source).name.lower().replace("_", " ").removesuffix(" config")
+    except ValueError:
+        source = f"source {entry.source}"
+    hidden = entry.is_sensitive or (is_secret(entry.name) and entry.value not in (None, ""))
+    value = MASK if hidden else entry.value
+    return ConfigRow(entry.name, value, source, entry.is_modified, entry.read_only, entry.documentation or "")

@@ -1,0 +1,53 @@
+"""Login and logout."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.responses import RedirectResponse, Response
+
+from ottla_console.security.users import Role, User, authenticate
+from ottla_console.web.page import Page, is_local_path
+
+MAX_NAME: Final = 100
+_hashing = asyncio.Semaphore(2)
+"""scrypt takes 16 MB and 50 ms: no more than two at one time."""
+
+
+async def form(page: Page) -> Response:
+    """Return the form."""
+    return page.render("login.html", failure=None, name="", next=_target(page))
+
+
+async def log_in(page: Page) -> Response:
+    """Start a session, or return the form with the reason."""
+    name, password = page.text("name", "")[:MAX_NAME], page.text("password", "", strip=False)
+    sessions = page.console.sessions
+    if not page.console.settings.users:
+        return RedirectResponse("/", 303)
+    if not sessions.may_try(name):
+        text = "Too many attempts for this user; try again in a minute."
+        return page.render("login.html", 429, failure=text, name=name, next=_target(page))
+    async with _hashing:
+        user = await asyncio.to_thread(authenticate, page.console.settings.users, name, password)
+    if user is None:
+        sessions.record_failure(name)
+        page.user = User(name, Role.VIEWER)
+        page.audit("login", "console", "rejected (wrong name or password)")
+        return page.render("login.html", 401, failure="Name or password is wrong.", name=name, next=_target(page))
+    page.user, page.session_id = user, sessions.log_in(user)
+    page.audit("login", "console", "done")
+    return RedirectResponse(_target(page), 303)
+
+
+async def log_out(page: Page) -> Response:
+    """End the session."""
+    page.console.sessions.log_out(page.session_id)
+    page.session_id = page.console.sessions.new_id()
+    return RedirectResponse("/login", 303)
+
+
+def _target(page: Page) -> str:
+    target = page.text("next", "/")
+    return target if is_local_path(target) else "/"

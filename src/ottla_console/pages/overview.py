@@ -1,0 +1,39 @@
+"""The overview: is the cluster well, and how much flows through it?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from ottla_console.cluster.collector import TOTAL
+from ottla_console.cluster.snapshots import GroupRow
+from ottla_console.web.page import Page
+from ottla_console.web.texts import number
+
+BUSIEST: Final = 8
+
+
+async def overview(page: Page) -> Response:
+    """Return the overview."""
+    collector = page.console.collector
+    snapshot, groups = await collector.cluster(), await collector.groups()
+    rates = [(rate, row) for row in snapshot.topics if (rate := collector.rates.latest(row.name))]
+    behind = sorted((row for row in groups.values() if row.lag), key=_lag, reverse=True)
+    return page.render(
+        "overview.html",
+        snapshot=snapshot,
+        groups=groups,
+        internal=sum(row.is_internal for row in snapshot.topics),
+        rate=collector.rates.latest(TOTAL),
+        points=collector.rates.points(TOTAL),
+        is_partial=collector.is_partial,
+        busiest=sorted(rates, reverse=True)[:BUSIEST],
+        behind=behind[:BUSIEST],
+        rings=collector,
+        shown_rate=lambda value: f"{number(value)}/s",
+    )
+
+
+def _lag(row: GroupRow) -> int:
+    return row.lag or 0

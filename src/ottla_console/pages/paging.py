@@ -1,0 +1,26 @@
+"""Parts of long lists: a page shows 50 rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla_console.web.page import Page
+
+ROWS: Final = 50
+
+
+class Slice(NamedTuple):
+    """The rows of one page of a list, and its place in the list."""
+
+    rows: Sequence[Any]
+    number: int
+    pages: int
+    total: int
+
+    @classmethod
+    def of(cls, page: Page, rows: Sequence[Any]) -> Slice:
+        """Return the rows of the page that the query asks for; the last page if it is beyond."""
+        pages = max(1, -(-len(rows) // ROWS))
+        number = min(page.integer("page", 1, 1_000_000, 1), pages)
+        return cls(rows[(number - 1) * ROWS : number * ROWS], number, pages, len(rows))

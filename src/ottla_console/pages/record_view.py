@@ -1,0 +1,83 @@
+"""Records as pages show them: key, value and headers as JSON, text or hex, masked and cut to a readable size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.aio import ConsumerRecord
+from ottla_console.security.masking import MASK, MaskedFields, masked_value
+
+FORMATS: Final[dict[str, str]] = {"auto": "auto", "json": "json", "text": "text", "hex": "hex"}
+MAX_SHOWN: Final = 16 * 1024
+"""Bytes of a key or value that are shown; the rest is cut."""
+PREVIEW: Final = 160
+MAX_HEADERS: Final = 50
+HEX_WIDTH: Final = 32
+
+
+class ShownRecord(NamedTuple):
+    """A record, as text."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | None
+    value: str | None
+    headers: tuple[tuple[str, str | None], ...]
+    nbytes: int
+
+    @property
+    def preview(self) -> str | None:
+        """The beginning of the value in one line; None for a tombstone."""
+        return None if self.value is None else " ".join(self.value[: 4 * PREVIEW].split())[:PREVIEW]
+
+    def contains(self, text: str) -> bool:
+        """Return whether what is shown contains a text: a filter must not find what is masked."""
+        return (
+            (self.key is not None and text in self.key)
+            or (self.value is not None and text in self.value)
+            or any(text in name or text in (value or "") for name, value in self.headers)
+        )
+
+
+def shown_record(record: ConsumerRecord, form: str, fields: MaskedFields) -> ShownRecord:
+    """Return a record in a format."""
+    return ShownRecord(
+        record.partition,
+        record.offset,
+        record.timestamp,
+        MASK if fields.has_key and record.key is not None else shown(record.key, form),
+        shown(masked_value(record.value, fields), form),
+        tuple(_headers(record.headers, fields.has_headers)),
+        max(0, record.serialized_value_size),
+    )
+
+
+def shown(data: bytes | None, form: str) -> str | None:
+    """Return bytes as text: `auto` is JSON if it parses, then text, then hex."""
+    if data is None:
+        return None
+    cut = f"\n… {len(data) - MAX_SHOWN:,} more bytes" if len(data) > MAX_SHOWN else ""
+    if form in ("auto", "json") and data[:1] in (b"{", b"[") and not cut:
+        try:
+            return json.dumps(json.loads(data), ensure_ascii=False, indent=2)
+        except (ValueError, RecursionError):
+            pass
+    part = data[:MAX_SHOWN]
+    if form != "hex":
+        text = part.decode("utf-8", "replace")
+        # the end of the part may cut a character in two
+        if form != "auto" or ("\ufffd" not in text[:-1] and all(c.isprintable() or c in "\n\r\t" for c in text[:-1])):
+            return text + cut
+    return _hex(part) + cut
+
+
+def _hex(data: bytes) -> str:
+    return "\n".join(data[i : i + HEX_WIDTH].hex(" ") for i in range(0, len(data), HEX_WIDTH))
+
+
+def _headers(headers: Iterable[tuple[str, bytes | None]] | None, is_masked: bool) -> Iterable[tuple[str, str | None]]:
+    for name, value in list(headers or ())[:MAX_HEADERS]:
+        yield name, MASK if is_masked and value is not None else shown(value, "auto")

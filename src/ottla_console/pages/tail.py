@@ -1,0 +1,129 @@
+"""The live tail of a topic: server-sent events with the newest records, in bounded memory.
+
+Four times a second the browser gets at most 25 records, as rows that the server has rendered, and the counters. All
+records are read and filtered; the others are counted, not stored. A tail that cannot keep up is moved to the end of
+the log, and the skipped records are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from starlette.responses import Response, StreamingResponse
+
+from ottla.aio import ConsumerRecord, KafkaConsumer
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+from ottla_console.cluster.clients import READ_MS
+from ottla_console.pages.messages import MAX_FILTER, MAX_PARTITIONS
+from ottla_console.pages.record_view import FORMATS, ShownRecord, shown_record
+from ottla_console.pages.topic import describe
+from ottla_console.web.errors import error_page
+from ottla_console.web.page import BadInputError, Page
+
+EVENT_SECONDS: Final = 0.25
+POLL_MS: Final = 100
+MAX_ROWS: Final = 25
+MAX_POLL_RECORDS: Final = 1_000
+FILTER_SECONDS: Final = 0.005
+"""Time for the records of a poll before other pages have their turn."""
+MAX_SECONDS: Final = 3_600.0
+"""A tail ends after an hour; the browser opens a new one."""
+LAG_SECONDS: Final = 2.0
+"""Time between checks of the lag."""
+MAX_LAG: Final = 100_000
+"""Records that a tail may lag behind before it is moved to the end."""
+
+
+async def page(page: Page) -> Response:
+    """Return the page, which JavaScript fills."""
+    info = await describe(page)
+    form, contains = page.choice("format", FORMATS, "auto"), page.text("contains", "")
+    return page.render("tail.html", topic=info, form=form, formats=FORMATS, contains=contains)
+
+
+async def events(page: Page) -> Response:
+    """Return the stream of events."""
+    info = await describe(page)
+    contains, form = page.text("contains", ""), page.choice("format", FORMATS, "auto")
+    if len(contains) > MAX_FILTER:
+        raise BadInputError(f"contains: at most {MAX_FILTER} characters are allowed")
+    partitions = [TopicPartition(info.name, p.partition) for p in info.partitions if p.leader >= 0][:MAX_PARTITIONS]
+    tail = Tail(page, partitions, form, contains)
+    return StreamingResponse(tail.stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+class Tail:
+    """One open tail."""
+
+    def __init__(self, page: Page, partitions: list[TopicPartition], form: str, contains: str) -> None:
+        self._page = page
+        self._partitions = partitions
+        self._form = form
+        self._contains = contains
+        self._fields = page.console.settings.masking.of_topic(partitions[0].topic if partitions else "")
+        self._newest: deque[ConsumerRecord] = deque(maxlen=MAX_ROWS)
+        self._seen = self._matching = self._skipped = 0
+
+    async def stream(self) -> AsyncIterator[str]:
+        """Yield events until the browser disconnects."""
+        options: dict[str, Any] = {"auto.offset.reset": "latest", "max.poll.records": MAX_POLL_RECORDS}
+        try:
+            async with self._page.console.clients.consumer(**options) as consumer:
+                consumer.assign(self._partitions)
+                consumer.seek_to_end()
+                for tp in self._partitions:
+                    await consumer.position(tp, READ_MS)
+                yield self._event()
+                end = time.monotonic() + MAX_SECONDS
+                lag_at = time.monotonic() + LAG_SECONDS
+                while time.monotonic() < end:
+                    event_at = time.monotonic() + EVENT_SECONDS
+                    while (now := time.monotonic()) < event_at:
+                        await self._poll(consumer, min(POLL_MS, 1000 * (event_at - now)))
+                    if now > lag_at:
+                        await self._skip(consumer)
+                        lag_at = now + LAG_SECONDS
+                    yield self._event()
+        except KafkaError as error:
+            shown = error_page(error)
+            yield f"event: failure\ndata: {json.dumps(f'{shown.title}: {shown.text}')}\n\n"
+
+    async def _poll(self, consumer: KafkaConsumer, timeout_ms: float) -> None:
+        started = time.monotonic()
+        for records in (await consumer.poll(timeout_ms)).values():
+            self._seen += len(records)
+            if not self._contains:
+                self._matching += len(records)
+                self._newest.extend(records[-MAX_ROWS:])
+                continue
+            for record in records:
+                if self._shown(record).contains(self._contains):
+                    self._matching += 1
+                    self._newest.append(record)
+                if time.monotonic() - started > FILTER_SECONDS:
+                    await asyncio.sleep(0)
+                    started = time.monotonic()
+
+    async def _skip(self, consumer: KafkaConsumer) -> None:
+        """Move to the end if the tail lags behind."""
+        ends = await consumer.end_offsets(self._partitions)
+        lags = {tp: ends[tp] - await consumer.position(tp, READ_MS) for tp in self._partitions}
+        if sum(lags.values()) > MAX_LAG:
+            self._skipped += sum(lags.values())
+            consumer.seek_to_end()
+
+    def _event(self) -> str:
+        records = [self._shown(record) for record in reversed(self._newest)]
+        self._newest.clear()
+        rows = self._page.console.templates.get_template("record_rows.html").render(records=records)
+        data = {"seen": self._seen, "matching": self._matching, "skipped": self._skipped, "rows": rows}
+        return f"data: {json.dumps(data)}\n\n"
+
+    def _shown(self, record: ConsumerRecord) -> ShownRecord:
+        return shown_record(record, self._form, self._fields)

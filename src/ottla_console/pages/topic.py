@@ -1,0 +1,148 @@
+"""A topic: partitions with offsets and sizes, configs with their source, and changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+
+from ottla.aio import ConfigResource, NewPartitions
+from ottla.client.admin.configs import TOPIC
+from ottla.client.admin.driver import Errors
+from ottla.client.admin.topics.offsets import OffsetSpec
+from ottla.client.core.metadata import PartitionInfo, TopicInfo
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+from ottla_console.cluster.clients import CHANGE_MS, READ_MS
+from ottla_console.pages import configs
+from ottla_console.pages.paging import Slice
+from ottla_console.web.page import BadInputError, Page
+from ottla_console.web.texts import number
+
+MAX_PARTITIONS: Final = 100_000
+
+
+class PartitionRow(NamedTuple):
+    """A partition in the list; offsets are -1 and the size None if they are unknown."""
+
+    info: PartitionInfo
+    start: int
+    end: int
+    nbytes: int | None
+
+    @property
+    def missing(self) -> list[int]:
+        """The replicas that are not in the ISR."""
+        return [replica for replica in self.info.replicas if replica not in self.info.isr]
+
+    @property
+    def records(self) -> int | None:
+        """The number of offsets between start and end: records, without compaction and transactions."""
+        return None if self.end < 0 or self.start < 0 else self.end - self.start
+
+
+async def topic(page: Page) -> Response:
+    """Return a topic."""
+    info = await describe(page)
+    collector = page.console.collector
+    collector.view_topics([info.name])
+    part = Slice.of(page, info.partitions)
+    rows, config_rows = await asyncio.gather(
+        _partitions(page, part.rows), configs.config_rows(page, ConfigResource(TOPIC, info.name), READ_MS)
+    )
+    return page.render(
+        "topic.html",
+        topic=info,
+        part=part,
+        rows=rows,
+        configs=config_rows,
+        under=sum(set(p.replicas) != set(p.isr) for p in info.partitions),
+        offline=sum(p.leader < 0 for p in info.partitions),
+        points=collector.rates.points(info.name),
+        shown_rate=lambda value: f"{number(value)}/s",
+    )
+
+
+async def describe(page: Page) -> TopicInfo:
+    """Return the topic in the path. Raises UnknownTopicOrPartitionError and others."""
+    described = await page.admin.describe_topics([page.path["topic"]], READ_MS)
+    return next(iter(described.values()))
+
+
+async def _partitions(page: Page, infos: Sequence[PartitionInfo]) -> list[PartitionRow]:
+    partitions = [TopicPartition(p.topic, p.partition) for p in infos if p.leader >= 0]
+    failed: Errors = {}
+
+    async def offsets(spec: OffsetSpec) -> dict[TopicPartition, int]:
+        listed = await page.admin.list_offsets(dict.fromkeys(partitions, spec), READ_MS, errors=failed)
+        return {tp: entry.offset for tp, entry in listed.items()}
+
+    starts, ends, sizes = await asyncio.gather(
+        offsets(OffsetSpec.earliest()), offsets(OffsetSpec.latest()), _sizes(page, partitions)
+    )
+    rows = []
+    for info in infos:
+        tp = TopicPartition(info.topic, info.partition)
+        rows.append(PartitionRow(info, starts.get(tp, -1), ends.get(tp, -1), sizes.get((tp, info.leader))))
+    return rows
+
+
+async def _sizes(page: Page, partitions: list[TopicPartition]) -> dict[tuple[TopicPartition, int], int]:
+    """Return the sizes of replicas by partition and broker; none where the console may not describe them."""
+    if not partitions:
+        return {}
+    try:
+        described = await page.admin.describe_log_dirs(partitions, None, READ_MS, errors={})
+    except KafkaError:
+        return {}
+    return {
+        (tp, broker): replica.size
+        for broker, directories in described.items()
+        for directory in directories.values()
+        for tp, replica in directory.replicas.items()
+        if not replica.is_future
+    }
+
+
+async def alter_config(page: Page) -> Response:
+    """Set or remove a config."""
+    name = page.path["topic"]
+    with page.audited("alter-configs", f"topic:{name} {page.text('name', '')}"):
+        text = await configs.alter(page, ConfigResource(TOPIC, name))
+    return page.done(f"/topics/{name}#configs", text)
+
+
+async def add_partitions(page: Page) -> Response:
+    """Raise the number of partitions."""
+    name, count = page.path["topic"], page.integer("partitions", 1, MAX_PARTITIONS)
+    with page.audited("create-partitions", f"topic:{name} partitions={count}"):
+        await page.admin.create_partitions({name: NewPartitions(count)}, CHANGE_MS)
+    return page.done(f"/topics/{name}", f"{name} has {count} partitions now.")
+
+
+async def purge(page: Page) -> Response:
+    """Delete all records up to the high watermarks."""
+    name = _confirmed(page)
+    info = await describe(page)
+    with page.audited("delete-records", f"topic:{name}"):
+        partitions = {TopicPartition(name, p.partition): -1 for p in info.partitions}
+        await page.admin.delete_records(partitions, CHANGE_MS)
+    return page.done(f"/topics/{name}", f"The records of {name} were deleted.")
+
+
+async def delete(page: Page) -> Response:
+    """Delete the topic."""
+    name = _confirmed(page)
+    with page.audited("delete-topic", f"topic:{name}"):
+        await page.admin.delete_topics([name], CHANGE_MS)
+    return page.done("/topics", f"Topic {name} was deleted.")
+
+
+def _confirmed(page: Page) -> str:
+    """Return the name of the topic, which has to be typed before it is deleted or purged."""
+    name: str = page.path["topic"]
+    if page.text("confirm", "") != name:
+        raise BadInputError(f"confirm: type the name of the topic, {name}, to confirm")
+    return name

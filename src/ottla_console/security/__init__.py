@@ -1,0 +1,1 @@
+"""Login, sessions, roles, masking, audit and security headers of the console."""

@@ -1,0 +1,98 @@
+"""Sessions of browsers: a random id in a cookie, users by id, CSRF tokens, messages for the next page.
+
+Tokens are an HMAC of the id, so that a browser without a login costs no memory. Not thread-safe: event loop only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+
+from ottla_console.security.users import User
+
+COOKIE: Final = "ottla_console"
+MAX_SESSIONS: Final = 1_000
+SESSION_SECONDS: Final = 12 * 3600
+MAX_FAILURES: Final = 5
+FAILURE_SECONDS: Final = 60.0
+MAX_TRACKED: Final = 10_000
+
+
+class Notice(NamedTuple):
+    """A message that the next page shows once."""
+
+    text: str
+    is_error: bool = False
+
+
+class Sessions:
+    """The sessions of one console."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._users: OrderedDict[str, tuple[User, float]] = OrderedDict()
+        self._notices: OrderedDict[str, Notice] = OrderedDict()
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    @staticmethod
+    def new_id() -> str:
+        """Return a new session id."""
+        return secrets.token_urlsafe(24)
+
+    def csrf_token(self, session_id: str) -> str:
+        """Return the token that forms of a session have to carry."""
+        return hmac.new(self._key, session_id.encode(), hashlib.sha256).hexdigest()
+
+    def is_csrf_token(self, session_id: str, token: str) -> bool:
+        """Return whether the token is that of the session."""
+        return hmac.compare_digest(self.csrf_token(session_id).encode(), token.encode())
+
+    def log_in(self, user: User) -> str:
+        """Return the id of a new session of the user: an id from before the login may be known to others."""
+        session_id = self.new_id()
+        self._users[session_id] = (user, time.monotonic() + SESSION_SECONDS)
+        _limit(self._users, MAX_SESSIONS)
+        return session_id
+
+    def log_out(self, session_id: str) -> None:
+        """End the session."""
+        self._users.pop(session_id, None)
+
+    def user(self, session_id: str) -> User | None:
+        """Return the user of a session; None if it has ended."""
+        user, end = self._users.get(session_id, (None, 0.0))
+        if user is not None and time.monotonic() > end:
+            self.log_out(session_id)
+            return None
+        return user
+
+    def notify(self, session_id: str, notice: Notice) -> None:
+        """Show a message on the next page of the session."""
+        self._notices[session_id] = notice
+        _limit(self._notices, MAX_SESSIONS)
+
+    def take_notice(self, session_id: str) -> Notice | None:
+        """Return the message once."""
+        return self._notices.pop(session_id, None)
+
+    def may_try(self, name: str) -> bool:
+        """Return whether a login may be tried: after five failures only when a minute has passed."""
+        count, since = self._failures.get(name, (0, 0.0))
+        return count < MAX_FAILURES or time.monotonic() - since > FAILURE_SECONDS
+
+    def record_failure(self, name: str) -> None:
+        """Count a failed login."""
+        count, since = self._failures.get(name, (0, time.monotonic()))
+        if time.monotonic() - since > FAILURE_SECONDS:
+            count, since = 0, time.monotonic()
+        self._failures[name] = (count + 1, since)
+        _limit(self._failures, MAX_TRACKED)
+
+
+def _limit(entries: OrderedDict[str, Any], limit: int) -> None:
+    while len(entries) > limit:
+        entries.popitem(last=False)

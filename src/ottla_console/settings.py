@@ -1,0 +1,73 @@
+"""The settings of a console."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ottla.errors import ConfigurationError
+from ottla_console.cluster.collector import BACKGROUND_SHARE
+from ottla_console.security.masking import Masking
+from ottla_console.security.users import Credential
+
+
+class ListenAddress(NamedTuple):
+    """The address that the console listens on."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @classmethod
+    def parse(cls, text: str) -> ListenAddress:
+        """Return the address of `HOST:PORT` or `[IPv6]:PORT`. Raises ConfigurationError for another text."""
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        if not colon or not bare or not port.isdecimal() or int(port) > 65_535 or (":" in bare and bare == host):
+            raise ConfigurationError(f"--listen: {text!r} is not allowed: expected HOST:PORT, such as 127.0.0.1:8080")
+        return cls(bare, int(port))
+
+
+DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8080)
+
+
+@dataclass(frozen=True)
+class ConsoleSettings:
+    """Settings that do not change while the console runs."""
+
+    client_configs: Mapping[str, Any]
+    """Configs of the clients by Kafka's names: bootstrap.servers, security, …"""
+    listen: ListenAddress = DEFAULT_LISTEN
+    users: Mapping[str, Credential] = field(default_factory=dict)
+    """Without users, everyone who can connect is an admin; that is allowed on a loopback address only."""
+    read_only: bool = False
+    masking: Masking = field(default_factory=Masking)
+    has_tls: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which browsers may address the console, beside loopback names and the address itself."""
+    sample_seconds: float = 5.0
+    background_share: float = BACKGROUND_SHARE
+
+    def check(self) -> None:
+        """Raise ConfigurationError for an address that is open to others without a login."""
+        if not self.users and not self.listen.is_loopback:
+            raise ConfigurationError(
+                f"--listen {self.listen.host}:{self.listen.port} can be reached from other machines, and everyone who "
+                "can connect would be an admin of the cluster: add --users FILE, or listen on 127.0.0.1"
+            )
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The values of the Host header, without port, that are served: others may be DNS rebinding."""
+        return frozenset({"localhost", "127.0.0.1", "::1", self.listen.host, *self.allowed_hosts})

@@ -1,0 +1,176 @@
+"""A request for a page: its user, query and form, and the responses that pages return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from jinja2 import Environment
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from ottla.aio import KafkaAdminClient
+from ottla.errors import KafkaError
+from ottla_console.cluster.clients import ClusterClients
+from ottla_console.cluster.collector import Collector
+from ottla_console.security import audit
+from ottla_console.security.sessions import Notice, Sessions
+from ottla_console.security.users import Role, User
+from ottla_console.settings import ConsoleSettings
+
+T = TypeVar("T")
+
+MAX_FORM_BYTES: Final = 1_200_000
+"""A record of Kafka's default maximum size, and the other fields."""
+MAX_FIELDS: Final = 2_000
+MAX_TEXT: Final = 1_048_576
+
+
+class BadInputError(Exception):
+    """Ends a request with a page that says which input is not allowed."""
+
+
+class NoSuchPageError(Exception):
+    """Ends a request with status 404."""
+
+
+@dataclass(frozen=True)
+class Console:
+    """The parts of a console that pages use."""
+
+    settings: ConsoleSettings
+    collector: Collector
+    clients: ClusterClients
+    sessions: Sessions
+    templates: Environment
+
+
+@dataclass
+class Page:
+    """A request, and what its response needs."""
+
+    request: Request
+    console: Console
+    user: User
+    session_id: str
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def admin(self) -> KafkaAdminClient:
+        """The admin client."""
+        return self.console.clients.admin
+
+    @property
+    def path(self) -> Mapping[str, Any]:
+        """The parameters in the path."""
+        return self.request.path_params
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """The fields of the form, or of the query."""
+        return self.form if self.request.method == "POST" else self.request.query_params
+
+    def text(self, name: str, default: str | None = None, *, strip: bool = True) -> str:
+        """Return a field. Raises BadInputError if it is missing or empty and has no default."""
+        value = self.inputs.get(name, "")
+        value = value.strip() if strip else value
+        if len(value) > MAX_TEXT:
+            raise BadInputError(f"{name}: at most {MAX_TEXT:,} characters are allowed")
+        if value or default is not None:
+            return value or default or ""
+        raise BadInputError(f"{name}: a value is required")
+
+    def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
+        """Return a number. Raises BadInputError if it is none, or out of range."""
+        text = self.text(name, "" if default is None else str(default))
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise BadInputError(f"{name}: {text[:40]!r} is not allowed: expected a number from {low:,} to {high:,}")
+        return value
+
+    def choice(self, name: str, options: Mapping[str, T], default: str | None = None) -> T:
+        """Return the value of one of the options. Raises BadInputError for another one."""
+        text = self.text(name, default)
+        if text not in options:
+            raise BadInputError(f"{name}: {text[:40]!r} is not allowed: expected one of {', '.join(options)}")
+        return options[text]
+
+    def may(self, role: str) -> bool:
+        """Return whether the user may do what requires this role."""
+        return not self.console.settings.read_only and self.user.role >= Role[role.upper()]
+
+    def query(self, **changes: object) -> str:
+        """Return the query of this page with changes, for links; None removes a parameter."""
+        parameters = {**self.request.query_params, **changes}
+        return "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page."""
+        collector = self.console.collector
+        text = self.console.templates.get_template(template).render(
+            page=self,
+            user=self.user,
+            settings=self.console.settings,
+            csrf=self.console.sessions.csrf_token(self.session_id),
+            notice=self.console.sessions.take_notice(self.session_id),
+            section=self.request.url.path.split("/")[1],
+            stale=collector.error if collector.loaded_at else None,
+            loaded_at=collector.loaded_at,
+            now=time.time(),
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+    def done(self, path: str, text: str) -> Response:
+        """Return to a page, which shows a message; the next page shows the change."""
+        self.console.collector.invalidate()
+        self.console.sessions.notify(self.session_id, Notice(text))
+        return RedirectResponse(path, 303)
+
+    @contextmanager
+    def audited(self, action: str, resource: str) -> Iterator[None]:
+        """Record a change, and its outcome, in the audit log."""
+        try:
+            yield
+        except KafkaError as error:
+            self.audit(action, resource, type(error).__name__)
+            raise
+        except BaseException as error:
+            self.audit(action, resource, f"unknown ({type(error).__name__})")
+            raise
+        self.audit(action, resource, "done")
+
+    def audit(self, action: str, resource: str, outcome: str) -> None:
+        """Record a change in the audit log."""
+        client = self.request.client
+        audit.record(self.user, action, resource, outcome, client.host if client else "-")
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of an urlencoded form. Raises BadInputError if it is another one, or too large.
+
+    Starlette's own parser needs a package for multipart forms, which the console has none of.
+    """
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise BadInputError("the form must be application/x-www-form-urlencoded")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > 3 * MAX_FORM_BYTES:  # escapes take three bytes each
+            raise BadInputError(f"the form is too large: at most {MAX_FORM_BYTES:,} bytes are allowed")
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
+    except ValueError as error:
+        raise BadInputError(f"the form cannot be read: {error}") from None
+
+
+def is_local_path(path: str) -> bool:
+    """Return whether a path stays on this console: not another host, as in `//host` or `/\\host`."""
+    return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path
