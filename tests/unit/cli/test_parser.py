@@ -33,6 +33,7 @@ def test_every_command_prints_its_version_and_has_help(entry: CommandEntry, caps
     [
         (("topics", "--bootstrap-servr", "x", "--list"), "--bootstrap-servr; did you mean --bootstrap-server?"),
         (("topics", "--boot=x", "--list"), "unrecognized arguments: --boot; did you mean --bootstrap-server?"),
+        (("topics", "--bootstrap-server", "x:1", "--list", "--exclude-int"), "; did you mean --exclude-internal?"),
         (("cluster", "up", "--base-prt", "1"), "--base-prt; did you mean --base-port?"),
         (("cluster", "statuz"), "; did you mean status?"),
         (("leader-election", "--nothing-like-it"), "unrecognized arguments: --nothing-like-it"),
