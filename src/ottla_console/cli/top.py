@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ottla_console.cluster.collector import Collector
 
 POLL_SECONDS = 0.05
+ONCE_SHARE = 1.0
+LIVE_SHARE = 0.2
+"""Part of the time that refreshes may take."""
 FIRST_SECONDS = 10.0
 """Time for the first answer of the cluster."""
 
@@ -33,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("--json needs --once")
     from ottla_console.cluster.collector import Collector
 
-    collector = Collector(without_serialization(client_options(args)), args.interval)
+    collector = Collector(without_serialization(client_options(args)), args.interval, ONCE_SHARE if args.once else LIVE_SHARE)
     collector.start()
     try:
         if args.once:

@@ -196,7 +196,9 @@ class Collector:
         while True:
             started = time.monotonic()
             try:
-                await self._sample_rates(await self.cluster())
+                snapshot = await self.cluster()
+                started = time.monotonic()
+                await self._sample_rates(snapshot)
             except KafkaError as error:
                 log.debug("No sample of the rates: %s", error)
             except Exception:

@@ -94,9 +94,9 @@ def _query(page: Page, info: TopicInfo) -> Query:
     if number != "all":
         index = page.integer("partition", 0, len(info.partitions) - 1)
         partitions = [tp for tp in partitions if tp.partition == index]
-    contains = page.text("contains", "")
+    contains = page.text("filter", "")
     if len(contains) > MAX_FILTER:
-        raise BadInputError(f"contains: at most {MAX_FILTER} characters are allowed")
+        raise BadInputError(f"filter: at most {MAX_FILTER} characters are allowed")
     form = page.choice("format", FORMATS, "auto")
     order = page.choice("order", ORDERS, "newest")
     masked = page.console.settings.masking.of_topic(info.name)

@@ -43,16 +43,16 @@ MAX_LAG: Final = 100_000
 async def page(page: Page) -> Response:
     """Return the page, which JavaScript fills."""
     info = await describe(page)
-    form, contains = page.choice("format", FORMATS, "auto"), page.text("contains", "")
+    form, contains = page.choice("format", FORMATS, "auto"), page.text("filter", "")
     return page.render("tail.html", topic=info, form=form, formats=FORMATS, contains=contains)
 
 
 async def events(page: Page) -> Response:
     """Return the stream of events."""
     info = await describe(page)
-    contains, form = page.text("contains", ""), page.choice("format", FORMATS, "auto")
+    contains, form = page.text("filter", ""), page.choice("format", FORMATS, "auto")
     if len(contains) > MAX_FILTER:
-        raise BadInputError(f"contains: at most {MAX_FILTER} characters are allowed")
+        raise BadInputError(f"filter: at most {MAX_FILTER} characters are allowed")
     partitions = [TopicPartition(info.name, p.partition) for p in info.partitions if p.leader >= 0][:MAX_PARTITIONS]
     tail = Tail(page, partitions, form, contains)
     return StreamingResponse(tail.stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

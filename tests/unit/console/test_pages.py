@@ -104,7 +104,7 @@ def test_filter_finds_records_beyond_the_first_page(
     console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
 ) -> None:
     produce(ottla_broker, ottla_topic, b"needle", *(b"hay %d" % i for i in range(600)))
-    text = console.text(f"/topics/{ottla_topic}/messages?contains=needle")
+    text = console.text(f"/topics/{ottla_topic}/messages?filter=needle")
     assert offsets_of(text) == [0]
     assert "601 records searched" in text
 

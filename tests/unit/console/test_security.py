@@ -148,7 +148,7 @@ def test_masked_fields_are_neither_shown_nor_searched(ottla_broker: Broker, ottl
         text = browser.text(f"/topics/{ottla_topic}/messages")
         assert "Ada" in text
         assert "411" not in text
-        assert "None of the searched records" in browser.text(f"/topics/{ottla_topic}/messages?contains=411")
+        assert "None of the searched records" in browser.text(f"/topics/{ottla_topic}/messages?filter=411")
 
 
 @pytest.mark.parametrize(

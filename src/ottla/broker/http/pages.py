@@ -15,6 +15,7 @@ from ottla.version import __version__
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 BLOCK_BYTES: Final = 32 * 1024
+CONSOLE: Final = "ottla console --bootstrap-server HOST:PORT"
 RUNNING: Final = 3
 """Kafka's BrokerState RUNNING."""
 
@@ -126,8 +127,9 @@ async def version(request: HttpRequest) -> Page:
 
 
 async def index(_: HttpRequest) -> Page:
-    """Return the list of pages."""
-    return plain(200, "".join(f"{path}\n" for path in PAGES if path != "/"))
+    """Return the list of pages, and the command that serves the console."""
+    pages = "".join(f"{path}\n" for path in PAGES if path != "/")
+    return plain(200, f"{pages}\nA console in the browser: {CONSOLE}\n")
 
 
 PAGES: Final[dict[str, PageEntry]] = {

@@ -1,0 +1,51 @@
+"""`ottla console` and `ottla top` on the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from tests.unit.console.consoles import PASSWORD
+
+from ottla.broker.embedded import Broker
+from ottla.cli.main import main
+from ottla_console.security.users import verify_password
+
+
+def test_top_prints_the_cluster_once_as_json(
+    ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = ["--bootstrap-server", ottla_broker.bootstrap_servers]
+    assert main(["topics", *servers, "--create", "--topic", ottla_topic, "--partitions", "2"]) == 0
+    capsys.readouterr()
+    assert main(["top", *servers, "--once", "--json", "--interval", "0.2"]) == 0
+    view = json.loads(capsys.readouterr().out)
+    assert view["brokers"][0]["is_controller"]
+    assert {"name": ottla_topic, "partitions": 2, "messages_per_second": 0.0} in view["topics"]
+    assert view["offline"] == view["under_replicated"] == 0
+
+
+def test_top_prints_tables_once(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = ["--bootstrap-server", ottla_broker.bootstrap_servers]
+    assert main(["top", *servers, "--once", "--interval", "0.2"]) == 0
+    text = capsys.readouterr().out
+    assert "Messages/s" in text
+    assert ottla_broker.bootstrap_servers in text
+
+
+def test_top_names_the_reason_of_a_dead_cluster(unused_address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "--bootstrap-server", unused_address, "--once"]) == 1
+    assert "connection refused" in capsys.readouterr().err
+
+
+def test_console_on_an_open_address_without_users_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", "0.0.0.0:8080"]) == 1
+    assert "add --users FILE" in capsys.readouterr().err
+
+
+def test_hash_of_a_password_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(PASSWORD + "\n"))
+    assert main(["console", "--hash-password"]) == 0
+    assert verify_password(PASSWORD, capsys.readouterr().out.strip())
