@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("--json needs --once")
     from ottla_console.cluster.collector import Collector
 
-    collector = Collector(without_serialization(client_options(args)), args.interval, ONCE_SHARE if args.once else LIVE_SHARE)
+    share = ONCE_SHARE if args.once else LIVE_SHARE
+    collector = Collector(without_serialization(client_options(args)), args.interval, share)
     collector.start()
     try:
         if args.once:
