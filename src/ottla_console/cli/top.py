@@ -151,8 +151,10 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, expand=True, header_style="dim", padding=(0, 2, 0, 0), title_justify="left")
-    for name in header:
-        table.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left", no_wrap=True)
+    for entry in header:
+        name = entry.lstrip(">")
+        # a long name is cut off rather than the numbers and their headers
+        table.add_column(name, justify="right" if name != entry else "left", no_wrap=True, min_width=len(name))
     for row in rows:
         table.add_row(*map(escape, row))
     return table
