@@ -153,8 +153,9 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Any:
     table = Table(box=None, expand=True, header_style="dim", padding=(0, 2, 0, 0), title_justify="left")
     for entry in header:
         name = entry.lstrip(">")
-        # a long name is cut off rather than the numbers and their headers
-        table.add_column(name, justify="right" if name != entry else "left", no_wrap=True, min_width=len(name))
+        is_number = name != entry
+        # only columns that may wrap are made narrower: a long name is cut off rather than numbers and their headers
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="ellipsis")
     for row in rows:
         table.add_row(*map(escape, row))
     return table

@@ -7,10 +7,12 @@ import json
 import sys
 
 import pytest
+from rich.console import Console
 from tests.unit.console.consoles import PASSWORD
 
 from ottla.broker.embedded import Broker
 from ottla.cli.main import main
+from ottla_console.cli.top import _table
 from ottla_console.security.users import verify_password
 
 
@@ -33,6 +35,14 @@ def test_top_prints_tables_once(ottla_broker: Broker, capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     assert "Messages/s" in text
     assert ottla_broker.bootstrap_servers in text
+
+
+def test_long_name_is_cut_off_rather_than_the_numbers() -> None:
+    out = io.StringIO()
+    Console(width=60, file=out).print(_table(("Topic", ">Messages/s"), [("t" * 100, "12,345")]))
+    assert "Messages/s" in out.getvalue()
+    assert "t… " in out.getvalue()
+    assert "12,345" in out.getvalue()
 
 
 def test_top_names_the_reason_of_a_dead_cluster(unused_address: str, capsys: pytest.CaptureFixture[str]) -> None:
