@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from tests.unit.net.certificates import DAY, authority, signed
 
@@ -85,7 +86,16 @@ def refusing() -> Iterator[str]:
 
 @contextlib.contextmanager
 def unknown_name() -> Iterator[str]:
-    yield "broker.invalid:9092"
+    """A name that the resolver does not know; the machine's own may take longer than the client waits."""
+    look_up = socket.getaddrinfo
+
+    def answer(host: Any, *args: Any, **options: Any) -> Any:
+        if host in ("broker.invalid", b"broker.invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *args, **options)
+
+    with mock.patch("socket.getaddrinfo", answer):
+        yield "broker.invalid:9092"
 
 
 @contextlib.contextmanager
