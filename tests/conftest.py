@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -11,6 +12,15 @@ from hypothesis import settings
 # On a busy machine an example may take any time; what takes too long is for the runner's own limit to say.
 settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
+
+# The items of thousands of tests are looked at by each full garbage collection, and none is ever garbage.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave out what collection has made, which saves a tenth of the unit tests' time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ such as in limits or in the rights that it needs, has a row here.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -177,13 +178,14 @@ BY_KEY = {entry.api.key: entry for entry in SUPPORTED_APIS}
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 
 
-def advertised_apis(*, telemetry: bool, in_cluster: bool) -> list[tuple[ApiEntry, range]]:
+@functools.cache  # each new connection of a client asks for it
+def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntry, range], ...]:
     """Return the APIs that ApiVersions lists, with the versions that clients may use.
 
     As in Kafka, those of client metrics need a receiver of the metrics; those between brokers need a cluster.
     """
     entries = (entry for entry in SUPPORTED_APIS if telemetry or entry.name not in TELEMETRY)
-    return [(entry, versions) for entry in entries if (versions := entry.versions(in_cluster=in_cluster))]
+    return tuple((entry, versions) for entry in entries if (versions := entry.versions(in_cluster=in_cluster)))
 
 
 REASONS: tuple[tuple[str, str], ...] = (
