@@ -5,7 +5,7 @@ ARGS ?=
 # What runs on macOS as well; tests call what only Linux has.
 PACKAGES := ottla ottla_console ottla_pipelines benchmarks fuzz scripts
 
-.PHONY: help setup demo test test-fast coverage lint types bench fuzz docs serve lock release
+.PHONY: help setup demo test test-fast coverage lint types bench fuzz simulate docs serve lock release
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -47,6 +47,10 @@ bench:  ## Ottla and Apache Kafka, the clients, Spark, side by side (ARGS="--qui
 fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop
 	@$(PY) -m fuzz.decoders $(ARGS)
+
+simulate:  ## a cluster on virtual time: SEED=… for one run, MINUTES=… for fresh seeds
+	@scripts/setup.sh all dev interop
+	@$(PY) -m ottla.simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 docs:  ## regenerate the tables in docs/ and the dashboards in monitoring/ from the code
 	@scripts/setup.sh all dev interop

@@ -106,8 +106,14 @@ def _give_away(folder: Path, user: str) -> str | None:
     return user
 
 
+def _environment(owner: str | None) -> dict[str, str] | None:
+    """Return the environment of a program: another user may not be allowed to write where our temporary files are."""
+    return {name: value for name, value in os.environ.items() if name != "TMPDIR"} if owner else None
+
+
 def _run(command: Sequence[str | Path], owner: str | None) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=START_SECONDS, user=owner)
+    env = _environment(owner)
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=START_SECONDS, user=owner, env=env)
     if done.returncode:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
@@ -118,7 +124,7 @@ def _serving(
 ) -> Iterator[None]:
     """A server in a process of its own, as soon as the command `ready` says that it serves."""
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, cwd="/", user=owner)
+        process = subprocess.Popen(command, stdout=out, stderr=out, cwd="/", user=owner, env=_environment(owner))
     try:
         deadline = time.monotonic() + START_SECONDS
         while subprocess.run(ready, capture_output=True, user=owner, cwd="/").returncode:

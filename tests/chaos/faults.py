@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.chaos.cluster import BROKERS, Cluster
-from tests.chaos.sending import ORDERED
 
 from ottla import KafkaAdminClient
 from ottla.client.admin.topics.partitions import ElectionType
 from ottla.errors import KafkaError
+from ottla.simulation.history import ORDERED
 
 IN_SYNC_SECONDS = 30.0
 ELECTION_MS = 2_000

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from tests.chaos.cluster import BROKERS, Cluster
-from tests.chaos.sending import CLIENT, ORDERED
+from tests.chaos.sending import CLIENT
 from tests.chaos.sending import PARTITIONS as ORDERED_PARTITIONS
 from tests.chaos.transfers import PARTITIONS as TRANSFERS_PARTITIONS
-from tests.chaos.transfers import TRANSFERS
 from tests.chaos.tree import EmbeddedTree, Tree, ZooKeeperTree
 
 from ottla import KafkaAdminClient
@@ -18,6 +17,7 @@ from ottla.client.admin.topics.partitions import ElectionType
 from ottla.errors import KafkaError
 from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.simulation.history import ORDERED, TRANSFERS
 
 WHOLE_SECONDS = 90.0
 START_SECONDS = 120.0

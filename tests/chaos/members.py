@@ -6,9 +6,9 @@ import threading
 import time
 from typing import Any
 
-from tests.chaos.history import Assigned, Committed, History, Place, Taken
-from tests.chaos.sending import CLIENT, ORDERED
-from tests.chaos.transfers import TRANSFERS
+from tests.chaos.sending import CLIENT
+
+from ottla.simulation.history import ORDERED, TRANSFERS, Assigned, Committed, History, Place, Taken
 
 GROUP = "readers"
 COMMIT_SECONDS = 0.5

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from tests.chaos.history import Place, Stored
 from tests.chaos.sending import CLIENT
+
+from ottla.simulation.history import Place, Stored
 
 READ_SECONDS = 60.0
 

@@ -12,20 +12,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.chaos import checkers
 from tests.chaos.cluster import BROKERS, Cluster
 from tests.chaos.faults import BY_NAME, deck, inflict
 from tests.chaos.health import Health
-from tests.chaos.history import Ack, Attempt, History, Taken
 from tests.chaos.members import Member
 from tests.chaos.peers import PEERS, Peer
 from tests.chaos.reading import Contents, read_all
-from tests.chaos.replicas import read_replicas
-from tests.chaos.sending import CLIENTS, ORDERED, available_clients
+from tests.chaos.sending import CLIENTS, available_clients
 from tests.chaos.sending import PARTITIONS as ORDERED_PARTITIONS
 from tests.chaos.transfers import PARTITIONS as TRANSFERS_PARTITIONS
-from tests.chaos.transfers import TRANSFERS, Transfer
+from tests.chaos.transfers import Transfer
 from tests.chaos.unavailability import Felt, gaps, save, table
+
+from ottla.simulation import checkers
+from ottla.simulation.history import ORDERED, TRANSFERS, Ack, Attempt, History, Taken
+from ottla.simulation.replicas import read_replicas
 
 WORKERS = 2
 MEMBERS = 2

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts import apache_kafka, maven
-from tests.chaos.history import Ack, History, Sent
 
-ORDERED = "ordered"
+from ottla.simulation.history import ORDERED, Ack, History, Sent
+
 PARTITIONS = 6
 BEAT_SECONDS = 0.04
 MOST_WAITING = 5_000

@@ -7,16 +7,28 @@ from struct import pack
 from typing import Any
 
 import pytest
-from tests.chaos import checkers
 from tests.chaos.compare import longest_by_kind, table
-from tests.chaos.history import Ack, Assigned, Attempt, Committed, Half, History, Outcome, Place, Sent, Stored, Taken
-from tests.chaos.replicas import Batch, Replica, read_replicas
-from tests.chaos.sending import ORDERED
-from tests.chaos.transfers import TRANSFERS
 from tests.chaos.unavailability import gaps
 
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from ottla.simulation import checkers
+from ottla.simulation.history import (
+    ORDERED,
+    TRANSFERS,
+    Ack,
+    Assigned,
+    Attempt,
+    Committed,
+    Half,
+    History,
+    Outcome,
+    Place,
+    Sent,
+    Stored,
+    Taken,
+)
+from ottla.simulation.replicas import Batch, Replica, read_replicas
 from ottla.storage.checkpoints import HIGH_WATERMARKS, write_offsets
 
 P0 = Place(ORDERED, 0)

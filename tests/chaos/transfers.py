@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.chaos.history import Attempt, Half, History, Outcome
-from tests.chaos.sending import CLIENT, ORDERED
+from tests.chaos.sending import CLIENT
 
-TRANSFERS = "transfers"
+from ottla.simulation.history import ORDERED, TRANSFERS, Attempt, Half, History, Outcome
+
 PARTITIONS = 4
 MOST_AT_ONCE = 10
 ABORTED_SHARE = 0.15

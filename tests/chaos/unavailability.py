@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.chaos.history import Ack
+from ottla.simulation.history import Ack
 
 
 @dataclass

@@ -79,8 +79,8 @@ class Partition:
         self.min_insync_replicas = min_insync_replicas
         self._workers = workers
         self._flush: asyncio.Future[None] | None = None
-        self._waiters: set[Waiter] = set()
-        self._append_waiters: set[Waiter] = set()
+        self._waiters: dict[Waiter, None] = {}  # in the order of their arrival
+        self._append_waiters: dict[Waiter, None] = {}
         self._replicated = OffsetWaiters()
         """Waiters for the replication of records, completed by the high watermark."""
         self._flushed = OffsetWaiters()
@@ -323,11 +323,11 @@ class Partition:
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
         """Call `waiter` when consumers can read more, or after appends, until `unwatch`."""
-        (self._append_waiters if appends else self._waiters).add(waiter)
+        (self._append_waiters if appends else self._waiters)[waiter] = None
 
     def unwatch(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
-        self._append_waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
+        self._append_waiters.pop(waiter, None)
 
     def wake_followers(self) -> None:
         """Answer the pending fetches of followers."""
@@ -437,6 +437,6 @@ class Partition:
         _wake(self._waiters, gained)
 
 
-def _wake(waiters: set[Waiter], gained: int) -> None:
+def _wake(waiters: dict[Waiter, None], gained: int) -> None:
     for waiter in tuple(waiters):
         waiter(gained)

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.cluster.controller import leader_election, reassignment_rules
 from ottla.cluster.controller.leader_election import Candidates, Reason
-from ottla.cluster.image.cluster_image import PartitionImage
+from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
+from ottla.config.broker import Endpoint
 
 
 def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionImage:
@@ -53,6 +54,32 @@ def test_election_rules_choose_in_sync_replicas(
         assert after is not None
         assert (after.leader, after.isr) == expected
         assert after.leader_epoch == p.leader_epoch + 1
+
+
+@pytest.mark.parametrize(
+    ("registered", "isr", "expected"),
+    [
+        ({1: 5, 2: 5, 3: 5}, (1, 2, 3), None),
+        ({1: 20, 2: 5, 3: 5}, (1, 2, 3), (2, 5, (2, 3))),  # the leader has restarted since the state was written
+        ({1: 5, 2: 20, 3: 5}, (1, 2, 3), (1, 5, (1, 3))),
+        ({1: 20, 2: 5, 3: 5}, (1,), (1, 5, (1,))),  # no other replica is in sync
+        ({1: 20, 3: 5}, (1, 2), (1, 5, (1,))),
+        ({1: 20, 2: 21, 3: 22}, (1, 2, 3), (1, 5, (1, 2, 3))),  # the whole cluster has restarted
+        ({2: 20, 3: 5}, (1, 2), (2, 5, (2,))),
+    ],
+)
+def test_new_controller_counts_brokers_that_have_restarted_unnoticed_as_dead(
+    registered: dict[int, int], isr: tuple[int, ...], expected: tuple[int, int, tuple[int, ...]] | None
+) -> None:
+    endpoints = (Endpoint("PLAINTEXT", "h", 1),)
+    brokers = {number: BrokerImage(number, endpoints, epoch=epoch) for number, epoch in registered.items()}
+    state = PartitionImage(1, 4, (1, 2, 3), isr, modified=10)
+    after = leader_election.on_new_term(state, Candidates(brokers, (), brokers))
+    assert (None if after is None else (after.leader, after.leader_epoch, after.isr)) == expected
+    unknown = PartitionImage(1, 4, (1, 2, 3), isr)
+    assert leader_election.on_new_term(unknown, Candidates(brokers, (), brokers)) == leader_election.on_broker_change(
+        unknown, Candidates(brokers)
+    )
 
 
 def test_election_reasons_have_rules() -> None:

@@ -107,7 +107,7 @@ def test_acquired_records_time_out_unless_renewed() -> None:
 def test_waiters_are_called_when_records_are_available_again() -> None:
     shared = begun()
     wakes: list[int] = []
-    shared.waiters.add(lambda: wakes.append(1))
+    shared.waiters[lambda: wakes.append(1)] = None
     shared.acquire("a", 0, 1, 9, 0)
     shared.release("b")
     assert wakes == []

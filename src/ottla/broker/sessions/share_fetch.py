@@ -134,7 +134,7 @@ class SharePartitionReader:
         for log in logs:
             log.watch(wake)
         for share in shares:
-            share.waiters.add(wake)
+            share.waiters[wake] = None
         try:
             async with asyncio.timeout(seconds):
                 await changed.wait()
@@ -144,7 +144,7 @@ class SharePartitionReader:
             for log in logs:
                 log.unwatch(wake)
             for share in shares:
-                share.waiters.discard(wake)
+                share.waiters.pop(wake, None)
 
     def _options(self) -> GroupConfig:
         path = config_entities.entity(config_entities.GROUPS, self._group_id)

@@ -63,7 +63,7 @@ class Accumulator:
         self.lock = threading.Lock()
         self.active: dict[TopicPartition, PartitionQueue] = {}
         """Queues with batches."""
-        self.incomplete: set[ProducerBatch] = set()
+        self.incomplete: dict[ProducerBatch, None] = {}
         """Batches without a result, wherever they are."""
         self.flushing = 0
         self.closing = False
@@ -115,7 +115,7 @@ class Accumulator:
                 queue.batches.append(batch)
                 queue.open = batch.open
                 self.active[queue.tp] = queue
-                self.incomplete.add(batch)
+                self.incomplete[batch] = None
                 buffer = bytearray()
         if buffer:
             self.pool.release(buffer)
@@ -139,7 +139,7 @@ class Accumulator:
             queue.open.close()
             queue.batches.append(batch)
             self.active[queue.tp] = queue
-            self.incomplete.add(batch)
+            self.incomplete[batch] = None
         self._wake()
 
     # Draining (event loop)
@@ -313,7 +313,7 @@ class Accumulator:
             parts.append((first, part.outcome))
             made.append(part)
         with self.lock:
-            self.incomplete.update(made)
+            self.incomplete.update(dict.fromkeys(made))
         batch.outcome.split(parts)
         self.retire(batch)
         return made
@@ -321,7 +321,7 @@ class Accumulator:
     def retire(self, batch: ProducerBatch) -> None:
         """Release the memory of a batch with a result."""
         with self.lock:
-            self.incomplete.discard(batch)
+            self.incomplete.pop(batch, None)
             buffer, batch.buffer = batch.buffer, None
             held, batch.held_bytes = batch.held_bytes, 0
         batch.data = None

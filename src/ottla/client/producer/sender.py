@@ -69,7 +69,7 @@ class Sender:
         self._request_timeout = config.request_timeout_ms / 1000
         self._wakeup = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
-        self._on_the_way: set[ProducerBatch] = set()
+        self._on_the_way: dict[ProducerBatch, None] = {}
         """Batches that a connection may still read from: their memory must not be reused, whatever their result."""
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -233,7 +233,7 @@ class Sender:
         if not batches:
             return
         self.metrics.record_sent(batches, now)
-        self._on_the_way.update(batches)
+        self._on_the_way.update(dict.fromkeys(batches))
         request = ProduceRequest(
             transactional_id=self.scope.id if self.scope is not None else None,
             acks=self.config.acks,
@@ -307,7 +307,8 @@ class Sender:
         released.
         """
         self._in_flight[node] -= 1
-        self._on_the_way.difference_update(batches)
+        for batch in batches:
+            self._on_the_way.pop(batch, None)
         for batch in batches:
             if self._keeps_order:
                 self.accumulator.mute(batch.tp, False)

@@ -120,7 +120,7 @@ class ControllerContext:
         alive: Collection[int] = image.brokers.keys()
         if self.offline_replicas:
             alive = {broker for broker in alive if tp not in self.offline_replicas.get(broker, ())}
-        return Candidates(alive, self.shutting_down.keys())
+        return Candidates(alive, self.shutting_down.keys(), image.brokers)
 
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
         """Apply a change to the image. If the next controller has sent a newer image by now, that stays."""

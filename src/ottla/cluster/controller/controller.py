@@ -84,12 +84,12 @@ class Controller:
         async with self._context.lock:
             self._context.start_term(term)
             image = await self._read(term)
-            lost = self._decide(image, Reason.BROKERS, all_partitions(image))
+            lost = self._decide(image, Reason.NEW_TERM, all_partitions(image))
             if not self._was_controller:
                 lost = {**_with_new_epochs(image, self._context.broker_id), **lost}
             self._was_controller = True
             done = await partition_states.write(self._context.store, term, lost)
-            log_state_changes(image, done, "new controller")
+            log_state_changes(image, done, Reason.NEW_TERM.value)
             image = with_states(image, done)
             self._context.uncertain = lost.keys() - done.keys()
             self.topics.start_term(image)
@@ -242,7 +242,7 @@ class Controller:
         for tp, p in partitions:
             candidates = self._context.candidates(image, tp)
             after = decide(p, candidates)
-            is_leaderless = (after or p).leader == NO_LEADER and reason is Reason.BROKERS
+            is_leaderless = (after or p).leader == NO_LEADER and reason in (Reason.NEW_TERM, Reason.BROKERS)
             if is_leaderless and self._unclean_allowed(image.topics[tp.topic].configs):
                 after = leader_election.unclean(p, candidates)
                 self.unclean_elections += after is not None

@@ -7,18 +7,20 @@ leader loses acknowledged records. The exception is `unclean`, which the topic h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage
+from ottla.cluster.image.cluster_image import NO_LEADER, BrokerImage, PartitionImage
 
 
 class Reason(Enum):
     """The reason for an election."""
 
+    NEW_TERM = "new controller"
+    """A new controller has read the states that its predecessor has left."""
     BROKERS = "brokers or disks changed"
     """Brokers have registered or left."""
     UNCLEAN = "unclean election requested"
@@ -37,6 +39,8 @@ class Candidates(NamedTuple):
     alive: Collection[int]
     shutting_down: Collection[int] = ()
     """The live brokers that are in their controlled shutdown."""
+    brokers: Mapping[int, BrokerImage] = MappingProxyType({})
+    """The live brokers, with their epochs: the zxids of their registrations (KIP-380)."""
 
 
 Decision = Callable[[PartitionImage, Candidates], PartitionImage | None]
@@ -64,6 +68,26 @@ def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImag
     isr = tuple(r for r in p.isr if r in candidates.alive) or p.isr
     leader = p.leader if p.leader in candidates.alive else _first(p, [r for r in isr if r in candidates.alive])
     return next_state(p, leader, isr)
+
+
+def on_new_term(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
+    """Elect like `on_broker_change`, but count a broker as dead if it has registered after the state was written.
+
+    It has restarted, and no controller has noticed: the restart was quick, or the controller has died as well. With the
+    power, it may have lost records that it has acknowledged. If no other in-sync replica is alive, it leads, in a new
+    epoch.
+    """
+    restarted = {r for r in candidates.alive if 0 < p.modified < _epoch(r, candidates)}
+    stayed = on_broker_change(p, candidates._replace(alive=[r for r in candidates.alive if r not in restarted]))
+    if not restarted or (stayed or p).leader != NO_LEADER:
+        return stayed
+    after = on_broker_change(p, candidates) or p
+    return replace(after, leader_epoch=p.leader_epoch + 1) if after != p or p.leader in restarted else None
+
+
+def _epoch(broker: int, candidates: Candidates) -> int:
+    image = candidates.brokers.get(broker)
+    return 0 if image is None else image.epoch
 
 
 def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
@@ -113,6 +137,7 @@ def _first(p: PartitionImage, among: Collection[int]) -> int:
 
 DECISIONS: MappingProxyType[Reason, Decision] = MappingProxyType(
     {
+        Reason.NEW_TERM: on_new_term,
         Reason.BROKERS: on_broker_change,
         Reason.UNCLEAN: unclean,
         Reason.PREFERRED: preferred,

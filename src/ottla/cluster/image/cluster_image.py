@@ -28,6 +28,8 @@ class PartitionImage:
     """Replicas that a reassignment adds; they are in `replicas` already."""
     removing: tuple[int, ...] = ()
     """Replicas that are removed when the reassignment is complete."""
+    modified: int = field(default=0, compare=False)
+    """The zxid at which the state that was read had been written; 0 if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

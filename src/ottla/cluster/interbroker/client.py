@@ -98,7 +98,7 @@ class InterBrokerClient:
         self.options = options
         """The options of new connections; replaced when certificates are renewed."""
         self._connections: dict[tuple[int, str], BrokerConnection] = {}
-        self._replaced: set[Channel] = set()
+        self._replaced: dict[Channel, None] = {}
         self._closed = False
 
     async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
@@ -160,7 +160,7 @@ class InterBrokerClient:
             endpoint.port,
             client_id=self._client_id,
             options=options,
-            on_close=self._replaced.discard,
+            on_close=lambda channel: self._replaced.pop(channel, None),
         )
         await channel.connect()
         try:
@@ -177,7 +177,7 @@ class InterBrokerClient:
         """Open a new connection for the next request; on this one only responses are awaited."""
         if connection.channel is channel and channel.is_open:
             connection.channel = None
-            self._replaced.add(channel)
+            self._replaced[channel] = None
 
     async def _authenticate(self, channel: Channel) -> float:
         """Log in, and prove membership of the cluster. Return the session's lifetime in seconds, 0 if unlimited."""

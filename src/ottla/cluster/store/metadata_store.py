@@ -48,11 +48,15 @@ Watcher = Callable[[], None]
 
 
 class ZNode(NamedTuple):
-    """A znode's value, version, and creation number, which grows with every change of the tree (zxid)."""
+    """A znode's value, version, and the zxids of its creation and its last change: they grow with every change of the
+    tree.
+    """
 
     value: bytes
     version: int
     created: int = 0
+    modified: int = 0
+    """0 if the store does not count changes."""
 
 
 class Create(NamedTuple):

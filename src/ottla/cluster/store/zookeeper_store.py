@@ -200,7 +200,7 @@ class ZooKeeperMetadataStore:
             value, stat = await self._read("get_async", path, None)
         except NoNodeError:
             return None
-        return ZNode(value, stat.version, stat.czxid)
+        return ZNode(value, stat.version, stat.czxid, stat.mzxid)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """Return the names of the znode's children, sorted; none if the znode does not exist."""

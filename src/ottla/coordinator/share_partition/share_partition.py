@@ -93,7 +93,7 @@ class SharePartition:
     end: int
     limits: ShareLimits
     slots: dict[int, RecordSlot] = field(default_factory=dict)
-    waiters: set[Callable[[], None]] = field(default_factory=set)
+    waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     """Called when records become available again."""
 
     @property

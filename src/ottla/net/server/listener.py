@@ -47,7 +47,7 @@ class Listener:
     ) -> None:
         """`connection` builds the connections: plaintext by default."""
         self.name = name
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.counts = ConnectionCounts()
         self._service = service
         self._connection = connection
@@ -125,7 +125,7 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.discard(connection)
+            del self.connections[connection]
             self.counts.closed += 1
             self._admission.left(self.name, connection.peer.rpartition(":")[0])
 
@@ -169,7 +169,7 @@ class Listener:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         peer = f"{ip}:{address[1]}"
         connection = self._connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
-        self.connections.add(connection)
+        self.connections[connection] = None
         self.counts.accepted += 1
         connection.start()
         return True

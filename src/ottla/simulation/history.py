@@ -1,4 +1,4 @@
-"""What the load has seen, in the order it was seen. Written by many threads: lists are only appended to."""
+"""The history of a load: everything that its clients have seen, in that order. Threads may add to its lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+ORDERED: Final = "ordered"
+"""The topic of the idempotent producers."""
+TRANSFERS: Final = "transfers"
+"""The topic of the transactional producers."""
 
 
 class Sent(NamedTuple):
@@ -36,7 +41,7 @@ class Ack(NamedTuple):
 
 
 class Outcome(Enum):
-    """How a transaction ended for its client."""
+    """The end of a transaction, as its client has seen it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -7,9 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.chaos.history import Place
-
 from ottla.records.batch import split
+from ottla.simulation.history import Place
 from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 
 
@@ -29,7 +28,7 @@ class Replica(NamedTuple):
 
 
 def batches(folder: Path) -> Iterator[Batch]:
-    """All batches of a partition's log, in order."""
+    """Yield all batches of a partition's log, in order."""
     for segment in sorted(folder.glob("*.log")):
         content = segment.read_bytes()
         for header, start, end in split(content):
@@ -37,7 +36,7 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 
 def read_replicas(directories: Sequence[Path]) -> dict[Place, list[Replica]]:
-    """Every partition's replicas, in the order of the brokers' data directories."""
+    """Return every partition's replicas, in the order of the brokers' data directories."""
     result: dict[Place, list[Replica]] = {}
     for data in directories:
         for tp, high_watermark in read_offsets(data / HIGH_WATERMARKS).items():

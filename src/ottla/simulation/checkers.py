@@ -1,12 +1,13 @@
-"""What must hold after a run, whatever failed: one function per promise, which returns its violations."""
+"""The promises of a run, whatever failed: one function each, which returns its violations."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tests.chaos.cluster import BROKERS
-from tests.chaos.history import (
+from ottla.simulation.history import (
+    ORDERED,
+    TRANSFERS,
     Ack,
     Assigned,
     Attempt,
@@ -18,15 +19,13 @@ from tests.chaos.history import (
     Stored,
     Taken,
 )
-from tests.chaos.replicas import Replica, smallest
-from tests.chaos.sending import ORDERED
-from tests.chaos.transfers import TRANSFERS
+from ottla.simulation.replicas import Replica, smallest
 
 GroupEvent = Assigned | Taken | Committed
 
 
 def of_topic(records: Iterable[Stored], topic: str) -> Iterator[Stored]:
-    """The records of one topic."""
+    """Yield the records of one topic."""
     return (record for record in records if record.place.topic == topic)
 
 
@@ -48,7 +47,7 @@ def every_record_is_acked(refused: Iterable[tuple[float, Sent, str]]) -> list[st
 
 
 def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
-    """Every producer went on until it was stopped."""
+    """Check that every producer went on until it was stopped."""
     return [f"{name}: {error}" for name, error in ended.items()]
 
 
@@ -91,7 +90,7 @@ def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Store
 
 
 def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: Sequence[Stored]) -> list[str]:
-    """Every source record below the committed offset was transferred once, and none at or above it."""
+    """Check that every source record below the committed offset was transferred once, and none at or above it."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for record in of_topic(records, TRANSFERS):
         half = Half.of(record.value)
@@ -156,14 +155,16 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
     return f"{len(one)} and {len(other)} batches"
 
 
-def replicas_reach_what_was_acked(acks: Iterable[Ack], replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
-    """Every broker has a replica, whose high watermark has come to the last acknowledged record."""
+def replicas_reach_what_was_acked(
+    acks: Iterable[Ack], replicas: Mapping[Place, Sequence[Replica]], brokers: int = 3
+) -> list[str]:
+    """Check that every broker has a replica, whose high watermark has come to the last acknowledged record."""
     ends = smallest(replicas)
     last: dict[Place, int] = {}
     for _, sent, offset in acks:
         place = Place(ORDERED, sent.partition)
         last[place] = max(-1 if offset is None else offset, last.get(place, -1))
-    wrong = [f"{p} has {len(of)} replicas" for p, of in replicas.items() if len(of) != len(BROKERS)]
+    wrong = [f"{p} has {len(of)} replicas" for p, of in replicas.items() if len(of) != brokers]
     for place, offset in last.items():
         if ends.get(place, -1) <= offset:
             wrong.append(f"{place}: high watermark {ends.get(place)}, but {offset} was acked")

@@ -1,0 +1,160 @@
+"""A cluster of brokers in a simulation: the production `BrokerNode` in simulated processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.broker.main import BrokerNode
+from ottla.config.broker import BrokerConfig
+from ottla.errors import KafkaError
+from ottla.simulation.process import Process, ProcessState
+from ottla.simulation.world import World
+
+PORT: Final = 9092
+RESTART_SECONDS: Final = 5.0
+"""Time after which a broker that could not start is started again, as a supervisor does."""
+
+CONFIGS: Final[Mapping[str, Any]] = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": 6000,
+    "ottla.event.loop.stall.ms": 0,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "num.partitions": 2,
+    "offsets.topic.num.partitions": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "share.coordinator.state.topic.num.partitions": 2,
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 2,
+    "group.initial.rebalance.delay.ms": 500,
+    "replica.lag.time.max.ms": 6000,
+    "replica.fetch.wait.max.ms": 3000,
+    "replica.socket.timeout.ms": 8000,
+    "controlled.shutdown.retry.backoff.ms": 500,
+    "log.segment.bytes": 8192,
+    "log.index.interval.bytes": 512,
+    "log.segment.delete.delay.ms": 5000,
+    "log.flush.offset.checkpoint.interval.ms": 20000,
+    "replica.high.watermark.checkpoint.interval.ms": 10000,
+    "log.retention.check.interval.ms": 30000,
+    "log.cleaner.backoff.ms": 10000,
+    "log.cleaner.threads": 1,
+    "log.cleaner.dedupe.buffer.size": 1048576,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 5000,
+    "leader.imbalance.check.interval.seconds": 60,
+    "unclean.leader.election.enable": "false",
+}
+"""Kafka's defaults with shorter times, smaller files and fewer partitions, so that more happens in a minute."""
+
+
+class SimulatedBroker:
+    """One broker over all of its runs."""
+
+    def __init__(self, world: World, broker_id: int, configs: Mapping[str, Any]) -> None:
+        self.world = world
+        self.id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.host = world.add_host(self.name)
+        self.configs = configs
+        self.process: Process | None = None
+        self.node: BrokerNode | None = None
+        self.runs = 0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.state is not ProcessState.DEAD
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{PORT}"
+
+    def start(self) -> None:
+        """Start the broker; it is tried again if it fails."""
+        assert not self.is_alive
+        self.runs += 1
+        self.process = self.world.start_process(self.name, self.name)
+        self.world.note(self.name, "starts")
+        self.process.start(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            node = BrokerNode(self._config())
+            try:
+                await node.start()
+            except (KafkaError, OSError) as error:
+                self.world.note(self.name, f"could not start: {error}")
+                await asyncio.sleep(RESTART_SECONDS)
+                continue
+            self.node = node
+            self.world.note(self.name, "serves clients")
+            await node.failed.wait()
+            self.world.note(self.name, f"failed: {node.failure}")
+            self.node = None
+            await node.stop()
+            await asyncio.sleep(RESTART_SECONDS)
+
+    def _config(self) -> BrokerConfig:
+        own = {
+            "broker.id": self.id,
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "log.dirs": str(self.world.directory / self.name / "data"),
+        }
+        return BrokerConfig.from_kafka({**CONFIGS, **self.configs, **own})
+
+    def kill(self) -> None:
+        """Kill the process, as `kill -9` does."""
+        if self.process is not None:
+            self.world.note(self.name, "is killed")
+            self.process.kill()
+            self.node = None
+
+    def lose_power(self) -> None:
+        """Kill the process and lose what its disk has not written."""
+        if self.process is not None:
+            self.world.note(self.name, "loses power")
+            self.world.network.power_off(self.host)
+            self.process.kill()
+            self.node = None
+            self.world.disk_of[self.name].lose_power()
+
+    def power_on(self) -> None:
+        self.world.network.power_on(self.host)
+
+    async def stop(self) -> None:
+        """Stop with a controlled shutdown."""
+        if self.node is None or self.process is None:
+            return
+        node, self.node = self.node, None
+        self.world.note(self.name, "is stopped")
+        await asyncio.wait({self.process.start(node.stop())}, timeout=60)
+        self.process.kill()
+
+
+class SimulatedCluster:
+    """All brokers."""
+
+    def __init__(self, world: World, brokers: int = 3, configs: Mapping[str, Any] | None = None) -> None:
+        self.world = world
+        self.brokers = [SimulatedBroker(world, number, configs or {}) for number in range(brokers)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def nodes(self) -> list[BrokerNode]:
+        """The brokers that serve clients."""
+        return [broker.node for broker in self.brokers if broker.node is not None]
+
+    async def start(self, timeout: float = 60) -> None:
+        """Start all brokers, and return when they serve clients."""
+        for broker in self.brokers:
+            broker.start()
+        async with asyncio.timeout(timeout):
+            while len(self.nodes) < len(self.brokers):
+                await asyncio.sleep(0.05)

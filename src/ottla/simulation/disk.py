@@ -1,0 +1,420 @@
+"""Disks: real files on a file system in memory, with a journal of what a loss of power may undo, and faults.
+
+The kill of a process loses nothing, as its writes are in the page cache. A loss of power keeps what was fsynced, and of
+the rest a part that the seed chooses: per file the first writes in their order, the last of them perhaps torn; of names
+(created, renamed and deleted files) the first changes in their order, as a journaling file system does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.simulation.process import PROCESS
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+SECTOR_BYTES: Final = 512
+GRAVEYARD: Final = ".graveyard"
+
+Fault = Callable[[str, str], None]
+"""Called with the operation (`write`, `truncate`, `fsync`, `open`, `rename`) and the path; may raise OSError."""
+
+
+@dataclass
+class Write:
+    """A change of a file that is not on disk: what was there before."""
+
+    position: int
+    before: bytes
+    size_before: int
+    nbytes: int
+    after: bytes = b""
+
+
+@dataclass
+class Name:
+    """A change of names that is not on disk, and how to undo it."""
+
+    undo: Callable[[], None]
+    directory: str
+
+
+@dataclass
+class Disk:
+    """The disk of one host."""
+
+    root: Path
+    rng: random.Random
+    fault: Fault | None = None
+    """Decides whether an operation fails."""
+    writes: dict[int, list[Write]] = field(default_factory=dict)
+    """Unsynced changes by inode."""
+    paths: dict[int, str] = field(default_factory=dict)
+    names: list[Name] = field(default_factory=list)
+    buried: int = 0
+
+    def __post_init__(self) -> None:
+        (self.root / GRAVEYARD).mkdir(parents=True, exist_ok=True)
+
+    def check(self, operation: str, path: object) -> None:
+        """Raise OSError if the operation is to fail."""
+        if self.fault is not None:
+            self.fault(operation, str(path))
+
+    def lose_power(self) -> None:
+        """Undo a part of what is not on disk. No process may use the disk any more."""
+        kept = self.rng.randint(0, len(self.names))
+        for name in reversed(self.names[kept:]):
+            name.undo()
+        for inode, writes in self.writes.items():
+            self._undo_writes(self.paths[inode], inode, writes)
+        self.names.clear()
+        self.writes.clear()
+        self.paths.clear()
+
+    def _undo_writes(self, path: str, inode: int, writes: list[Write]) -> None:
+        try:
+            fd = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
+            if os.fstat(fd).st_ino != inode:
+                return
+            kept = self.rng.randint(0, len(writes))
+            for write in reversed(writes[kept:]):
+                os.pwrite(fd, write.before, write.position)
+                os.ftruncate(fd, write.size_before)
+            if kept < len(writes) and writes[kept].after and self.rng.random() < 0.5:
+                torn = writes[kept]  # its first sectors have reached the disk
+                sectors = self.rng.randint(0, torn.nbytes // SECTOR_BYTES)
+                os.pwrite(fd, torn.after[: sectors * SECTOR_BYTES], torn.position)
+        finally:
+            os.close(fd)
+
+    # Journal
+
+    def before_write(self, fd: int, path: str, position: int, data: bytes) -> None:
+        stat = os.fstat(fd)
+        before = os.pread(fd, len(data), position) if position < stat.st_size else b""
+        self._note(stat.st_ino, path, Write(position, before, stat.st_size, len(data), data))
+
+    def before_truncate(self, fd: int, path: str, size: int) -> None:
+        stat = os.fstat(fd)
+        before = os.pread(fd, stat.st_size - size, size) if size < stat.st_size else b""
+        self._note(stat.st_ino, path, Write(min(size, stat.st_size), before, stat.st_size, 0))
+
+    def _note(self, inode: int, path: str, write: Write) -> None:
+        self.writes.setdefault(inode, []).append(write)
+        self.paths[inode] = path
+
+    def synced(self, fd: int, path: str) -> None:
+        """Note that a file, or the names of a directory, are on disk; names are in the order of their changes."""
+        stat = os.fstat(fd)
+        self.writes.pop(stat.st_ino, None)
+        self.paths.pop(stat.st_ino, None)
+        last = max((i for i, name in enumerate(self.names) if name.directory == path), default=-1)
+        del self.names[: last + 1]
+
+    def bury(self, path: Path) -> Path | None:
+        """Keep the content of a file whose name is about to go."""
+        if path.is_dir() or not path.exists():
+            return None
+        self.buried += 1
+        grave = self.root / GRAVEYARD / str(self.buried)
+        os.link(path, grave)
+        return grave
+
+    def _move(self, source: str, target: str) -> None:
+        for inode, path in self.paths.items():
+            if path.startswith(source):
+                self.paths[inode] = moved(path, source, target)
+
+    def created(self, path: Path) -> None:
+        self.names.append(Name(lambda: _remove(path), str(path.parent)))
+
+    def deleted(self, path: Path, grave: Path | None) -> None:
+        if grave is not None:
+            self.names.append(Name(lambda: _restore(grave, path), str(path.parent)))
+
+    def renamed(self, source: Path, target: Path, grave: Path | None) -> None:
+        self._move(str(source), str(target))
+
+        def undo() -> None:
+            if target.exists():
+                os.rename(target, source)
+            if grave is not None:
+                _restore(grave, target)
+            self._move(str(target), str(source))
+
+        self.names.append(Name(undo, str(target.parent)))
+
+
+def moved(path: str, source: str, target: str) -> str:
+    """Return where a file is after the rename of itself or of a directory above it."""
+    return target + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _restore(grave: Path, path: Path) -> None:
+    if path.parent.exists() and not path.exists():
+        os.link(grave, path)
+
+
+class Disks:
+    """All disks, by the directory they are mounted at; and the open files."""
+
+    def __init__(self) -> None:
+        self._disks: dict[str, Disk] = {}
+        self.open_files: dict[int, tuple[Disk, str]] = {}
+
+    def mount(self, disk: Disk) -> None:
+        self._disks[str(disk.root)] = disk
+
+    def of(self, path: object) -> Disk | None:
+        """Return the disk of a path."""
+        text = os.fspath(path)  # type: ignore[call-overload]
+        return next((disk for root, disk in self._disks.items() if text.startswith(root)), None)
+
+
+class OsModule(types.ModuleType):
+    """Stands in for the module `os` in production code."""
+
+    def __init__(self, disks: Disks, sockets: Callable[[int], Any], urandom: Callable[[int], bytes]) -> None:
+        super().__init__("os")
+        self._disks = disks
+        self._sockets = sockets
+        self.urandom = urandom
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    # Files
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
+        disk = self._disks.of(path)
+        if disk is None:
+            return os.open(path, flags, mode, **options)
+        disk.check("open", path)
+        where = Path(path)
+        is_new = bool(flags & os.O_CREAT) and not where.exists()
+        if flags & os.O_WRONLY:
+            flags = flags & ~os.O_WRONLY | os.O_RDWR  # the journal reads what is overwritten
+        fd = os.open(path, flags & ~os.O_TRUNC, mode, **options)
+        self._disks.open_files[fd] = (disk, str(where))
+        if is_new:
+            disk.created(where)
+        elif flags & os.O_TRUNC:
+            disk.before_truncate(fd, str(where), 0)
+            os.ftruncate(fd, 0)
+        return fd
+
+    def fdopen(self, fd: int, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        return SimulatedFile(self, fd, text="b" not in mode)
+
+    def close(self, fd: int) -> None:
+        self._disks.open_files.pop(fd, None)
+        os.close(fd)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        opened = self._disks.open_files.get(fd)
+        if opened is not None:
+            disk, path = opened
+            disk.check("write", path)
+            disk.before_write(fd, path, position, bytes(data))
+        return os.pwrite(fd, data, position)
+
+    def write(self, fd: int, data: Buffer) -> int:
+        if fd not in self._disks.open_files:
+            return os.write(fd, data)
+        position = os.lseek(fd, 0, os.SEEK_CUR)
+        written = self.pwrite(fd, data, position)
+        os.lseek(fd, written, os.SEEK_CUR)
+        return written
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        opened = self._disks.open_files.get(fd)
+        if opened is not None:
+            opened[0].check("truncate", opened[1])
+            opened[0].before_truncate(fd, opened[1], size)
+        os.ftruncate(fd, size)
+
+    def truncate(self, path: Any, size: int) -> None:
+        if isinstance(path, int):
+            return self.ftruncate(path, size)
+        fd = self.open(path, os.O_RDWR)
+        try:
+            self.ftruncate(fd, size)
+        finally:
+            self.close(fd)
+
+    def posix_fallocate(self, fd: int, offset: int, nbytes: int) -> None:
+        self.ftruncate(fd, max(os.fstat(fd).st_size, offset + nbytes))
+
+    def fsync(self, fd: int) -> None:
+        opened = self._disks.open_files.get(fd)
+        if opened is not None:
+            opened[0].check("fsync", opened[1])
+            opened[0].synced(fd, opened[1])
+
+    fdatasync = fsync
+
+    # Names
+
+    def rename(self, source: Any, target: Any) -> None:
+        disk = self._disks.of(source)
+        if disk is None:
+            return os.rename(source, target)
+        disk.check("rename", source)
+        grave = disk.bury(Path(target))
+        os.rename(source, target)
+        for fd, (owner, path) in self._disks.open_files.items():
+            if path.startswith(str(source)):
+                self._disks.open_files[fd] = (owner, moved(path, str(source), str(target)))
+        return disk.renamed(Path(source), Path(target), grave)
+
+    replace = rename
+
+    def unlink(self, path: Any) -> None:
+        disk = self._disks.of(path)
+        grave = None if disk is None else disk.bury(Path(path))
+        os.unlink(path)
+        if disk is not None:
+            disk.deleted(Path(path), grave)
+
+    remove = unlink
+
+    def mkdir(self, path: Any, mode: int = 0o777) -> None:
+        os.mkdir(path, mode)
+        disk = self._disks.of(path)
+        if disk is not None:
+            disk.created(Path(path))
+
+    def listdir(self, path: Any = ".") -> list[str]:
+        return sorted(name for name in os.listdir(path) if name != GRAVEYARD)
+
+    def scandir(self, path: Any = ".") -> Any:
+        return SortedEntries(path)
+
+    # Sockets
+
+    def sendfile(self, out: int, source: int, position: int, nbytes: int) -> int:
+        sock = self._sockets(out)
+        if sock is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        sent: int = sock.send(os.pread(source, min(nbytes, 65536), position))
+        return sent
+
+
+class SortedEntries:
+    """The entries of `os.scandir`, in an order that does not depend on the file system."""
+
+    def __init__(self, path: Any) -> None:
+        with os.scandir(path) as entries:
+            self._entries = sorted((e for e in entries if e.name != GRAVEYARD), key=lambda entry: entry.name)
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        return iter(self._entries)
+
+    def __enter__(self) -> SortedEntries:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class SimulatedFile:
+    """A file object whose writes go through the simulated `os`."""
+
+    def __init__(self, system: OsModule, fd: int, *, text: bool) -> None:
+        self._system = system
+        self._fd = fd
+        self._text = text
+
+    def write(self, data: Any) -> int:
+        return self._system.write(self._fd, data.encode() if self._text else data)
+
+    def read(self) -> Any:
+        data = os.read(self._fd, os.fstat(self._fd).st_size)
+        return data.decode() if self._text else data
+
+    def flush(self) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def tell(self) -> int:
+        return os.lseek(self._fd, 0, os.SEEK_CUR)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._system.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> SimulatedFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+SYSTEM: list[OsModule] = []
+"""The simulated `os` of this simulation, for paths."""
+
+
+class SimulatedPath(PosixPath):
+    """Stands in for `pathlib.Path` in production code."""
+
+    def open(self, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if PROCESS.get() is None or not set(mode) & set("wa+x"):
+            return super().open(mode, *arguments, **options)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if "w" in mode else 0)
+        fd = SYSTEM[0].open(self, flags, 0o644)
+        if "a" in mode:
+            os.lseek(fd, 0, os.SEEK_END)
+        return SimulatedFile(SYSTEM[0], fd, text="b" not in mode)
+
+    def rename(self, target: Any) -> SimulatedPath:
+        SYSTEM[0].rename(self, target)
+        return type(self)(target)
+
+    def replace(self, target: Any) -> SimulatedPath:
+        return self.rename(target)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        try:
+            SYSTEM[0].unlink(self)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if self.is_dir() and exist_ok:
+            return
+        if parents:
+            self.parent.mkdir(parents=True, exist_ok=True)
+        SYSTEM[0].mkdir(self, mode)
+
+    def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:
+        SYSTEM[0].close(SYSTEM[0].open(self, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode))
+
+    def iterdir(self) -> Any:
+        return iter(sorted(path for path in super().iterdir() if path.name != GRAVEYARD))
+
+    def glob(self, pattern: str) -> Any:
+        return iter(sorted(super().glob(pattern)))

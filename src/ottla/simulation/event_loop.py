@@ -1,0 +1,212 @@
+"""An event loop on virtual time, whose callbacks belong to simulated processes."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import selectors
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any, Final, Protocol
+
+from ottla.simulation.process import PROCESS, Process, ProcessState
+
+STEP_SECONDS: Final = 1e-6
+"""Virtual time of a round of the loop: code that waits for a moment must not wait for ever because of rounding."""
+MAX_STEPS_AT_ONCE: Final = 200_000
+"""Rounds of the loop at one moment of virtual time after which it is stuck."""
+MAX_CANCELLED: Final = 500
+"""Cancelled timers that the heap may hold."""
+
+Resolver = Callable[[str], str]
+"""Returns the IP address of a host name. Raises OSError."""
+
+
+class StuckError(RuntimeError):
+    """The simulation cannot continue: nothing is due any more, or time does not advance."""
+
+
+class Pollable(Protocol):
+    """A simulated socket, as the selector sees it."""
+
+    @property
+    def process(self) -> Process: ...
+
+    @property
+    def is_readable(self) -> bool: ...
+
+    @property
+    def is_writable(self) -> bool: ...
+
+
+class SimulatedSelector(selectors._BaseSelectorImpl):
+    """Polls simulated sockets. One that may have become ready is activated by the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sockets: dict[int, Pollable] = {}
+        self._active: dict[int, None] = {}
+
+    def activate(self, fd: int) -> None:
+        """Poll this descriptor from now on, until it is not ready."""
+        self._active[fd] = None
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        self.activate(key.fd)
+        return key
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().modify(fileobj, events, data)
+        self.activate(key.fd)
+        return key
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready now."""
+        ready = []
+        for fd in list(self._active):
+            key = self._fd_to_key.get(fd)  # type: ignore[attr-defined]
+            sock = self.sockets.get(fd)
+            events = 0 if key is None or sock is None else key.events & _state(sock)
+            if sock is not None and sock.process.state is not ProcessState.RUNNING:
+                events = 0
+            if events:
+                ready.append((key, events))
+            else:
+                del self._active[fd]
+        return ready
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no descriptor has to be polled."""
+        return not self._active
+
+
+def _state(sock: Pollable) -> int:
+    return (selectors.EVENT_READ if sock.is_readable else 0) | (selectors.EVENT_WRITE if sock.is_writable else 0)
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """Jumps to the next timer when there is nothing to do, so hours of waiting take no time."""
+
+    _ready: Any
+    _scheduled: list[Any]
+    _timer_cancelled_count: int
+
+    def __init__(self) -> None:
+        self.polled = SimulatedSelector()
+        self._now = 0.0
+        self.outside = Context()
+        """The context of the simulator's own callbacks, which belong to no process."""
+        self.resolver: Resolver | None = None
+        self.workers: Executor | None = None
+        """Runs what the code gives to the default executor."""
+        self.steps = 0
+        self.jump: Callable[[float], None] | None = None
+        super().__init__(self.polled)
+        self.set_task_factory(_task_factory)
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now
+
+    def call_outside(self, when: float, callback: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
+        """Schedule a callback that belongs to no process."""
+        return self.call_at(when, callback, *arguments, context=self.outside)
+
+    def resume(self, process: Process) -> None:
+        """Continue a paused process with the callbacks that were due meanwhile."""
+        if process.state is not ProcessState.PAUSED:
+            return
+        process.state = ProcessState.RUNNING
+        self._ready.extend(process.deferred)
+        process.deferred.clear()
+        for fd, sock in self.polled.sockets.items():
+            if sock.process is process:
+                self.polled.activate(fd)
+
+    def _run_once(self) -> None:
+        self._drop_cancelled()
+        if not self._ready and self.polled.is_idle and not self._stopping:  # type: ignore[attr-defined]
+            self._advance()
+        self._process_events(self.polled.select())  # type: ignore[attr-defined]
+        self._take_due_timers()
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle._cancelled:
+                self._run(handle)
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+        if process is None or process.state is ProcessState.RUNNING:
+            handle._run()
+        elif process.state is ProcessState.PAUSED:
+            process.deferred.append(handle)
+        else:
+            process.remains.append(handle)
+
+    def _advance(self) -> None:
+        """Jump to the next timer."""
+        if not self._scheduled:
+            raise StuckError(f"nothing is due any more at {self._now:.3f} s")
+        when = self._scheduled[0]._when
+        if when > self._now:
+            self.steps = 0 if when > self._now + STEP_SECONDS else self.steps
+            self._now = when
+
+    def _take_due_timers(self) -> None:
+        self.steps += 1
+        self._now += STEP_SECONDS
+        if self.steps > MAX_STEPS_AT_ONCE:
+            busy = [repr(handle) for handle in list(self._ready)[:3]]
+            polled = [self.polled.get_key(fd) for fd in list(self.polled._active)[:3]]
+            raise StuckError(f"time does not advance at {self._now:.3f} s: {busy} {polled}")
+        scheduled, now = self._scheduled, self._now
+        while scheduled and scheduled[0]._when <= now:
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False
+            self._ready.append(handle)
+
+    def _drop_cancelled(self) -> None:
+        scheduled = self._scheduled
+        if self._timer_cancelled_count > MAX_CANCELLED and 2 * self._timer_cancelled_count > len(scheduled):
+            for handle in scheduled:
+                handle._scheduled = not handle._cancelled
+            scheduled[:] = [handle for handle in scheduled if handle._scheduled]
+            heapq.heapify(scheduled)
+            self._timer_cancelled_count = 0
+        while scheduled and scheduled[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False
+
+    # What would reach outside the simulation
+
+    def _make_self_pipe(self) -> None:
+        """Nothing wakes this loop from other threads."""
+
+    def _close_self_pipe(self) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        workers = self.workers if executor is None else executor
+        assert workers is not None
+        return asyncio.wrap_future(workers.submit(func, *args), loop=self)
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
+        import socket
+
+        assert self.resolver is not None
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self.resolver(str(host)), int(port)))]
+
+
+def _task_factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, **options)
+    context: Mapping[Any, Any] | None = options.get("context")
+    process = PROCESS.get() if context is None else context.get(PROCESS)
+    if process is not None:
+        process.add_task(task)
+    return task

@@ -1,0 +1,235 @@
+"""Faults: a plan that a seed makes before the run, so that a failure can be repeated with fewer of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.simulation.cluster import SimulatedBroker, SimulatedCluster
+from ottla.simulation.process import ProcessState
+from ottla.simulation.workers import SimulatedExecutor
+from ottla.simulation.zookeeper import HOST
+
+
+class Fault(NamedTuple):
+    """One fault. Times are in seconds of virtual time."""
+
+    at: float
+    seconds: float
+    kind: str
+    broker: int
+    other: int = 0
+    """A second broker, for a link between two."""
+
+    def __str__(self) -> str:
+        target = f"broker {self.broker}" + (f" and {self.other}" if self.kind.startswith("cut-link") else "")
+        return f"{self.at:6.2f} s  {self.kind} of {target} for {self.seconds:.2f} s"
+
+
+class Kind(NamedTuple):
+    """The beginning and end of a fault."""
+
+    begin: Callable[[SimulatedCluster, Fault], Any]
+    end: Callable[[SimulatedCluster, Fault], Any]
+    max_seconds: float
+    weight: int = 1
+
+
+def _broker(cluster: SimulatedCluster, fault: Fault) -> SimulatedBroker:
+    return cluster.brokers[fault.broker]
+
+
+def _kill(cluster: SimulatedCluster, fault: Fault) -> None:
+    _broker(cluster, fault).kill()
+
+
+def _start(cluster: SimulatedCluster, fault: Fault) -> None:
+    broker = _broker(cluster, fault)
+    broker.power_on()
+    if not broker.is_alive:
+        broker.start()
+
+
+def _lose_power(cluster: SimulatedCluster, fault: Fault) -> None:
+    _broker(cluster, fault).lose_power()
+
+
+async def _stop(cluster: SimulatedCluster, fault: Fault) -> None:
+    await _broker(cluster, fault).stop()
+
+
+def _pause(cluster: SimulatedCluster, fault: Fault) -> None:
+    process = _broker(cluster, fault).process
+    if process is not None:
+        process.pause()
+
+
+def _resume(cluster: SimulatedCluster, fault: Fault) -> None:
+    process = _broker(cluster, fault).process
+    if process is not None and process.state is ProcessState.PAUSED:
+        cluster.world.loop.resume(process)
+
+
+def _links(cluster: SimulatedCluster, fault: Fault) -> list[tuple[str, str]]:
+    """Return the links that a fault cuts, in their directions."""
+    own = _broker(cluster, fault).host
+    other = cluster.brokers[fault.other].host
+    brokers = [broker.host for broker in cluster.brokers if broker.host != own]
+    match fault.kind:
+        case "cut-link":
+            return [(own, other), (other, own)]
+        case "cut-link-one-way":
+            return [(own, other)]
+        case "cut-from-brokers":
+            return [link for host in brokers for link in ((own, host), (host, own))]
+        case "cut-from-zookeeper":
+            return [(own, HOST), (HOST, own)]
+    everyone = [host for host in cluster.world.hosts.values() if host != own]
+    return [link for host in everyone for link in ((own, host), (host, own))]
+
+
+def _cut(cluster: SimulatedCluster, fault: Fault) -> None:
+    for link in _links(cluster, fault):
+        cluster.world.network.cut(*link)
+
+
+def _heal(cluster: SimulatedCluster, fault: Fault) -> None:
+    for link in _links(cluster, fault):
+        cluster.world.network.heal(*link)
+
+
+def _reset(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.network.reset_connections(_broker(cluster, fault).host, 0.6)
+
+
+def _slow_network(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.network.delays[_broker(cluster, fault).host] = 0.2
+
+
+def _fast_network(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.network.delays.pop(_broker(cluster, fault).host, None)
+
+
+def _slow_disk(cluster: SimulatedCluster, fault: Fault) -> None:
+    SimulatedExecutor.slow[_broker(cluster, fault).host] = 0.5
+
+
+def _fast_disk(cluster: SimulatedCluster, fault: Fault) -> None:
+    SimulatedExecutor.slow.pop(_broker(cluster, fault).host, None)
+
+
+def _fail_disk(code: int, share: float, *operations: str) -> Callable[[SimulatedCluster, Fault], None]:
+    def begin(cluster: SimulatedCluster, fault: Fault) -> None:
+        rng = random.Random(f"{cluster.world.seed} {fault}")
+
+        def fail(operation: str, path: str) -> None:
+            if operation in operations and "/data/" in path and rng.random() < share:
+                raise OSError(code, "simulated", path)
+
+        cluster.world.disk_of[_broker(cluster, fault).name].fault = fail
+
+    return begin
+
+
+def _repair_disk(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.disk_of[_broker(cluster, fault).name].fault = None
+
+
+async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
+    """Restart as well: a log directory that was taken offline is used again after that only."""
+    _repair_disk(cluster, fault)
+    _broker(cluster, fault).kill()
+    await asyncio.sleep(1)
+    _start(cluster, fault)
+
+
+def _expire_session(cluster: SimulatedCluster, fault: Fault) -> None:
+    sessions = cluster.world.zookeeper.sessions.values()
+    host = _broker(cluster, fault).host
+    for session in [s for s in sessions if s.client is not None and s.client.process.host == host]:
+        cluster.world.zookeeper.expire(session.id)
+
+
+def _lose_responses(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.zookeeper.lost_responses = 0.1
+
+
+def _keep_responses(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.world.zookeeper.lost_responses = 0.0
+
+
+def _move_clock(cluster: SimulatedCluster, fault: Fault) -> None:
+    process = _broker(cluster, fault).process
+    if process is not None:
+        process.clock_offset_ms += random.Random(str(fault)).choice([-3_600_000, -5_000, 5_000, 3_600_000])
+
+
+def _nothing(cluster: SimulatedCluster, fault: Fault) -> None:
+    pass
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "kill": Kind(_kill, _start, 15, 3),
+    "power-loss": Kind(_lose_power, _start, 15, 2),
+    "restart": Kind(_stop, _start, 3, 2),
+    "pause": Kind(_pause, _resume, 12, 2),
+    "cut-link": Kind(_cut, _heal, 15, 2),
+    "cut-link-one-way": Kind(_cut, _heal, 15, 2),
+    "cut-from-brokers": Kind(_cut, _heal, 15, 1),
+    "cut-from-zookeeper": Kind(_cut, _heal, 15, 2),
+    "isolation": Kind(_cut, _heal, 15, 1),
+    "resets": Kind(_reset, _nothing, 0.1, 2),
+    "slow-network": Kind(_slow_network, _fast_network, 15, 1),
+    "slow-disk": Kind(_slow_disk, _fast_disk, 15, 1),
+    "disk-full": Kind(_fail_disk(errno.ENOSPC, 0.5, "write"), _repair_and_restart, 10, 1),
+    "disk-failure": Kind(_fail_disk(errno.EIO, 0.3, "write", "truncate", "fsync"), _repair_and_restart, 10, 1),
+    "session-expiry": Kind(_expire_session, _nothing, 0.1, 2),
+    "lost-responses": Kind(_lose_responses, _keep_responses, 8, 1),
+    "clock": Kind(_move_clock, _nothing, 0.1, 1),
+}
+"""All kinds of faults."""
+
+LOSING: Final = ("power-loss", "disk-failure")
+"""Faults that may take away what a replica has acknowledged: while one lasts, no other broker may fail, as the replicas
+in sync would then be fewer than what acks=all promises."""
+CALM_SECONDS: Final = 20.0
+"""Time without other faults around those."""
+
+
+def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] = ()) -> list[Fault]:
+    """Return the faults of a run."""
+    names = list(kinds) or list(KINDS)
+    weights = [KINDS[name].weight for name in names]
+    faults: list[Fault] = []
+    at = rng.uniform(1, 5)
+    while at < seconds:
+        (kind,) = rng.choices(names, weights)
+        broker = rng.randrange(brokers)
+        other = rng.choice([number for number in range(brokers) if number != broker])
+        lasts = rng.uniform(0.05, KINDS[kind].max_seconds)
+        if kind in LOSING:
+            at += CALM_SECONDS
+        faults.append(Fault(at, lasts, kind, broker, other))
+        at += rng.choice([rng.uniform(0, 1), rng.uniform(0, 10), lasts + rng.uniform(0, 5)])
+        if kind in LOSING:
+            at = faults[-1].at + lasts + CALM_SECONDS
+    return faults
+
+
+async def inject(cluster: SimulatedCluster, fault: Fault) -> None:
+    """Begin a fault at its time, and end it."""
+    kind = KINDS[fault.kind]
+    loop = cluster.world.loop
+    await asyncio.sleep(fault.at - loop.time())
+    cluster.world.note("fault", f"begins: {fault}")
+    begun = kind.begin(cluster, fault)
+    if begun is not None:
+        await begun
+    await asyncio.sleep(fault.at + fault.seconds - loop.time())
+    cluster.world.note("fault", f"ends: {fault}")
+    ended = kind.end(cluster, fault)
+    if ended is not None:
+        await ended

@@ -1,0 +1,428 @@
+"""A network in memory: TCP connections with delays, cuts in one direction, resets, and hosts that vanish.
+
+A connection keeps the order of its bytes and loses none, as TCP does: what is sent over a cut link arrives when the
+link is back. Closing with unread data resets the connection, as Linux does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+import types
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.simulation.process import Process, current
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from ottla.simulation.event_loop import SimulatedLoop
+
+FIRST_DESCRIPTOR: Final = 1_000_000
+"""Descriptors of simulated sockets are above all real ones."""
+FIRST_PORT: Final = 40_000
+WINDOW_BYTES: Final = 256 * 1024
+"""Bytes that a connection takes before its receiver has read them."""
+SYN_RETRY_SECONDS: Final = 1.0
+LEAST_GAP_SECONDS: Final = 1e-7
+"""Time between two arrivals whose order counts: timers of one moment have none."""
+MIN_DELAY_SECONDS: Final = 0.0001
+TYPICAL_DELAY_SECONDS: Final = 0.001
+TCP_ESTABLISHED: Final = 1
+TCP_CLOSE_WAIT: Final = 8
+
+Address = tuple[str, int]
+
+
+class Network:
+    """All hosts, listeners and connections."""
+
+    def __init__(self, loop: SimulatedLoop, rng: random.Random) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._next_descriptor = FIRST_DESCRIPTOR
+        self._next_port = FIRST_PORT
+        self.listeners: dict[Address, SimulatedSocket] = {}
+        self.sockets: dict[int, SimulatedSocket] = {}
+        """Open sockets by descriptor."""
+        self.down: set[str] = set()
+        """Hosts without power."""
+        self._cuts: dict[tuple[str, str], int] = {}
+        self._stalled: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        self.delays: dict[str, float] = {}
+        """Seconds that a slow host adds to each message."""
+        self.on_message: Callable[[str, str, bytes], None] | None = None
+        """Called with the hosts and the bytes of everything that arrives."""
+
+    # Faults
+
+    def cut(self, source: str, target: str) -> None:
+        """Cut the link in one direction."""
+        self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+
+    def heal(self, source: str, target: str) -> None:
+        """Undo one cut; what was sent meanwhile arrives now."""
+        left = self._cuts.get((source, target), 0) - 1
+        if left > 0:
+            self._cuts[source, target] = left
+            return
+        self._cuts.pop((source, target), None)
+        for deliver in self._stalled.pop((source, target), []):
+            deliver()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts or source in self.down or target in self.down
+
+    def reset_connections(self, host: str, share: float) -> int:
+        """Reset a share of a host's connections at both ends; what is on its way is lost. Return their number."""
+        count = 0
+        for sock in list(self.sockets.values()):
+            if sock.peer is not None and sock.local[0] == host and self._rng.random() < share:
+                sock.peer.fail(errno.ECONNRESET)
+                sock.fail(errno.ECONNRESET)
+                count += 1
+        return count
+
+    def power_off(self, host: str) -> None:
+        """Let a host vanish: its peers are not notified."""
+        self.down.add(host)
+        for sock in list(self.sockets.values()):
+            if sock.local[0] == host:
+                sock.vanish()
+
+    def power_on(self, host: str) -> None:
+        self.down.discard(host)
+        for link in [link for link in self._stalled if host in link and not self.is_cut(*link)]:
+            for deliver in self._stalled.pop(link):
+                deliver()
+
+    # Sockets
+
+    def open_socket(self, process: Process) -> SimulatedSocket:
+        """Return a socket that closes when the process ends."""
+        self._next_descriptor += 1
+        sock = SimulatedSocket(self, process, self._next_descriptor)
+        self.sockets[sock.fd] = sock
+        self._loop.polled.sockets[sock.fd] = sock
+        return sock
+
+    def forget(self, sock: SimulatedSocket) -> None:
+        self.sockets.pop(sock.fd, None)
+        self._loop.polled.sockets.pop(sock.fd, None)
+        if self.listeners.get(sock.local) is sock:
+            del self.listeners[sock.local]
+
+    def changed(self, sock: SimulatedSocket) -> None:
+        """Let the event loop look at a socket."""
+        self._loop.polled.activate(sock.fd)
+
+    def close_sockets_of(self, process: Process) -> None:
+        """Close what a process has left open, as the kernel does."""
+        for sock in [sock for sock in self.sockets.values() if sock.process is process]:
+            sock.close()
+
+    def new_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    def send_after_delay(self, source: str, target: str, not_before: float, deliver: Callable[[], None]) -> float:
+        """Call `deliver` when a message arrives, and return that time. On a cut link it waits."""
+        delay = MIN_DELAY_SECONDS + self._rng.expovariate(1 / TYPICAL_DELAY_SECONDS)
+        delay += self.delays.get(source, 0.0) + self.delays.get(target, 0.0)
+        arrival = max(self._loop.time() + delay, not_before + LEAST_GAP_SECONDS)
+        self._loop.call_outside(arrival, self._arrive, source, target, deliver)
+        return arrival
+
+    def _arrive(self, source: str, target: str, deliver: Callable[[], None]) -> None:
+        waiting = self._stalled.get((source, target))
+        if waiting is not None or self.is_cut(source, target):
+            self._stalled.setdefault((source, target), []).append(deliver)
+        else:
+            deliver()
+
+    def connect(self, client: SimulatedSocket, address: Address) -> None:
+        """Send the first packet of a connection, and repeat it while it is lost."""
+        if client.is_closed:
+            return
+        source, target = client.local[0], address[0]
+        if self.is_cut(source, target) or self.is_cut(target, source):
+            self._loop.call_outside(self._loop.time() + SYN_RETRY_SECONDS, self.connect, client, address)
+            return
+        self.send_after_delay(source, target, 0, lambda: self._on_connect(client, address))
+
+    def _on_connect(self, client: SimulatedSocket, address: Address) -> None:
+        listener = self.listeners.get(address)
+        back = (address[0], client.local[0])
+        if listener is None or client.is_closed:
+            self.send_after_delay(*back, 0, lambda: client.fail(errno.ECONNREFUSED))
+            return
+        server = self.open_socket(listener.process)
+        server.local, server.remote = address, client.local
+        server.peer, client.peer = client, server
+        server.is_connected = True
+        listener.backlog.append(server)
+        self.changed(listener)
+        server.arrival = self.send_after_delay(*back, 0, client.connected)
+
+
+class SimulatedSocket:
+    """One TCP socket, with the methods of `socket.socket` that Ottla uses."""
+
+    family = socket.AF_INET
+    type = socket.SOCK_STREAM
+    proto = socket.IPPROTO_TCP
+
+    def __init__(self, network: Network, process: Process, fd: int) -> None:
+        self._network = network
+        self.process = process
+        self.fd = fd
+        self.local: Address = (process.host, 0)
+        self.remote: Address = ("", 0)
+        self.peer: SimulatedSocket | None = None
+        self.backlog: deque[SimulatedSocket] = deque()
+        self.is_connected = False
+        self.is_closed = False
+        self.is_listening = False
+        self.arrival = 0.0
+        """The time at which the last bytes that were sent arrive."""
+        self._received: deque[memoryview] = deque()
+        self._received_bytes = 0
+        self._on_the_way = 0
+        self._has_end = False
+        self._error = 0
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self._received or self.backlog or self._has_end or self._error)
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(self._error or (self.peer is None and self._has_end)) or (self.is_connected and self._room > 0)
+
+    @property
+    def _room(self) -> int:
+        peer = self.peer
+        return WINDOW_BYTES if peer is None else WINDOW_BYTES - self._on_the_way - peer._received_bytes
+
+    def fileno(self) -> int:
+        return -1 if self.is_closed else self.fd
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag, "simulated sockets do not block"
+
+    def setsockopt(self, *arguments: Any) -> None:
+        pass
+
+    def gettimeout(self) -> float:
+        return 0.0
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR):
+            error, self._error = self._error, 0
+            return error
+        if level == socket.IPPROTO_TCP and size:  # TCP_INFO
+            return bytes([TCP_CLOSE_WAIT if self._has_end else TCP_ESTABLISHED])
+        return 0
+
+    def getsockname(self) -> Address:
+        return self.local
+
+    def getpeername(self) -> Address:
+        return self.remote
+
+    # Opening
+
+    def bind(self, address: Address) -> None:
+        host, port = address[:2]
+        port = port or self._network.new_port()
+        if (host, port) in self._network.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self.local = (host, port)
+
+    def listen(self, backlog: int = 0) -> None:
+        if self.local in self._network.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self.is_listening = True
+        self._network.listeners[self.local] = self
+
+    def accept(self) -> tuple[SimulatedSocket, Address]:
+        if not self.backlog:
+            raise BlockingIOError(errno.EAGAIN, "no connection")
+        sock = self.backlog.popleft()
+        return sock, sock.remote
+
+    def connect(self, address: Address) -> None:
+        self.remote = (address[0], address[1])
+        self.local = (self.local[0], self._network.new_port())
+        self._network.connect(self, self.remote)
+        raise BlockingIOError(errno.EINPROGRESS, "connecting")
+
+    def connected(self) -> None:
+        """Complete the connection, as the peer has accepted."""
+        if not self.is_closed and not self._error:
+            self.is_connected = True
+            self._network.changed(self)
+
+    # Sending
+
+    def send(self, data: Buffer, flags: int = 0) -> int:
+        return self.sendmsg([data])
+
+    def sendmsg(self, buffers: Iterable[Buffer], ancillary: Any = (), flags: int = 0) -> int:
+        self._check_writable()
+        data = b"".join(map(bytes, buffers))[: self._room]
+        if not data:
+            raise BlockingIOError(errno.EAGAIN, "the window is full")
+        self._on_the_way += len(data)
+        self._transmit(lambda: self._deliver(data))
+        return len(data)
+
+    def _check_writable(self) -> None:
+        if self.is_closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if self._error:
+            error, self._error = self._error, 0
+            self._has_end = True
+            raise OSError(error, os.strerror(error))
+        if not self.is_connected:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        if self.peer is None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    def _transmit(self, deliver: Callable[[], None]) -> None:
+        self.arrival = self._network.send_after_delay(self.local[0], self.remote[0], self.arrival, deliver)
+
+    def _deliver(self, data: bytes) -> None:
+        self._on_the_way -= len(data)
+        peer = self.peer
+        if peer is None:
+            return
+        if peer.is_closed:
+            # nothing has this connection there: the answer is a reset
+            peer._transmit(lambda: self.fail(errno.ECONNRESET))
+            return
+        if self._network.on_message is not None:
+            self._network.on_message(self.process.name, peer.process.name, data)
+        peer._received.append(memoryview(data))
+        peer._received_bytes += len(data)
+        self._network.changed(peer)
+
+    # Receiving
+
+    def recv_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> int:
+        target = memoryview(buffer).cast("B")
+        filled = 0
+        while self._received and filled < len(target):
+            head = self._received[0]
+            part = head[: len(target) - filled]
+            target[filled : filled + len(part)] = part
+            filled += len(part)
+            if len(part) == len(head):
+                self._received.popleft()
+            else:
+                self._received[0] = head[len(part) :]
+        if filled:
+            self._received_bytes -= filled
+            if self.peer is not None and not self.peer.is_closed:
+                self._network.changed(self.peer)
+            return filled
+        if len(target) == 0:
+            return 0
+        return self._nothing_received()
+
+    def _nothing_received(self) -> int:
+        if self.is_closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if self._error:
+            error, self._error = self._error, 0
+            self._has_end = True
+            raise OSError(error, os.strerror(error))
+        if self._has_end:
+            return 0
+        raise BlockingIOError(errno.EAGAIN, "nothing received")
+
+    def recv(self, nbytes: int, flags: int = 0) -> bytes:
+        if flags & socket.MSG_PEEK and self._received:
+            return bytes(self._received[0][:nbytes])
+        if flags & socket.MSG_PEEK and not self._error:
+            if self._has_end:
+                return b""
+            raise BlockingIOError(errno.EAGAIN, "nothing received")
+        data = bytearray(nbytes)
+        return bytes(data[: self.recv_into(data)])
+
+    # Ends
+
+    def fail(self, error: int) -> None:
+        """Fail the connection with this errno."""
+        if self.is_closed:
+            return
+        self._error = error
+        self.peer = None
+        self._received.clear()
+        self._received_bytes = 0
+        self._network.changed(self)
+
+    def close(self) -> None:
+        """Close; with unread data the peer sees a reset, otherwise the end after the last byte."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._network.forget(self)
+        while self.backlog:
+            self.backlog.popleft().close()
+        peer = self.peer
+        if peer is None:
+            return
+        if self._received:
+            self._received.clear()
+            self._transmit(lambda: peer.fail(errno.ECONNRESET))
+        else:
+            self._transmit(peer._end)
+
+    def _end(self) -> None:
+        if not self.is_closed:
+            self._has_end = True
+            self._network.changed(self)
+
+    def vanish(self) -> None:
+        """Be gone without any packet, as after a loss of power."""
+        self.is_closed = True
+        self._received.clear()
+        self._network.forget(self)
+
+    def shutdown(self, how: int) -> None:
+        if self.peer is not None:
+            self._transmit(self.peer._end)
+
+    def detach(self) -> int:
+        raise NotImplementedError("simulated descriptors cannot be passed on")
+
+
+class SocketModule(types.ModuleType):
+    """Stands in for the module `socket` in production code."""
+
+    def __init__(self, network: Network, resolve: Callable[[str], str]) -> None:
+        super().__init__("socket")
+        self._network = network
+        self._resolve = resolve
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(socket, name)
+
+    def socket(self, *arguments: Any) -> SimulatedSocket:
+        return self._network.open_socket(current())
+
+    def getaddrinfo(self, host: Any, port: int, *arguments: Any, **options: Any) -> list[Any]:
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self._resolve(name), int(port)))]
+
+    def getfqdn(self) -> str:
+        return current().host
+
+    def gethostname(self) -> str:
+        return current().host

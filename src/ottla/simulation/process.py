@@ -1,0 +1,98 @@
+"""Simulated processes: what belongs to one ends, waits or continues with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+TASKS_BETWEEN_PRUNES: Final = 500
+
+
+class ProcessState(Enum):
+    """The states of a process: its callbacks run, wait, or are dropped."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """One run of a program on a host, from its start to its death."""
+
+    def __init__(self, name: str, host: str) -> None:
+        """`host` is an IP address."""
+        self.name = name
+        self.host = host
+        self.state = ProcessState.RUNNING
+        self.clock_offset_ms = 0
+        """Milliseconds that the wall clock of the host is ahead of true time; it may jump."""
+        self.on_death: list[Callable[[], None]] = []
+        """Called when the process dies, for the kernel: closing its sockets, releasing its locks."""
+        self.deferred: list[asyncio.Handle] = []
+        """Callbacks that were due while the process was paused."""
+        self.remains: list[Any] = []
+        """References to suspended coroutines of a dead process: were they freed, their `finally` blocks would run."""
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._next_prune = TASKS_BETWEEN_PRUNES
+        self._context: Context | None = None
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name} {self.state.value}>"
+
+    @property
+    def context(self) -> Context:
+        """A context in which everything belongs to this process."""
+        if self._context is None:
+            self._context = copy_context()
+            self._context.run(PROCESS.set, self)
+        return self._context
+
+    def run(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Call a function as this process does."""
+        return self.context.copy().run(call, *arguments)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task of this process."""
+        return asyncio.get_running_loop().create_task(work, context=self.context.copy())
+
+    def add_task(self, task: asyncio.Task[Any]) -> None:
+        """Remember a task for the time after the death of the process."""
+        self._tasks.append(task)
+        if len(self._tasks) >= self._next_prune:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._next_prune = len(self._tasks) + TASKS_BETWEEN_PRUNES
+
+    @property
+    def open_tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that have not ended."""
+        return [task for task in self._tasks if not task.done()]
+
+    def kill(self) -> None:
+        """End the process at once, as `kill -9` does: none of its code runs any more."""
+        if self.state is ProcessState.DEAD:
+            return
+        self.state = ProcessState.DEAD
+        self.remains += [*self.deferred, *self._tasks]
+        self.deferred.clear()
+        for callback in self.on_death:
+            callback()
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does. Its sockets and its sessions stay."""
+        if self.state is ProcessState.RUNNING:
+            self.state = ProcessState.PAUSED
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+"""The process whose code is running; None for the simulator's own."""
+
+
+def current() -> Process:
+    """Return the process whose code is running."""
+    process = PROCESS.get()
+    assert process is not None, "this code does not run in a simulated process"
+    return process

@@ -1,0 +1,220 @@
+"""One run: a cluster with its load, the faults of a plan, recovery, and what was promised."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ottla import aio
+from ottla.client.admin.topics.topics import NewTopic
+from ottla.errors import KafkaError
+from ottla.simulation import checkers
+from ottla.simulation.cluster import SimulatedCluster
+from ottla.simulation.faults import Fault, inject, plan
+from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
+from ottla.simulation.observer import Observer
+from ottla.simulation.replicas import read_replicas
+from ottla.simulation.workloads import (
+    CLIENT,
+    PARTITIONS,
+    Member,
+    OrderedProducer,
+    Transfer,
+    Workload,
+    in_process,
+    read_all,
+)
+from ottla.simulation.world import World
+
+BROKERS: Final = 3
+RECOVERY_SECONDS: Final = 120.0
+"""Time within which a cluster without faults has all replicas in sync and takes writes."""
+DRAIN_SECONDS: Final = 180.0
+"""Time within which the clients end: a delivery may take 120 s."""
+SHOWN: Final = 5
+"""Violations of a promise that are reported."""
+MEMORY: Final = Path("/dev/shm")
+
+
+class Plan(NamedTuple):
+    """The parameters of a run."""
+
+    seed: int
+    seconds: float = 60.0
+    """Virtual time with faults."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of faults; all by default."""
+    faults: tuple[Fault, ...] | None = None
+    """These faults instead of those of the seed."""
+
+
+class Outcome(NamedTuple):
+    """The result of a run."""
+
+    seed: int
+    violations: list[str]
+    trace_hash: str
+    virtual_seconds: float
+    cpu_seconds: float
+    messages: int
+    acked: int
+    faults: list[Fault]
+    timeline: list[str]
+
+
+class Simulation:
+    """A run. Raises nothing: what goes wrong is a violation."""
+
+    def __init__(self, given: Plan, directory: Path) -> None:
+        self.plan = given
+        self.world = World(given.seed, directory)
+        self.history = History()
+        rng = random.Random(given.seed)
+        planned = plan(rng, given.seconds, BROKERS, given.kinds)
+        self.faults = planned if given.faults is None else list(given.faults)
+        self.cluster = SimulatedCluster(self.world, BROKERS)
+        self.observer = Observer(self.cluster)
+        self.clients: list[Workload] = []
+        self.members: list[Member] = []
+        self.violations: list[str] = []
+        self._protocol = rng.choice(["classic", "consumer"])
+
+    def run(self) -> Outcome:
+        began = time.process_time()
+        self.world.install()
+        try:
+            self.world.run(self._main())
+        except BaseException as error:
+            self.world.timeline.lines.append(traceback.format_exc())
+            self._violate("the run ends", [repr(error)])
+        return Outcome(
+            self.plan.seed,
+            self.violations,
+            self.world.trace_hash,
+            self.world.loop.time(),
+            time.process_time() - began,
+            self.world.messages,
+            len(self.history.acks),
+            self.faults,
+            self.world.timeline.lines,
+        )
+
+    def _violate(self, promise: str, what: Sequence[str]) -> None:
+        for one in what[:SHOWN]:
+            self.world.timeline.note("checker", f"VIOLATION {promise}: {one}")
+            self.violations.append(f"{promise}: {one}")
+
+    async def _main(self) -> None:
+        await self.cluster.start()
+        await self._create_topics()
+        self._start_clients()
+        self.observer.start()
+        begins = self.world.loop.time()
+        faults = [fault._replace(at=fault.at + begins) for fault in self.faults]
+        await asyncio.gather(*(inject(self.cluster, fault) for fault in faults))
+        await self._recover()
+        await self._drain()
+        await self._check()
+
+    async def _create_topics(self) -> None:
+        topics = [
+            NewTopic(ORDERED, PARTITIONS, 3),
+            NewTopic(TRANSFERS, PARTITIONS, 3),
+        ]
+
+        async def create() -> None:
+            async with aio.KafkaAdminClient(**self._options("admin")) as admin:
+                await admin.create_topics(topics, wait_for_metadata=True)
+
+        await in_process(self.world, "admin", create)
+
+    def _options(self, client_id: str) -> dict[str, Any]:
+        return {**CLIENT, "bootstrap_servers": self.cluster.bootstrap_servers, "client_id": client_id}
+
+    def _start_clients(self) -> None:
+        servers = self.cluster.bootstrap_servers
+        producers = [OrderedProducer(self.world, f"producer-{n}", servers, self.history) for n in range(2)]
+        transfers = [Transfer(self.world, n, servers, self.history) for n in range(2)]
+        self.members = [Member(self.world, n, servers, self.history, group_protocol=self._protocol) for n in range(2)]
+        self.clients = [*producers, *transfers]
+        for client in (*self.clients, *self.members):
+            client.start()
+
+    async def _recover(self) -> None:
+        """Wait until the cluster is whole: every broker serves clients, every replica is in sync."""
+        for broker in self.cluster.brokers:
+            if not broker.is_alive:
+                broker.start()
+        began = self.world.loop.time()
+        while (reasons := self.observer.incomplete()) and self.world.loop.time() - began < RECOVERY_SECONDS:
+            await asyncio.sleep(0.5)
+        self._violate(f"whole within {RECOVERY_SECONDS:.0f} s", reasons)
+        self.world.note("runner", f"the cluster is whole after {self.world.loop.time() - began:.1f} s")
+        mark = self.world.loop.time()
+        await asyncio.sleep(5)
+        while len(self.history.written_since(mark)) < PARTITIONS and self.world.loop.time() - mark < RECOVERY_SECONDS:
+            await asyncio.sleep(0.5)
+        missing = set(range(PARTITIONS)) - self.history.written_since(mark)
+        self._violate("takes writes again", [f"{ORDERED}-{partition}" for partition in sorted(missing)])
+
+    async def _drain(self) -> None:
+        """Let the clients end, the members last, so that they see every record."""
+        self.history.stopping.set()
+        await self._end([client.task for client in self.clients if client.task is not None])
+        await asyncio.sleep(20)
+        for member in self.members:
+            member.done.set()
+        await self._end([member.task for member in self.members if member.task is not None])
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        _, late = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
+        names = [client.name for client in (*self.clients, *self.members) if client.task in late]
+        self._violate(f"clients end within {DRAIN_SECONDS:.0f} s", names)
+
+    async def _check(self) -> None:
+        records: list[Stored] = []
+        for topic in (ORDERED, TRANSFERS):
+            read = functools.partial(read_all, self._options("reader"), topic)
+            try:
+                async with asyncio.timeout(60):
+                    records += await in_process(self.world, f"reader-{topic}", read)
+            except (TimeoutError, KafkaError) as error:
+                self._violate("everything can be read", [f"{topic}: {error!r}"])
+        self.observer.stop()
+        for broker in self.cluster.brokers:
+            await broker.stop()
+        replicas = read_replicas([self.world.directory / broker.name / "data" for broker in self.cluster.brokers])
+        history = self.history
+        results = {
+            "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),
+            "no producer has ended": checkers.no_producer_has_ended(history.ended),
+            "nothing is doubled": checkers.nothing_is_doubled(records),
+            "order is kept": checkers.order_is_kept(records),
+            "transactions are atomic": checkers.transactions_are_atomic(history.attempts, records),
+            "transfers are exactly once": checkers.transfers_are_exactly_once(history.transferred, records),
+            "the group goes on": checkers.the_group_goes_on(history.group, records),
+            "replicas are equal": checkers.replicas_are_equal(replicas),
+            "replicas reach what was acked": checkers.replicas_reach_what_was_acked(history.acks, replicas),
+            "no exception is unhandled": self.world.unhandled,
+            "leaders and watermarks": self.observer.violations,
+        }
+        for promise, broken in results.items():
+            self._violate(promise, broken)
+
+
+def run(given: Plan) -> Outcome:
+    """Run a simulation in this process, which can run no other one afterwards."""
+    parent = MEMORY if MEMORY.is_dir() else None
+    directory = Path(tempfile.mkdtemp(prefix="ottla-simulation-", dir=parent))
+    try:
+        return Simulation(given, directory).run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,340 @@
+"""The clients of a simulation, which are Ottla's asynchronous ones; they write what they have seen into the history."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from ottla import aio
+from ottla.client.consumer.group.membership import ConsumerRebalanceListener
+from ottla.clock import SystemClock
+from ottla.errors import KafkaError
+from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.simulation.history import (
+    ORDERED,
+    TRANSFERS,
+    Ack,
+    Assigned,
+    Attempt,
+    Committed,
+    Half,
+    History,
+    Outcome,
+    Place,
+    Sent,
+    Stored,
+    Taken,
+)
+from ottla.simulation.process import Process, current
+from ottla.simulation.world import World
+
+PARTITIONS: Final = 2
+GROUP: Final = "readers"
+MAX_AT_ONCE: Final = 8
+ABORTED_SHARE: Final = 0.2
+RETRY_SECONDS: Final = 0.5
+MAX_UNANSWERED: Final = 300
+MAX_IN_BURST: Final = 12
+SILENCE_SECONDS: Final = 5.0
+"""Typical time between two bursts, or two transactions."""
+
+CLOCK: Final = SystemClock()
+"""Not the shared one: for that, compiled code would read the real time."""
+CLIENT: Final[dict[str, Any]] = {
+    "retry_backoff_ms": 50,
+    "retry_backoff_max_ms": 500,
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 500,
+    "metadata_max_age_ms": 30_000,
+    "request_timeout_ms": 8_000,
+}
+
+
+class Workload:
+    """One client process, which may be killed and started again."""
+
+    def __init__(self, world: World, name: str, bootstrap_servers: str, history: History) -> None:
+        self.world = world
+        self.name = name
+        self.history = history
+        self.rng = random.Random(f"{world.seed} {name}")
+        self.options = {**CLIENT, "bootstrap_servers": bootstrap_servers, "client_id": name}
+        self.process: Process | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process."""
+        self.process = self.world.start_process(self.name, self.name)
+        self.task = self.process.start(self._main())
+
+    async def _main(self) -> None:
+        try:
+            await self.run()
+        except KafkaError as error:
+            self.world.note(self.name, f"ended: {error}")
+            self.history.ended[self.name] = repr(error)
+
+    async def run(self) -> None:
+        """Work until `history.stopping` is set."""
+        raise NotImplementedError
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.history.stopping.is_set()
+
+    def now(self) -> float:
+        return self.world.loop.time()
+
+    async def pause(self, typical_seconds: float) -> None:
+        await asyncio.sleep(self.rng.expovariate(1 / typical_seconds))
+
+
+class OrderedProducer(Workload):
+    """An idempotent producer of numbered records to each partition, in bursts."""
+
+    async def run(self) -> None:
+        producer = aio.KafkaProducer(
+            clock=CLOCK, **self.options, linger_ms=self.rng.choice([0, 5, 50]), delivery_timeout_ms=120_000, acks="all"
+        )
+        await producer.start()
+        unanswered: set[Sent] = set()
+        sequences = dict.fromkeys(range(PARTITIONS), 0)
+        while not self.is_stopping:
+            for _ in range(self.rng.randint(1, MAX_IN_BURST)):
+                partition = self.rng.randrange(PARTITIONS)
+                if len(unanswered) < MAX_UNANSWERED:
+                    await self._send(producer, Sent(self.name, partition, sequences[partition]), unanswered)
+                    sequences[partition] += 1
+                await self.pause(self.rng.choice([0.001, 0.1]))
+            await self.pause(SILENCE_SECONDS)
+        await producer.flush()
+        await producer.close()
+        if unanswered:
+            self.history.ended[self.name] = f"{len(unanswered)} records have no result after flush()"
+
+    async def _send(self, producer: aio.KafkaProducer, sent: Sent, unanswered: set[Sent]) -> None:
+        unanswered.add(sent)
+        try:
+            future = await producer.send(ORDERED, sent.value, partition=sent.partition)
+        except KafkaError as error:
+            unanswered.discard(sent)
+            self._on_result(sent, error, None)
+            return
+        future.add_done_callback(lambda done: self._on_done(sent, done, unanswered))
+
+    def _on_done(self, sent: Sent, done: Any, unanswered: set[Sent]) -> None:
+        if sent not in unanswered:
+            self.history.ended[self.name] = f"{sent} has two results"
+        unanswered.discard(sent)
+        error = done.exception()
+        self._on_result(sent, error, None if error is not None else done.result().offset)
+
+    def _on_result(self, sent: Sent, error: BaseException | None, offset: int | None) -> None:
+        if error is None:
+            self.history.acks.append(Ack(self.now(), sent, offset if offset is not None and offset >= 0 else None))
+        else:
+            self.world.note(self.name, f"{sent} failed: {error}")
+            self.history.refused.append((self.now(), sent, str(error)))
+
+
+class Transfer(Workload):
+    """A transactional producer: it consumes one partition and writes two records per record, exactly once."""
+
+    def __init__(self, world: World, number: int, bootstrap_servers: str, history: History) -> None:
+        super().__init__(world, f"transfer-{number}", bootstrap_servers, history)
+        self._source = TopicPartition(ORDERED, number)
+        self._attempts = 0
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            try:
+                await self._work()
+            except KafkaError as error:
+                self.world.note(self.name, f"begins again: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+        self.history.transferred[self.name] = await self._last_committed()
+
+    async def _work(self) -> None:
+        """Run transactions with one producer until the end, or an error after which its id is initialized again."""
+        producer = aio.KafkaProducer(
+            clock=CLOCK, **self.options, transactional_id=self.name, transaction_timeout_ms=20_000, max_block_ms=20_000
+        )
+        consumer = self._consumer()
+        try:
+            await producer.start()
+            await producer.init_transactions()
+            await consumer.start()
+            consumer.assign([self._source])
+            await self._seek(consumer)
+            while not self.is_stopping:
+                records = (await consumer.poll(5000, MAX_AT_ONCE)).get(self._source, [])
+                if records and not await self._transaction(producer, consumer, [record.offset for record in records]):
+                    consumer.seek(self._source, records[0].offset)
+                await self.pause(SILENCE_SECONDS)
+        finally:
+            await asyncio.shield(self._close(producer, consumer))
+
+    async def _close(self, producer: aio.KafkaProducer, consumer: aio.KafkaConsumer) -> None:
+        await producer.close(timeout=1)
+        await consumer.close(autocommit=False, timeout_ms=1000)
+
+    def _consumer(self) -> aio.KafkaConsumer:
+        return aio.KafkaConsumer(
+            **self.options,
+            group_id=self.name,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=5000,
+        )
+
+    async def _seek(self, consumer: aio.KafkaConsumer) -> None:
+        committed = await consumer.committed(self._source, timeout_ms=20_000)
+        consumer.seek(self._source, committed or 0)
+
+    async def _transaction(self, producer: aio.KafkaProducer, consumer: aio.KafkaConsumer, offsets: list[int]) -> bool:
+        """Run one transaction over these records, and return whether it was committed."""
+        self._attempts += 1
+        attempt = Attempt(self.name, self._attempts, tuple(offsets))
+        self.history.attempts.append(attempt)
+        await producer.begin_transaction()
+        try:
+            futures = [
+                await producer.send(
+                    TRANSFERS,
+                    Half(self.name, attempt.number, source, side).value,
+                    partition=(source + side) % PARTITIONS,
+                )
+                for source in offsets
+                for side in (0, 1)
+            ]
+            for future in futures:
+                await future
+            if self.rng.random() < ABORTED_SHARE:
+                return await self._abort(producer, attempt)
+            await producer.send_offsets_to_transaction({self._source: OffsetAndMetadata(offsets[-1] + 1)}, self.name)
+        except KafkaError as error:
+            self.world.note(self.name, f"aborts transaction {attempt.number}: {error}")
+            return await self._abort(producer, attempt)
+        await producer.commit_transaction()
+        attempt.outcome, attempt.at = Outcome.COMMITTED, self.now()
+        return True
+
+    async def _abort(self, producer: aio.KafkaProducer, attempt: Attempt) -> bool:
+        await producer.abort_transaction()
+        attempt.outcome = Outcome.ABORTED
+        return False
+
+    async def _last_committed(self) -> int | None:
+        """Return the committed offset when everything has ended; None if that cannot be learned."""
+        for _ in range(20):
+            producer = aio.KafkaProducer(clock=CLOCK, **self.options, transactional_id=self.name, max_block_ms=20_000)
+            consumer = self._consumer()
+            try:
+                await producer.start()
+                await producer.init_transactions()  # ends a transaction that was left open
+                await consumer.start()
+                committed = await consumer.committed(self._source, timeout_ms=20_000)
+                return int(committed or 0)
+            except KafkaError as error:
+                self.world.note(self.name, f"cannot read its offset yet: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+            finally:
+                await asyncio.shield(self._close(producer, consumer))
+        return None
+
+
+class Member(Workload):
+    """A member of a consumer group."""
+
+    def __init__(
+        self, world: World, number: int, bootstrap_servers: str, history: History, *, group_protocol: str
+    ) -> None:
+        super().__init__(world, f"member-{number}", bootstrap_servers, history)
+        self.done = asyncio.Event()
+        self._options: dict[str, Any] = {"group_protocol": group_protocol}
+        if group_protocol == "classic":
+            self._options |= {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000}
+
+    async def run(self) -> None:
+        consumer = aio.KafkaConsumer(
+            **self.options,
+            **self._options,
+            group_id=GROUP,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=5000,
+        )
+        await consumer.start()
+        consumer.subscribe([ORDERED, TRANSFERS], listener=_Listener(self))
+        positions: dict[TopicPartition, int] = {}
+        while not self.done.is_set():
+            try:
+                await self._poll(consumer, positions)
+            except KafkaError as error:
+                self.world.note(self.name, f"poll or commit failed: {error}")
+                positions.clear()
+                await asyncio.sleep(RETRY_SECONDS)
+        await consumer.close(autocommit=False, timeout_ms=5000)
+
+    async def _poll(self, consumer: aio.KafkaConsumer, positions: dict[TopicPartition, int]) -> None:
+        for tp, records in (await consumer.poll(5000)).items():
+            place = Place(tp.topic, tp.partition)
+            for record in records:
+                self.history.group.append(Taken(self.now(), self.name, place, record.offset))
+            if records:
+                positions[tp] = records[-1].offset + 1
+        owned = {tp: position for tp, position in positions.items() if tp in consumer.assignment()}
+        positions.clear()
+        if owned:
+            await consumer.commit(owned, timeout_ms=5000)
+            for tp, position in owned.items():
+                self.history.group.append(Committed(self.now(), self.name, Place(tp.topic, tp.partition), position))
+
+    def assigned(self, partitions: Any) -> None:
+        for tp in partitions:
+            self.history.group.append(Assigned(self.now(), self.name, Place(tp.topic, tp.partition)))
+
+
+class _Listener(ConsumerRebalanceListener):
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, partitions: Any) -> None:
+        self._member.assigned(partitions)
+
+    def on_partitions_revoked(self, partitions: Any) -> None:
+        pass
+
+
+async def read_all(options: dict[str, Any], topic: str) -> list[Stored]:
+    """Return the committed records of a topic, as a consumer of this process reads them."""
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    stored: list[Stored] = []
+    async with aio.KafkaConsumer(
+        **options, isolation_level="read_committed", auto_offset_reset="earliest", group_id=None
+    ) as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            for tp, records in (await consumer.poll(1000)).items():
+                stored += [Stored(Place(tp.topic, tp.partition), r.offset, r.value) for r in records]
+    return stored
+
+
+async def in_process(world: World, name: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine in a client process of its own."""
+    process = world.start_process(name, name)
+
+    async def run() -> Any:
+        assert current() is process
+        return await work()
+
+    try:
+        return await process.start(run())
+    finally:
+        process.kill()

@@ -1,0 +1,140 @@
+"""Everything of one simulation: loop, network, disks, ZooKeeper, processes, and the record of what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+import random
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.simulation import system
+from ottla.simulation.disk import Disk, Disks
+from ottla.simulation.event_loop import SimulatedLoop
+from ottla.simulation.network import Network
+from ottla.simulation.process import PROCESS, Process
+from ottla.simulation.workers import SimulatedExecutor
+from ottla.simulation.zookeeper import HOST, SimulatedKazoo, ZooKeeper
+
+MAX_EVENTS: Final = 100_000
+"""Lines of the timeline that are stored."""
+
+
+class Timeline(logging.Handler):
+    """The story of a run, with its virtual time: the log lines of all processes, faults, and what clients saw."""
+
+    def __init__(self, loop: SimulatedLoop, directory: Path) -> None:
+        super().__init__(logging.INFO)
+        self._directory = str(directory)
+        self._loop = loop
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {record.exc_info[1]!r}"
+        self.note("-" if process is None else process.name, f"{record.levelname} {text}")
+
+    def note(self, who: str, text: str) -> None:
+        """Add a line."""
+        text = text.replace(self._directory, "")
+        if len(self.lines) < MAX_EVENTS:
+            self.lines.append(f"{self._loop.time():10.4f} {who:12} {text}")
+
+
+class World:
+    """One simulation. A process of the operating system runs one only, as `system.install` cannot be undone."""
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        """`directory` should be on a file system in memory."""
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.directory = directory
+        self.loop = SimulatedLoop()
+        self.network = Network(self.loop, random.Random(self.rng.random()))
+        self.disks = Disks()
+        self.disk_of: dict[str, Disk] = {}
+        """Disks by host."""
+        self.hosts: dict[str, str] = {"localhost": "127.0.0.1", "zookeeper": HOST}
+        self.zookeeper = ZooKeeper(self.loop, self.network, random.Random(self.rng.random()))
+        self.timeline = Timeline(self.loop, directory)
+        self._hash = hashlib.blake2b(digest_size=8)
+        self.messages = 0
+        self.unhandled: list[str] = []
+        """Exceptions that no code has handled."""
+        self.network.on_message = self._on_message
+        self.zookeeper.on_change = lambda text: self.timeline.note("zookeeper", text)
+        SimulatedKazoo.service = self.zookeeper
+
+    def install(self) -> None:
+        """Put the simulation under the production code."""
+        import kazoo.client
+
+        system.install(self.loop, self.network, self.disks, random.Random(self.rng.random()), self.resolve)
+        kazoo.client.KazooClient = SimulatedKazoo
+        self.loop.resolver = self.resolve
+        self.loop.workers = SimulatedExecutor()
+        self.loop.set_exception_handler(self._on_unhandled)
+        logging.getLogger().handlers[:] = []
+        for name in ("ottla", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.handlers[:] = [self.timeline]
+            logger.setLevel(logging.INFO)
+            logger.propagate = False
+        gc.disable()
+
+    def resolve(self, name: str) -> str:
+        """Return the address of a host name."""
+        if name[:1].isdigit():
+            return name
+        if name not in self.hosts:
+            raise OSError(-2, f"the host {name} is not known")
+        return self.hosts[name]
+
+    def add_host(self, name: str) -> str:
+        """Return the address of a host, which is added with its disk if it is new."""
+        if name not in self.hosts:
+            self.hosts[name] = f"10.0.0.{len(self.hosts)}"
+            root = self.directory / name
+            root.mkdir(parents=True)
+            disk = self.disk_of[name] = Disk(root, random.Random(self.rng.random()))
+            self.disks.mount(disk)
+        return self.hosts[name]
+
+    def start_process(self, name: str, host: str) -> Process:
+        """Return a process on a host."""
+        process = Process(name, self.add_host(host))
+        process.on_death.append(lambda: self.network.close_sockets_of(process))
+        return process
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run the simulation to its end."""
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(main)
+
+    @property
+    def trace_hash(self) -> str:
+        """A digest of every message, in its order and with its time: equal for two runs of one seed."""
+        return self._hash.hexdigest()
+
+    def note(self, who: str, text: str) -> None:
+        """Add a line to the timeline and to the trace."""
+        text = text.replace(str(self.directory), "")
+        self.timeline.note(who, text)
+        self._hash.update(f"{self.loop.time():.9f} {who} {text}".encode())
+
+    def _on_message(self, source: str, target: str, data: bytes) -> None:
+        self.messages += 1
+        self._hash.update(f"{self.loop.time():.9f} {source} {target}".encode())
+        self._hash.update(data)
+
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        text = f"{context.get('message')}: {error!r}"
+        process = PROCESS.get()
+        self.timeline.note("-" if process is None else process.name, f"UNHANDLED {text}")
+        self.unhandled.append(text)

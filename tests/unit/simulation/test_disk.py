@@ -1,0 +1,96 @@
+"""The simulated disk: what a loss of power may take away, and what it may not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from ottla.simulation.disk import Disk, Disks, OsModule
+
+CREATE = os.O_RDWR | os.O_CREAT
+
+
+def mounted(root: Path, seed: int = 0) -> tuple[OsModule, Disk]:
+    disk = Disk(root, random.Random(seed))
+    disks = Disks()
+    disks.mount(disk)
+    return OsModule(disks, lambda fd: None, os.urandom), disk
+
+
+def sync_directory(system: OsModule, path: Path) -> None:
+    fd = system.open(path, os.O_RDONLY)
+    system.fsync(fd)
+    system.close(fd)
+
+
+def after_power_loss(root: Path, seed: int) -> bytes | None:
+    """Return the content of a file of which the first half was synced, or None if the file is gone."""
+    system, disk = mounted(root, seed)
+    fd = system.open(root / "log", CREATE)
+    system.pwrite(fd, b"a" * 1000, 0)
+    system.fsync(fd)
+    sync_directory(system, root)
+    for number in range(3):
+        system.pwrite(fd, b"b" * 1024, 1000 + 1024 * number)
+    system.close(fd)
+    disk.lose_power()
+    return (root / "log").read_bytes() if (root / "log").exists() else None
+
+
+def test_synced_bytes_stay_and_others_are_a_prefix(tmp_path: Path) -> None:
+    contents = []
+    for seed in range(40):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        contents.append(after_power_loss(root, seed))
+    assert all(content is not None and content.startswith(b"a" * 1000) for content in contents)
+    sizes = {len(content or b"") - 1000 for content in contents}
+    assert sizes >= {0, 1024, 2048, 3072}
+    assert 512 in sizes, "no write was torn"
+
+
+def test_an_overwritten_file_has_its_old_content_or_the_new(tmp_path: Path) -> None:
+    results = set()
+    for seed in range(40):
+        root = tmp_path / str(seed)
+        root.mkdir()
+        system, disk = mounted(root, seed)
+        (root / "checkpoint").write_bytes(b"old")
+        fd = system.open(root / "checkpoint.tmp", CREATE)
+        system.pwrite(fd, b"new", 0)
+        system.fsync(fd)
+        system.close(fd)
+        system.replace(root / "checkpoint.tmp", root / "checkpoint")
+        disk.lose_power()
+        results.add((root / "checkpoint").read_bytes())
+    assert results == {b"old", b"new"}
+
+
+def test_names_of_a_synced_directory_stay(tmp_path: Path) -> None:
+    system, disk = mounted(tmp_path)
+    (tmp_path / "old").write_bytes(b"x")
+    system.close(system.open(tmp_path / "new", CREATE))
+    system.unlink(tmp_path / "old")
+    sync_directory(system, tmp_path)
+    disk.lose_power()
+    assert (tmp_path / "new").exists()
+    assert not (tmp_path / "old").exists()
+
+
+def test_a_fault_fails_the_operation_and_changes_nothing(tmp_path: Path) -> None:
+    system, disk = mounted(tmp_path)
+    fd = system.open(tmp_path / "log", CREATE)
+
+    def full(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(errno.ENOSPC, "full", path)
+
+    disk.fault = full
+    with pytest.raises(OSError, match="full"):
+        system.pwrite(fd, b"data", 0)
+    assert os.fstat(fd).st_size == 0
+    system.close(fd)
