@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from scripts import apache_kafka
@@ -16,8 +17,11 @@ WITH_ZOOKEEPER = "3.9.2"
 
 
 @contextlib.contextmanager
-def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
-    port = free_port(in_a_row=2)
+def kafka_on_zookeeper(
+    directory: Path, connect: str, configs: Mapping[str, object] = MappingProxyType({}), port: int = 0
+) -> Iterator[str]:
+    """A broker with these further configs; the address of its PLAINTEXT listener, by default on a free port."""
+    port = port or free_port(in_a_row=2)
     settings = {
         "broker.id": 0,
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -27,6 +31,7 @@ def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
+        **configs,
     }
     properties = directory / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -30,6 +30,8 @@ class Access(NamedTuple):
     mechanism: str = ""
     user: str = ""
     password: str = ""
+    by_token: bool = False
+    """Whether user and password are the id and the HMAC of a delegation token."""
 
     @property
     def librdkafka(self) -> dict[str, str]:
@@ -50,6 +52,8 @@ class Access(NamedTuple):
         if self.mechanism:
             options |= {"sasl_mechanism": self.mechanism}
             options |= {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
+        if self.by_token:
+            options["sasl_tokenauth"] = True
         return options
 
     @property
@@ -71,7 +75,8 @@ class Access(NamedTuple):
             kind = "plain.PlainLoginModule" if self.mechanism == "PLAIN" else "scram.ScramLoginModule"
             options["sasl.mechanism"] = self.mechanism
             options["sasl.jaas.config"] = (
-                f'org.apache.kafka.common.security.{kind} required username="{self.user}" password="{self.password}";'
+                f'org.apache.kafka.common.security.{kind} required username="{self.user}" password="{self.password}"'
+                + (' tokenauth="true";' if self.by_token else ";")
             )
         return options
 

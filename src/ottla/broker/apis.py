@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.broker.request_context import RequestContext
-from ottla.errors import DelegationTokenRequestNotAllowedError
 from ottla.model import ACLOperation
 from ottla.protocol import apis
 from ottla.protocol.message import Response
@@ -25,8 +24,6 @@ MAX_ITEMS = 100_000
 """The most items in one request of a client, unless the API's row has less; about 30 MB once they are decoded."""
 MAX_ITEMS_TOGETHER = 10_000
 """The same for APIs that process all items of a request together."""
-NO_TOKENS: dict[str, Any] = {"error_code": DelegationTokenRequestNotAllowedError.code}
-"""The reason why delegation tokens are left out on purpose. Kafka answers so on listeners without authentication."""
 
 
 class ApiEntry(NamedTuple):
@@ -46,8 +43,6 @@ class ApiEntry(NamedTuple):
     """The number of levels of the response that are merged by name; by default one less than the request has."""
     max_items: int = MAX_ITEMS
     """Items of all arrays of a request together; a client that sends more is disconnected."""
-    response: Mapping[str, Any] | None = None
-    """The fields of the response to every request, for an API without a handler."""
 
     def versions(self, *, in_cluster: bool) -> range:
         """Return the supported versions, an empty range if the API is not supported."""
@@ -64,9 +59,6 @@ class ApiEntry(NamedTuple):
     @property
     def handler(self) -> Handler:
         """The function that answers a request."""
-        if self.response is not None:
-            response, fields = self.api.response, self.response
-            return lambda request, context: response(**fields)
         module = self.api.module.rpartition(".")[2]
         handler: Handler = importlib.import_module(f"ottla.broker.handlers.{module}").handle
         return handler
@@ -130,14 +122,8 @@ SPECIAL_APIS = (
     ApiEntry("DescribeAcls", required_cluster_operation=ACLOperation.DESCRIBE),
     ApiEntry("CreateAcls", parts=("creations",)),
     ApiEntry("DeleteAcls", parts=("filters",)),
-    ApiEntry(
-        "CreateDelegationToken",
-        response=NO_TOKENS | {"issue_timestamp_ms": -1, "expiry_timestamp_ms": -1, "max_timestamp_ms": -1},
-        max_items=MAX_ITEMS_TOGETHER,
-    ),
-    ApiEntry("RenewDelegationToken", response=NO_TOKENS | {"expiry_timestamp_ms": -1}),
-    ApiEntry("ExpireDelegationToken", response=NO_TOKENS | {"expiry_timestamp_ms": -1}),
-    ApiEntry("DescribeDelegationToken", response=NO_TOKENS, max_items=MAX_ITEMS_TOGETHER),
+    ApiEntry("CreateDelegationToken", max_items=MAX_ITEMS_TOGETHER),
+    ApiEntry("DescribeDelegationToken", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("ElectLeaders", parts=("topic_partitions.partitions",), by_controller=True),
     ApiEntry("AlterPartition", inter_broker_since=0),
     ApiEntry("AllocateProducerIds", inter_broker_since=0),

@@ -28,6 +28,7 @@ from ottla.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
+    from ottla.cluster.broker.delegation_token_store import DelegationTokenStore
     from ottla.coordinator.group.group_runtime import GroupRuntime
     from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
@@ -63,6 +64,8 @@ class BrokerContext:
     authorizer: Authorizer | None = None
     """None without `authorizer.class.name`: every operation is allowed."""
     acl_store: AclStore | None = None
+    delegation_tokens: DelegationTokenStore | None = None
+    """None without `delegation.token.secret.key`."""
     cluster_secret: bytes | None = None
     """The secret by which the brokers of a cluster recognise each other; None for a standalone broker."""
 
@@ -84,6 +87,11 @@ class BrokerContext:
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
         return self.metadata_cache.image
+
+    async def remove_expired_tokens(self) -> None:
+        """Remove delegation tokens that have expired; only the controller does."""
+        if self.delegation_tokens is not None and self.controller.is_active:
+            await self.delegation_tokens.remove_expired()
 
     @property
     def groups(self) -> GroupRuntime:

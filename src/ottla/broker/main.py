@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ottla.broker.monitoring.event_loop_time import EventLoopTime
     from ottla.broker.monitoring.scrape import MonitoredBroker
     from ottla.cluster.broker.acl_store import AclStore
+    from ottla.cluster.broker.delegation_token_store import DelegationTokenStore
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.model import TopicPartition
@@ -289,6 +290,7 @@ class BrokerNode:
             renew_certificates=self._renew_certificates,
             authorizer=authorizer,
             acl_store=acl_store,
+            delegation_tokens=self._build_delegation_tokens(stack, store),
             cluster_secret=secret,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             request_stats=RequestStats(self._loop_time),
@@ -305,6 +307,8 @@ class BrokerNode:
             self._scram_secret = await shared_secret(store)
         if context.acl_store is not None:
             await context.acl_store.start()
+        if context.delegation_tokens is not None:
+            await context.delegation_tokens.start()
         await self._apply_dynamic_configs(ClusterImage(""), context.image)
 
     async def _load_logs(self, store: MetadataStore) -> None:
@@ -352,7 +356,13 @@ class BrokerNode:
         if len(partitions):
             await context.producer_ids.skip_past(_highest_producer_id(partitions, context.coordinators))
         tasks = self._background_tasks = BackgroundTasks(
-            self._dynamic_config, self._clock, self._log_dirs, partitions, context.coordinators, self._workers
+            self._dynamic_config,
+            self._clock,
+            self._log_dirs,
+            partitions,
+            context.coordinators,
+            self._workers,
+            context.remove_expired_tokens,
         )
         stack.push_async_callback(tasks.close)
         tasks.start()
@@ -570,6 +580,23 @@ class BrokerNode:
         authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
         return authorizer, AclStore(store, authorizer.replace, self._clock.monotonic)
 
+    def _build_delegation_tokens(self, stack: AsyncExitStack, store: MetadataStore) -> DelegationTokenStore | None:
+        """Build the store of delegation tokens, if there is a master key."""
+        config = self.config
+        if not config.delegation_token_key:
+            return None
+        from ottla.cluster.broker.delegation_token_store import DelegationTokenStore  # other brokers start without it
+
+        tokens = DelegationTokenStore(
+            store,
+            config.delegation_token_key,
+            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            renew_period_ms=config.delegation_token_expiry_time_ms,
+            clock=self._clock,
+        )
+        stack.push_async_callback(tokens.close)
+        return tokens
+
     def _bind(self, stack: AsyncExitStack, dispatch: Dispatch) -> None:
         config = self.config
         stack.callback(self._close_listeners)
@@ -620,7 +647,13 @@ class BrokerNode:
         config, broker = self.config, dispatch.broker
         return SaslAuthenticator(
             dispatch,
-            offers(config, listener, lambda: broker.image.configs, lambda: self._scram_secret),
+            offers(
+                config,
+                listener,
+                lambda: broker.image.configs,
+                lambda: self._scram_secret,
+                broker.delegation_tokens,
+            ),
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
             max_frame_bytes=config.socket_request_max_bytes,
         )

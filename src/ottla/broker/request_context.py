@@ -32,6 +32,7 @@ AUTHORIZATION_ERRORS: dict[ResourceType, type[errors.KafkaError]] = {
     ResourceType.CLUSTER: errors.ClusterAuthorizationFailedError,
     ResourceType.TRANSACTIONAL_ID: errors.TransactionalIdAuthorizationFailedError,
     ResourceType.DELEGATION_TOKEN: errors.DelegationTokenAuthorizationFailedError,
+    ResourceType.USER: errors.DelegationTokenAuthorizationFailedError,
 }
 """The error of an unauthorized operation, by the type of its resource."""
 NO_ERRORS: Mapping[str, errors.KafkaError] = MappingProxyType({})

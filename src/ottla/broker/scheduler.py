@@ -44,6 +44,7 @@ class BackgroundTasks:
         partitions: Partitions,
         coordinators: Coordinators,
         workers: Executor,
+        remove_expired_tokens: Callable[[], Awaitable[None]],
     ) -> None:
         self._live = live
         self._clock = clock
@@ -51,6 +52,7 @@ class BackgroundTasks:
         self._partitions = partitions
         self._coordinators = coordinators
         self._workers = workers
+        self._remove_expired_tokens = remove_expired_tokens
         self._throttle = Throttle()
         """Shared by all compactions; stopping it ends them."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -74,6 +76,7 @@ class BackgroundTasks:
                 config.transaction_remove_expired_transaction_cleanup_interval_ms,
                 self._coordinators.remove_expired_transactional_ids,
             ),
+            (config.delegation_token_expiry_check_interval_ms, self._remove_expired_tokens),
         )
         self._tasks = [asyncio.create_task(self._periodically(ms, job)) for ms, job in jobs]
         self.resize_cleaner_pool()

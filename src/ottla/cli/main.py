@@ -52,6 +52,11 @@ COMMANDS = tuple(
         ),
         ("acls", "acls.acls", "add, remove and list ACLs (kafka-acls.sh)"),
         (
+            "delegation-tokens",
+            "acls.delegation_tokens",
+            "create, renew, expire and describe delegation tokens (kafka-delegation-tokens.sh)",
+        ),
+        (
             "consumer-groups",
             "consumer_groups.consumer_groups",
             "list, describe and delete consumer groups, reset their offsets (kafka-consumer-groups.sh)",

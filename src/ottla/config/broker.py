@@ -222,6 +222,23 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     sasl_server_max_receive_size = Option(
         524288, integer(1), "Maximum size in bytes of a request on a connection that is not authenticated yet."
     )
+    delegation_token_secret_key = Option[str | None](
+        None,
+        nullable(text),
+        "Master key of delegation tokens, the same on all brokers. Not set: the broker refuses delegation tokens.",
+    )
+    delegation_token_master_key = Option[str | None](
+        None, nullable(text), "The older name of delegation.token.secret.key, which takes precedence."
+    )
+    delegation_token_max_lifetime_ms = Option(
+        7 * DAY_MS, integer(1), "Maximum lifetime of a delegation token in milliseconds, renewals included."
+    )
+    delegation_token_expiry_time_ms = Option(
+        DAY_MS, integer(1), "Time in milliseconds after which a delegation token expires unless it is renewed."
+    )
+    delegation_token_expiry_check_interval_ms = Option(
+        3_600_000, integer(1), "Interval in milliseconds between removals of expired delegation tokens."
+    )
     connections_max_reauth_ms = Option(
         0, integer(0), "Time in milliseconds after which a client has to authenticate again (KIP-368); 0: never."
     )
@@ -923,6 +940,11 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
             return next((e for e in self.listeners if e.name == name), None)
         speaking = [e for e in self.listeners if self.security_protocol(e.name) == protocol]
         return next((e for e in speaking if e.name == protocol), next(iter(speaking), None))
+
+    @property
+    def delegation_token_key(self) -> bytes:
+        """The master key of delegation tokens by either of its two names; empty: no delegation tokens."""
+        return (self.delegation_token_secret_key or self.delegation_token_master_key or "").encode()
 
     @property
     def in_cluster(self) -> bool:

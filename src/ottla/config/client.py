@@ -187,6 +187,12 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     )
     sasl_plain_username = Option(None, nullable(text), "User name for PLAIN and SCRAM.")
     sasl_plain_password = Option(None, nullable(text), "Password for PLAIN and SCRAM.")
+    sasl_tokenauth = Option(
+        False,
+        boolean,
+        "Whether user name and password for SCRAM are the id and the HMAC (base64) of a delegation token. The same as "
+        'tokenauth="true" in a JAAS line.',
+    )
     metric_reporters = Option((), reporters, "Reporters of metrics: prometheus, logging, classes or objects.")
     metrics_num_samples = Option(2, integer(1), "Number of windows over which metrics are computed.")
     metrics_sample_window_ms = Option(30_000, integer(0), "Length of a metrics window in milliseconds.")
@@ -208,6 +214,12 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
             options = self.sasl_jaas_config.options
             return options.get("username", ""), options.get("password", "")
         return self.sasl_plain_username or "", self.sasl_plain_password or ""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the credentials are those of a delegation token."""
+        jaas = self.sasl_jaas_config
+        return self.sasl_tokenauth or (jaas is not None and jaas.options.get("tokenauth", "").lower() == "true")
 
 
 __all__ = [

@@ -72,7 +72,7 @@ class Option(Generic[T]):
             raise ConfigurationError(f"{self.key}: {shown} is not allowed: {error}") from None
 
 
-SECRETS = ("password", "jaas", "keystore.key", "secret")
+SECRETS = ("password", "jaas", "keystore.key", "secret", "master.key")
 """Parts of the names of options whose values are never shown."""
 
 

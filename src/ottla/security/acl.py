@@ -165,6 +165,7 @@ OPTIONS: Final = {
     ResourceType.CLUSTER: "--cluster",
     ResourceType.TRANSACTIONAL_ID: "--transactional-id",
     ResourceType.DELEGATION_TOKEN: "--delegation-token",
+    ResourceType.USER: "--user-principal",
 }
 """The options of `ottla acls` that name a resource."""
 

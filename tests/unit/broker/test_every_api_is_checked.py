@@ -45,7 +45,7 @@ TOPIC, GROUP, CLUSTER = Refused(TOPIC_REFUSED), Refused(GROUP_REFUSED), Refused(
 TRANSACTIONAL_ID = Refused(TRANSACTIONAL_ID_REFUSED)
 LEFT_OUT = Refused(None)
 NO_TOKENS = Refused(DelegationTokenRequestNotAllowedError.code)
-"""Answered to everybody: there are none."""
+"""Answered to everybody on a listener without authentication."""
 
 ANSWERS: dict[str, Refused] = {
     "Produce": TOPIC,

@@ -17,6 +17,7 @@ from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer
 from ottla.client.core.connections import Connections
+from ottla.client.core.handshake import sasl_login
 from ottla.client.core.metadata import Cluster, PartitionInfo, TopicInfo
 from ottla.client.producer.core import ProducerCore
 from ottla.clock import ManualClock
@@ -26,6 +27,7 @@ from ottla.errors import ConfigurationError, KafkaTimeoutError, SslAuthenticatio
 from ottla.metrics.metrics import Metrics
 from ottla.model import Node
 from ottla.net.client.channel_metrics import ChannelMetrics
+from ottla.net.client.sasl_login import Login
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.find_coordinator import Coordinator as Found
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -307,6 +309,23 @@ def test_jaas_config_has_user_and_password() -> None:
     assert "p w" not in repr(made)
     with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config.*PlainLoginModule"):
         ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": "ScramLoginModule required;"})
+
+
+@pytest.mark.option("sasl.tokenauth")
+def test_credentials_may_be_those_of_a_delegation_token() -> None:
+    jaas = 'ScramLoginModule required username="id" password="hmac" tokenauth="true";'
+    for configs in (
+        {"sasl.plain.username": "id", "sasl.plain.password": "hmac", "sasl.tokenauth": True},
+        {"sasl.jaas.config": jaas},
+    ):
+        sasl = {"bootstrap.servers": "h:1", "security.protocol": "SASL_SSL", **configs}
+        config = ClientConfig.from_kafka({**sasl, "sasl.mechanism": "SCRAM-SHA-256"})
+        assert sasl_login(config) == Login("SCRAM-SHA-256", "id", "hmac", by_token=True)
+        with pytest.raises(ConfigurationError, match="PLAIN does not work with a delegation token"):
+            sasl_login(ClientConfig.from_kafka(sasl))
+    assert not ClientConfig.from_keywords().by_token
+    without = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": jaas.replace("true", "false")})
+    assert not without.by_token
 
 
 # Batches

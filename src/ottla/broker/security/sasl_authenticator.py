@@ -19,7 +19,7 @@ from ottla.broker.apis import BY_KEY
 from ottla.broker.dispatch import framed
 from ottla.cluster.interbroker.membership_proof import MECHANISM
 from ottla.errors import KafkaError, MalformedMessageError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
-from ottla.net.server.connection import USER, CloseConnectionError, Connection, Reply, Service
+from ottla.net.server.connection import BY_TOKEN, USER, CloseConnectionError, Connection, Reply, Service
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header
 from ottla.protocol.message import decode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -46,6 +46,8 @@ class SaslMechanism(Protocol):
     """The user that the client claims to be; empty if it is unknown."""
     expires: float | None
     """The time when the authentication expires, in seconds since 1970; None: according to the listener's configs."""
+    by_token: bool
+    """Whether the client authenticates with a delegation token."""
 
     def step(self, message: bytes) -> bytes:
         """Return the answer to a message; SaslAuthenticationFailedError ends the exchange."""
@@ -186,7 +188,7 @@ class SaslAuthenticator:
         lifetime_ms = session.lifetime_ms = _lifetime_ms(self._offers[session.name], mechanism)
         session.expires = time.monotonic() + lifetime_ms / 1000 if lifetime_ms else None
         session.stage, session.user, session.mechanism = SaslState.KNOWN, mechanism.user, None
-        connection.state[USER] = mechanism.user
+        connection.state[USER], connection.state[BY_TOKEN] = mechanism.user, mechanism.by_token
         connection.max_frame = self._max_frame
         return said
 

@@ -1,5 +1,5 @@
 """The SASL mechanisms of a listener: PLAIN with the users of its JAAS line, SCRAM with those of the metadata store
-(KIP-554), OAUTHBEARER with tokens (KIP-255).
+(KIP-554) and with delegation tokens (KIP-48), OAUTHBEARER with tokens (KIP-255).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.security.sasl_authenticator import MechanismFactory, SaslMechanism
 from ottla.cluster.store import config_entities
@@ -16,6 +16,9 @@ from ottla.config.broker import BrokerConfig
 from ottla.security.sasl.oauthbearer import MECHANISM, AuthenticatedUser, OAuthBearerServer
 from ottla.security.sasl.plain import PlainServer
 from ottla.security.sasl.scram import Credential, ScramServer, invented
+
+if TYPE_CHECKING:
+    from ottla.cluster.broker.delegation_token_store import DelegationTokenStore
 
 log = logging.getLogger("ottla.net")
 
@@ -27,19 +30,28 @@ Options = Callable[[], Mapping[str, Mapping[str, str]]]
 
 
 def offers(
-    config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
+    config: BrokerConfig,
+    listener: str,
+    options: Options,
+    secret: Callable[[], bytes],
+    tokens: DelegationTokenStore | None,
 ) -> dict[str, MechanismFactory]:
     """Return the listener's mechanisms by name; `secret` is available when the first client connects."""
     return {
         name: MechanismFactory(
-            _mechanism(name, config, listener, options, secret), config.max_reauth_ms(listener, name)
+            _mechanism(name, config, listener, options, secret, tokens), config.max_reauth_ms(listener, name)
         )
         for name in config.mechanisms(listener)
     }
 
 
 def _mechanism(
-    name: str, config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
+    name: str,
+    config: BrokerConfig,
+    listener: str,
+    options: Options,
+    secret: Callable[[], bytes],
+    tokens: DelegationTokenStore | None,
 ) -> Callable[[], SaslMechanism]:
     if name == "PLAIN":
         return partial(PlainServer, config.passwords(listener))
@@ -49,7 +61,8 @@ def _mechanism(
     def invent(user: str) -> Credential:
         return invented(name, user, secret(), _example(name, options))
 
-    return partial(ScramServer, name, partial(_credential, name, options), invent)
+    scram = partial(ScramServer, name, partial(_credential, name, options), invent)
+    return scram if tokens is None else partial(scram, partial(tokens.credential, name))
 
 
 def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], AuthenticatedUser]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Final, NamedTuple
 
 from ottla.cluster.store.config_entities import scram_value
+from ottla.security.sasl.scram import Credential
 
 
 class ScramMechanism(NamedTuple):
@@ -25,12 +25,8 @@ MECHANISMS: Final = {
 
 def credential(mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
     """Return the credential to store: enough to verify the password, not to log in with it."""
-    import hashlib
-
-    client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash)
-    stored_key = hashlib.new(mechanism.hash, client_key).digest()
-    server_key = hmac.digest(salted_password, b"Server Key", mechanism.hash)
-    return scram_value(salt, stored_key, server_key, iterations)
+    stored = Credential.of_salted_password(mechanism.hash, salted_password, salt, iterations)
+    return scram_value(*stored)
 
 
 def iterations_of(stored: str) -> int:

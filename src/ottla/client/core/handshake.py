@@ -59,7 +59,11 @@ def sasl_login(config: ClientConfig) -> Login | None:
 
     mechanism = config.sasl_mechanism
     if mechanism != "OAUTHBEARER":
-        return Login(mechanism, *config.credentials)
+        if config.by_token and not mechanism.startswith("SCRAM"):
+            raise errors.ConfigurationError(
+                f"sasl.mechanism: {mechanism} does not work with a delegation token; use SCRAM-SHA-256 or SCRAM-SHA-512"
+            )
+        return Login(mechanism, *config.credentials, by_token=config.by_token)
     from ottla.security.sasl.token_provider import from_callable, token_provider
 
     if config.sasl_oauth_token_provider is not None:

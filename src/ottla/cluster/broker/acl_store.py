@@ -17,8 +17,9 @@ from typing import Final
 from ottla.cluster.broker.config_store import REFRESH_SECONDS
 from ottla.cluster.image import store_reader
 from ottla.cluster.store import znodes
-from ottla.cluster.store.change_notifications import EXPIRY_SECONDS, ChangeListener, ChangeNotifications
+from ottla.cluster.store.change_notifications import ChangeListener, ChangeNotifications
 from ottla.cluster.store.metadata_store import (
+    MAX_NODE_BYTES,
     BadVersionError,
     Create,
     Delete,
@@ -42,8 +43,6 @@ ATTEMPTS: Final = 10
 RETRY_SECONDS: Final = 0.1
 MAX_CONCURRENT: Final = 100
 """Znodes that are changed at the same time."""
-MAX_NODE_BYTES: Final = 1_000_000
-"""The largest value of a znode: ZooKeeper closes the connection of a larger request."""
 
 Listener = Callable[[Collection[ACL]], None]
 ACLs = frozenset[ACL]
@@ -58,14 +57,11 @@ class AclStore:
         """`listener` is called with all ACLs after each change."""
         self._store = store
         self._listener = listener
-        self._monotonic = monotonic
         self._acls: dict[ResourcePattern, ACLs] = {}
         self._unreadable: set[ResourcePattern] = set()
         self._is_published = True
         """Whether the listener has been called since the last change."""
         self._notifications = ChangeNotifications(store, list(znodes.ACL_CHANGES.values()), monotonic)
-        self._last_read: float | None = None
-        """The time when notifications were last read."""
         self._lock = asyncio.Lock()
         """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
         self._changes = ChangeListener("ACLs", self._read_changes)
@@ -225,25 +221,18 @@ class AclStore:
             await self._notifications.read(self._changes.notify, self._apply_notifications)
 
     async def _apply_notifications(self, notifications: list[str]) -> None:
-        now = self._monotonic()
-        nodes = await self._changed_nodes(notifications, now)
+        nodes = await self._changed_nodes(notifications)
         if nodes is None:
             nodes = await self._all_nodes()
             for pattern in self._acls.keys() | self._unreadable:
                 nodes.setdefault(pattern, None)
         for pattern, node in nodes.items():
             self._apply_node(pattern, node)
-        self._last_read = now
         self._publish()
 
-    async def _changed_nodes(
-        self, notifications: Sequence[str], now: float
-    ) -> dict[ResourcePattern, ZNode | None] | None:
-        """Return the znodes that notifications name, or None if some were missed or cannot be parsed.
-
-        Notifications expire, so a broker that has not read them for long has missed some.
-        """
-        if self._last_read is None or now - self._last_read > EXPIRY_SECONDS / 2:
+    async def _changed_nodes(self, notifications: Sequence[str]) -> dict[ResourcePattern, ZNode | None] | None:
+        """Return the znodes that notifications name, or None if some were missed or cannot be parsed."""
+        if self._notifications.may_have_missed:
             return None
         nodes = await store_reader.get_all(self._store, notifications)
         patterns = {None if node is None else znodes.changed_acls(node.value) for node in nodes}

@@ -74,12 +74,19 @@ class ChangeNotifications:
         self._monotonic = monotonic
         self._handled: dict[str, float] = {}
         """The times when this broker has first read each notification, by path."""
+        self._last_read: float | None = None
+
+    @property
+    def may_have_missed(self) -> bool:
+        """Whether notifications may have expired unread: before the first read, and long after the last one."""
+        return self._last_read is None or self._monotonic() - self._last_read > EXPIRY_SECONDS / 2
 
     async def read(self, watch: Callable[[], None], handle: Callable[[list[str]], Awaitable[None]]) -> None:
         """Pass the paths of new notifications to `handle`, then delete expired ones; `watch` fires at the next one."""
         now = self._monotonic()
         paths = [f"{parent}/{name}" for parent in self._parents for name in await self._store.children(parent, watch)]
         await handle([path for path in paths if path not in self._handled])
+        self._last_read = now
         self._handled = {path: self._handled.get(path, now) for path in paths}
         for path, handled_at in self._handled.items():
             if now - handled_at > EXPIRY_SECONDS:

@@ -13,6 +13,8 @@ from ottla.errors import KafkaError
 
 ANY_VERSION = -1
 """Set or delete a znode in any version."""
+MAX_NODE_BYTES = 1_000_000
+"""The largest value of a znode: ZooKeeper closes the connection of a larger request."""
 
 
 class MetadataStoreError(KafkaError):

@@ -85,6 +85,9 @@ that they do not know.
 """
 
 
+DELEGATION_TOKENS: Final = "/delegation_token/tokens"
+
+
 def broker(broker_id: int) -> str:
     """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
@@ -152,7 +155,14 @@ def consumer_offset(group: str, name: str, index: int) -> str:
 
 def is_secret(path: str) -> bool:
     """Return whether a znode may have passwords, so that only brokers may read it."""
-    return path.startswith((f"/config/{config_entities.USERS}", f"/config/{config_entities.BROKERS}", CLUSTER_SECRET))
+    return path.startswith(
+        (
+            f"/config/{config_entities.USERS}",
+            f"/config/{config_entities.BROKERS}",
+            CLUSTER_SECRET,
+            DELEGATION_TOKENS,
+        )
+    )
 
 
 def secret_value(secret: bytes) -> bytes:

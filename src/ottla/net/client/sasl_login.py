@@ -21,6 +21,8 @@ class Login(NamedTuple):
     password: str = ""
     tokens: TokenProvider | None = None
     """The tokens for OAUTHBEARER, instead of user and password."""
+    by_token: bool = False
+    """Whether user and password are the id and the secret of a delegation token; with SCRAM."""
 
 
 async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: int = 1, authenticate: int = 2) -> int:
@@ -59,7 +61,7 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
         return answer.session_lifetime_ms
     if login.mechanism not in HASHES:
         return (await step(f"\0{login.user}\0{login.password}".encode())).session_lifetime_ms
-    scram = ScramClient(login.mechanism, login.user, login.password)
+    scram = ScramClient(login.mechanism, login.user, login.password, by_token=login.by_token)
     challenge = await step(scram.first())
     last = await step(scram.final(bytes(challenge.auth_bytes)))
     scram.verify(bytes(last.auth_bytes))

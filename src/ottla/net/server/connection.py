@@ -33,6 +33,8 @@ SLOW_REQUEST_SECONDS = 10.0
 """Time for a large request to arrive while other connections wait for its memory."""
 USER = "user"
 """The key of the user's name in a connection's state; absent before authentication."""
+BY_TOKEN = "by token"
+"""The key in a connection's state that is true if the client has authenticated with a delegation token."""
 TLS_HELLO = 0x1603
 """The first bytes of a TLS client."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8

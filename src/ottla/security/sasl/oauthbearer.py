@@ -52,6 +52,8 @@ def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
 class OAuthBearerServer:
     """The broker's side of one exchange. `user` and `expires` are set after success."""
 
+    by_token = False
+
     def __init__(self, check: Callable[[str], AuthenticatedUser]) -> None:
         """`check` returns the user of a token; it raises InvalidTokenError to reject it."""
         self.user: str | None = None

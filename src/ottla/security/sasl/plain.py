@@ -12,6 +12,7 @@ class PlainServer:
     """The broker's side of PLAIN: one message without an answer; `user` is set after success."""
 
     expires: float | None = None
+    by_token = False
     claimed = ""
     """The user that the client claims to be."""
 

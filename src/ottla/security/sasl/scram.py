@@ -23,6 +23,8 @@ SALT_BYTES: Final = 24
 """The size of a salt, as Ottla's and Java's clients make them."""
 MAX_ITERATIONS: Final = 1_000_000
 """A server that requests more would only keep the client busy."""
+TOKEN_EXTENSION: Final = "tokenauth=true"
+"""The extension by which a client authenticates with a delegation token (KIP-48): its id is the user name."""
 OWN_SECRET: Final = secrets.token_bytes(32)
 _FIRST: Final = re.compile(r"n,(?:a=([^,]*))?,(n=([^,]+),r=([!-+\--~]+)((?:,.*)?))")
 _CHALLENGE: Final = re.compile(r"r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(?:,.*)?")
@@ -38,6 +40,12 @@ class Credential(NamedTuple):
     iterations: int
 
     @classmethod
+    def of_salted_password(cls, hash_name: str, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
+        client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+        stored_key = hashlib.new(hash_name, client_key).digest()
+        return cls(salt, stored_key, hmac.digest(salted_password, b"Server Key", hash_name), iterations)
+
+    @classmethod
     def parse(cls, text: str) -> Credential:
         """Parse Kafka's text: `salt=…,stored_key=…,server_key=…,iterations=…`. Raises ValueError."""
         parts = dict(part.split("=", 1) for part in text.split(","))
@@ -46,6 +54,14 @@ class Credential(NamedTuple):
             return cls(salt, stored, server, int(parts["iterations"]))
         except KeyError as error:
             raise ValueError(f"a SCRAM credential without {error}") from None
+
+
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token, its owner's user name, and its expiry time in seconds since 1970."""
+
+    credential: Credential
+    user: str
+    expires: float
 
 
 def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -72,11 +88,13 @@ def invented(mechanism: str, user: str, secret: bytes, like: Credential | None =
 class ScramClient:
     """The client's side of one exchange: `first`, `final`, `verify`, in this order."""
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: str, *, by_token: bool = False) -> None:
+        """`by_token`: user and password are the id and the secret of a delegation token."""
         self._hash = HASHES[mechanism]
         self._password = password
         self._nonce = secrets.token_urlsafe(24)
-        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
+        extension = f",{TOKEN_EXTENSION}" if by_token else ""
+        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}{extension}"
         self._proves = b""
 
     def first(self) -> bytes:
@@ -115,23 +133,29 @@ class ScramClient:
 class ScramServer:
     """The server's side of one exchange: `step` processes each message of the client; `user` is set after success."""
 
-    expires: float | None = None
-
     def __init__(
         self,
         mechanism: str,
         credential_of: Callable[[str], Credential | None],
         invent: Callable[[str], Credential] | None = None,
+        token_of: Callable[[str], TokenCredential | None] = lambda _: None,
     ) -> None:
-        """`invent` makes the credential of an unknown user (see `invented`), by default with a random secret."""
+        """`invent` makes the credential of an unknown user (see `invented`), by default with a random secret.
+
+        `token_of` returns what is known of the delegation token with an id.
+        """
         self.user: str | None = None
+        self.expires: float | None = None
+        self.by_token = False
+        self._token_of = token_of
         self._invent = invent or partial(invented, mechanism, secret=OWN_SECRET)
         self._is_known = False
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
         self._credential: Credential | None = None
         self.claimed = ""
-        """The user that the client claims to be."""
+        """The user that the client claims to be, or the id of its token."""
+        self._token_user = ""
         self._nonce = ""
         self._first_messages = ""
 
@@ -147,7 +171,8 @@ class ScramServer:
         user = match[3].replace("=2C", ",").replace("=3D", "=")
         if match[1] not in (None, "", match[3]):
             raise SaslAuthenticationFailedError("the authorization id differs from the user's name")
-        credential = self._credential_of(user)
+        self.by_token = TOKEN_EXTENSION in match[5].split(",")
+        credential = self._token_credential(user) if self.by_token else self._credential_of(user)
         self._is_known = credential is not None
         if credential is None:
             credential = self._invent(user)
@@ -156,6 +181,13 @@ class ScramServer:
         challenge = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._first_messages = f"{match[2]},{challenge}"
         return challenge.encode()
+
+    def _token_credential(self, token_id: str) -> Credential | None:
+        token = self._token_of(token_id)
+        if token is None:
+            return None
+        self._token_user, self.expires = token.user, token.expires
+        return token.credential
 
     def _check(self, text: str, credential: Credential) -> bytes:
         match = _FINAL.fullmatch(text)
@@ -167,9 +199,14 @@ class ScramServer:
         proof = _unbased(match[4])
         stored = hashlib.new(self._hash, _xor(proof, signature)).digest()
         if len(proof) != len(signature) or not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
-            raise SaslAuthenticationFailedError("the password is wrong" if self._is_known else "the user is unknown")
-        self.user = self.claimed
+            raise SaslAuthenticationFailedError(self._why_rejected())
+        self.user = self._token_user if self.by_token else self.claimed
         return f"v={b64encode(hmac.digest(credential.server_key, auth_message, self._hash)).decode()}".encode()
+
+    def _why_rejected(self) -> str:
+        if self._is_known:
+            return "the password is wrong"
+        return "the delegation token is unknown or has expired" if self.by_token else "the user is unknown"
 
 
 def _xor(one: bytes, other: bytes) -> bytes:

@@ -1,0 +1,271 @@
+"""Delegation tokens in the metadata store, as Kafka's DelegationTokenManagerZk keeps them: a znode per token.
+
+The broker that receives a request writes the token, with a change notification; all brokers read it again. A broker
+that may have missed notifications reads every token. Renewals and expiries decide on the znode as it is, not on what
+this broker has read before. The znode has no secret: each broker computes it from the master key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.cluster.broker.config_store import REFRESH_SECONDS
+from ottla.cluster.image import store_reader
+from ottla.cluster.store import token_znodes, znodes
+from ottla.cluster.store.change_notifications import ChangeListener, ChangeNotifications
+from ottla.cluster.store.metadata_store import (
+    MAX_NODE_BYTES,
+    BadVersionError,
+    Create,
+    Delete,
+    MetadataStore,
+    MetadataStoreError,
+    NoNodeError,
+    Operation,
+    Set,
+    UnreadableNodeError,
+    ZNode,
+)
+from ottla.errors import (
+    DelegationTokenExpiredError,
+    DelegationTokenNotFoundError,
+    DelegationTokenOwnerMismatchError,
+    InvalidRequestError,
+    KafkaError,
+)
+from ottla.security.delegation_token import TokenInformation, token_hmac, token_password
+from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, Credential, TokenCredential, salted
+
+log = logging.getLogger("ottla.cluster")
+
+ATTEMPTS: Final = 10
+"""Maximum number of attempts to change a token that other brokers change at the same time."""
+Change = Callable[[TokenInformation], TokenInformation | None]
+"""Returns the changed token, None to remove it; raises the error of a change that is not allowed."""
+
+
+class DelegationTokenStore:
+    """The delegation tokens that this broker has read. Not thread-safe: event loop only."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        master_key: bytes,
+        *,
+        max_lifetime_ms: int,
+        renew_period_ms: int,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`renew_period_ms`: time until a token expires that is created, or renewed without a period."""
+        self._store = store
+        self._master_key = master_key
+        self._max_lifetime_ms = max_lifetime_ms
+        self._renew_period_ms = renew_period_ms
+        self._clock = clock
+        self._tokens: dict[str, TokenInformation] = {}
+        self._ids_by_hmac: dict[bytes, str] = {}
+        self._credentials: dict[tuple[str, str], Credential] = {}
+        """SCRAM credentials by mechanism and token id, computed when they are first used: each takes milliseconds."""
+        self._notifications = ChangeNotifications(store, [token_znodes.CHANGES], clock.monotonic)
+        self._lock = asyncio.Lock()
+        """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
+        self._changes = ChangeListener("delegation tokens", self._read_changes)
+
+    async def start(self) -> None:
+        """Create missing znodes, read all tokens, and apply changes from now on."""
+        await store_reader.create_persistent_nodes(self._store, token_znodes.NODES)
+        await self._read_changes()
+        self._changes.start()
+
+    async def close(self) -> None:
+        await self._changes.close()
+
+    async def refresh(self) -> None:
+        """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS):
+                await self._read_changes()
+        except (TimeoutError, KafkaError) as error:
+            log.warning("Delegation tokens cannot be read; using the last that were read: %s", error)
+
+    def tokens(self) -> list[TokenInformation]:
+        """Return all tokens, the oldest first."""
+        return sorted(self._tokens.values(), key=lambda token: (token.issue_timestamp, token.token_id))
+
+    def id_of(self, hmac: bytes) -> str:
+        """Return the id of the token with this secret; empty if this broker does not know it."""
+        return self._ids_by_hmac.get(hmac, "")
+
+    def hmac(self, token: TokenInformation) -> bytes:
+        """Return the token's secret."""
+        return token_hmac(self._master_key, token.token_id)
+
+    def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """Return the SCRAM credential of a token and the user that it authenticates; None if it does not exist or has
+        expired.
+        """
+        token = self._tokens.get(token_id)
+        if token is None or token.is_expired(self._clock.now_ms()):
+            return None
+        credential = self._credentials.get((mechanism, token_id))
+        if credential is None:
+            hash_name, salt = HASHES[mechanism], os.urandom(SALT_BYTES)
+            key = salted(hash_name, token_password(self.hmac(token)), salt, MIN_ITERATIONS)
+            credential = Credential.of_salted_password(hash_name, key, salt, MIN_ITERATIONS)
+            self._credentials[mechanism, token_id] = credential
+        return TokenCredential(credential, token.user, token.expiry_timestamp / 1000)
+
+    # Changes by this broker
+
+    async def create(
+        self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
+    ) -> TokenInformation:
+        """Create a token; a lifetime of 0 or less is the maximum."""
+        now = self._clock.now_ms()
+        lifetime_ms = self._max_lifetime_ms if max_lifetime_ms <= 0 else min(max_lifetime_ms, self._max_lifetime_ms)
+        expiry = now + min(lifetime_ms, self._renew_period_ms)
+        token_id = znodes.uuid_text(uuid.uuid4())
+        token = TokenInformation(token_id, owner, requester, tuple(renewers), now, expiry, now + lifetime_ms)
+        value = token_znodes.token_value(token)
+        if len(value) > MAX_NODE_BYTES:
+            raise InvalidRequestError(f"a delegation token with {len(token.renewers)} renewers cannot be stored")
+        async with self._lock:
+            await self._write(Create(token_znodes.token_path(token_id), value), token_id)
+            self._apply(token_id, token)
+        return token
+
+    async def renew(self, principal: str, hmac: bytes, period_ms: int) -> int:
+        """Renew a token for a period, negative: the default. Return the time at which it expires then.
+
+        Raises DelegationTokenNotFoundError, DelegationTokenOwnerMismatchError, DelegationTokenExpiredError.
+        """
+        now = self._clock.now_ms()
+        expiry = now + (self._renew_period_ms if period_ms < 0 else period_ms)
+        return await self._change_expiry(principal, hmac, expiry, now)
+
+    async def expire(self, principal: str, hmac: bytes, period_ms: int) -> int:
+        """Let a token expire after a period, negative: now, which removes it. Return the time at which it expires.
+
+        Raises the same errors as `renew`.
+        """
+        now = self._clock.now_ms()
+        if period_ms >= 0:
+            return await self._change_expiry(principal, hmac, now + period_ms, now)
+
+        def remove(token: TokenInformation) -> None:
+            _check_principal(token, principal)
+
+        await self._change(await self._id_of(hmac), remove)
+        return now
+
+    async def remove_expired(self) -> None:
+        """Remove the tokens that have expired."""
+        now = self._clock.now_ms()
+
+        def unless_renewed(token: TokenInformation) -> TokenInformation | None:
+            return None if token.is_expired(now) else token
+
+        for token in self.tokens():
+            if token.is_expired(now):
+                try:
+                    if await self._change(token.token_id, unless_renewed) is None:
+                        log.info("Removed the expired delegation token %s of %s", token.token_id, token.owner)
+                except DelegationTokenNotFoundError:
+                    pass  # another broker has removed it
+
+    async def _change_expiry(self, principal: str, hmac: bytes, expiry: int, now: int) -> int:
+        def change(token: TokenInformation) -> TokenInformation:
+            _check_principal(token, principal)
+            if token.is_expired(now):
+                raise DelegationTokenExpiredError
+            return token._replace(expiry_timestamp=min(token.max_timestamp, expiry))
+
+        token = await self._change(await self._id_of(hmac), change)
+        assert token is not None
+        return token.expiry_timestamp
+
+    async def _id_of(self, hmac: bytes) -> str:
+        if hmac not in self._ids_by_hmac:
+            await self.refresh()  # another broker may just have created it
+        token_id = self._ids_by_hmac.get(hmac)
+        if token_id is None:
+            raise DelegationTokenNotFoundError
+        return token_id
+
+    async def _change(self, token_id: str, change: Change) -> TokenInformation | None:
+        """Replace a token by what `change` makes of the current one, even if another broker changes it."""
+        path = token_znodes.token_path(token_id)
+        async with self._lock:
+            for _ in range(ATTEMPTS):
+                node = await self._store.get(path)
+                if node is None:
+                    self._apply(token_id, None)
+                    raise DelegationTokenNotFoundError
+                before = token_znodes.parse_token(token_id, node.value)
+                after = change(before)
+                if after != before:
+                    value = None if after is None else token_znodes.token_value(after)
+                    try:
+                        await self._write(
+                            Delete(path, node.version) if value is None else Set(path, value, node.version), token_id
+                        )
+                    except (BadVersionError, NoNodeError):
+                        continue  # another broker was faster
+                self._apply(token_id, after)
+                return after
+        raise MetadataStoreError(f"{path} was changed by other brokers {ATTEMPTS} times in a row; try again")
+
+    async def _write(self, operation: Operation, token_id: str) -> None:
+        notification = f"{token_znodes.CHANGES}/token_change_"
+        await self._store.multi([operation, Create(notification, token_id.encode(), sequence=True)])
+
+    def _apply(self, token_id: str, token: TokenInformation | None) -> None:
+        hmac = token_hmac(self._master_key, token_id)
+        if token is not None:
+            self._tokens[token_id] = token
+            self._ids_by_hmac[hmac] = token_id
+            return
+        self._tokens.pop(token_id, None)
+        self._ids_by_hmac.pop(hmac, None)
+        for mechanism in HASHES:
+            self._credentials.pop((mechanism, token_id), None)
+
+    # Changes by other brokers
+
+    async def _read_changes(self) -> None:
+        async with self._lock:
+            await self._notifications.read(self._changes.notify, self._apply_notifications)
+
+    async def _apply_notifications(self, notifications: list[str]) -> None:
+        token_ids = await self._changed_ids(notifications)
+        nodes = await store_reader.get_all(self._store, list(map(token_znodes.token_path, token_ids)))
+        for token_id, node in zip(token_ids, nodes, strict=True):
+            self._apply(token_id, _token(token_id, node))
+
+    async def _changed_ids(self, notifications: Sequence[str]) -> Sequence[str]:
+        if self._notifications.may_have_missed:
+            stored = await self._store.children(token_znodes.TOKENS)
+            return sorted(self._tokens.keys() | set(stored))
+        nodes = await store_reader.get_all(self._store, notifications)
+        names = {node.value.decode("utf-8", "replace") for node in nodes if node is not None}
+        return sorted(filter(znodes.is_valid_name, names))
+
+
+def _check_principal(token: TokenInformation, principal: str) -> None:
+    if not token.belongs_to(principal):
+        raise DelegationTokenOwnerMismatchError
+
+
+def _token(token_id: str, node: ZNode | None) -> TokenInformation | None:
+    """Return the token in a znode. One that cannot be parsed does not count, with a log line."""
+    try:
+        return None if node is None else token_znodes.parse_token(token_id, node.value)
+    except UnreadableNodeError as error:
+        log.error("Cannot parse a delegation token: %s. Clients with this token are rejected.", error)
+        return None
