@@ -85,6 +85,11 @@ COMMANDS = tuple(
         ),
         ("leader-election", "leader_election", "elect leaders of partitions (kafka-leader-election.sh)"),
         ("features", "features", "describe, upgrade and downgrade features of the cluster (kafka-features.sh)"),
+        (
+            "replica-verification",
+            "storage.replica_verification",
+            "compare the replicas of partitions (kafka-replica-verification.sh)",
+        ),
         ("log-dirs", "storage.log_dirs", "describe the log directories of brokers (kafka-log-dirs.sh)"),
         (
             "broker-api-versions",

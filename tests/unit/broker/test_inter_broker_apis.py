@@ -135,13 +135,29 @@ def test_fetch_of_a_client_that_pretends_to_be_a_follower_is_refused(tmp_path: P
         await create(client)
         await produce(client, batch(b"a"))
         client.join_cluster()
-        for replica_id in (0, 1, -2):
+        for replica_id in (0, 1):
             assert codes(await client.ask(fetch_request(replica_id=replica_id), 12)) == {TOPIC_REFUSED}
         epochs = OffsetForLeaderEpochRequest(
             replica_id=1, topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0)])]
         )
         assert codes(await client.ask(epochs, 4)) == {TOPIC_REFUSED}
         assert not codes(await client.as_broker().ask(epochs, 4))
+
+    with_broker(test, tmp_path)
+
+
+def test_fetch_of_a_replica_verification_tool_is_that_of_a_consumer(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"a"))
+        client.join_cluster()
+        fetched = await client.ask(fetch_request(replica_id=-2), 12)
+        assert not codes(fetched)
+        assert fetched.responses[0].partitions[0].records
+        partition = client.context.partitions.get(TopicPartition("t", 0))
+        assert partition is not None
+        partition.log.high_watermark = 0
+        assert not (await client.ask(fetch_request(replica_id=-2), 12)).responses[0].partitions[0].records
 
     with_broker(test, tmp_path)
 

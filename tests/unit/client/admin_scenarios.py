@@ -586,6 +586,23 @@ def delegation_tokens_want_a_login(admin: KafkaAdminClient, name: str, kind: str
         admin.create_delegation_token(["a"])
 
 
+@scenario
+def records_of_replicas_are_fetched(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    admin.create_topics([NewTopic(name, 2, 1)])
+    with KafkaProducer(bootstrap_servers=address(admin)) as producer:
+        producer.send(name, b"v", partition=1).get(10)
+    (node,) = admin.describe_cluster().nodes
+    empty, full = (TopicPartitionReplica(name, partition, node.id) for partition in range(2))
+    fetched = admin.fetch_replicas({empty: 0, full: 0})
+    assert (fetched[empty].high_watermark, fetched[full].high_watermark) == (0, 1)
+    assert (fetched[empty].batches, fetched[full].batches[16]) == (b"", 2)
+    failures: dict[object, errors.KafkaError] = {}
+    assert admin.fetch_replicas({empty: 7}, errors=failures) == {}
+    assert isinstance(failures[empty], errors.OffsetOutOfRangeError)
+    with pytest.raises(errors.OffsetOutOfRangeError):
+        admin.fetch_replicas({empty: 7})
+
+
 # The cluster
 
 

@@ -51,8 +51,6 @@ from ottla.storage.files import FileSlice
 from ottla.storage.log import Log
 
 READ_COMMITTED = 1
-CONSUMER = -1
-"""The replica id of consumers."""
 FOLLOWERS_SINCE = 11
 """The version from which consumers may read from followers."""
 FORMAT_1_SINCE = 2
@@ -122,7 +120,7 @@ class Fetch:
         self._replica_id, self._broker_epoch = (
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
         )
-        self._is_follower = self._replica_id != CONSUMER
+        self._is_follower = self._replica_id >= 0  # -1 is a consumer, -2 one that compares replicas
         self._followed_at = float("-inf") if fetch_context.session is None else fetch_context.session.answered_at
         self._is_gone = False
         self._not_cached: list[tuple[int, PartitionKey, CachedPartition, NotCachedError]] = []

@@ -163,6 +163,7 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
     describe_log_dirs = synchronous(AdminCore.describe_log_dirs)
     describe_replica_log_dirs = synchronous(AdminCore.describe_replica_log_dirs)
     alter_replica_log_dirs = synchronous(AdminCore.alter_replica_log_dirs)
+    fetch_replicas = synchronous(AdminCore.fetch_replicas)
     describe_metadata_quorum = synchronous(AdminCore.describe_metadata_quorum)
     add_raft_voter = synchronous(AdminCore.add_raft_voter)
     remove_raft_voter = synchronous(AdminCore.remove_raft_voter)

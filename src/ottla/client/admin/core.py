@@ -9,6 +9,7 @@ from ottla.client.admin.groups.groups import GroupsAdmin
 from ottla.client.admin.log_dirs import LogDirsAdmin
 from ottla.client.admin.quorum import QuorumAdmin
 from ottla.client.admin.quotas import QuotasAdmin
+from ottla.client.admin.replica_records import ReplicaRecordsAdmin
 from ottla.client.admin.security.acls import AclsAdmin
 from ottla.client.admin.security.delegation_tokens import TokensAdmin
 from ottla.client.admin.security.scram import ScramAdmin
@@ -23,6 +24,7 @@ class AdminCore(
     TopicsAdmin,
     TopicPartitionsAdmin,
     RecordsAdmin,
+    ReplicaRecordsAdmin,
     PartitionsAdmin,
     ConfigsAdmin,
     GroupsAdmin,

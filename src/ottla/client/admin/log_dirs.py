@@ -112,12 +112,13 @@ class LogDirsAdmin(AdminDriver):
                 for p in topic.partitions
                 for replica in (TopicPartitionReplica(topic.topic_name, p.partition_index, broker),)
             },
-            _to_brokers_of_replicas,
+            to_brokers_of_replicas,
         )
         await self.call_per_key(call, paths, timeout_ms, errors)
 
 
-async def _to_brokers_of_replicas(_: AdminDriver, replicas: list[TopicPartitionReplica]) -> Shares:
+async def to_brokers_of_replicas(_: AdminDriver, replicas: list[TopicPartitionReplica]) -> Shares:
+    """Send replicas to their brokers."""
     by_broker: dict[int | None, list[TopicPartitionReplica]] = {}
     for replica in replicas:
         by_broker.setdefault(replica.broker_id, []).append(replica)
