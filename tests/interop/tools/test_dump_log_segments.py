@@ -1,13 +1,11 @@
 """Apache Kafka's DumpLogSegments reads our files without complaint, and `ottla dump-log` prints what it prints."""
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interop.kafka_jars import run_tool
+from tests.interop.dumped_logs import compare, files
 
 from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
@@ -36,7 +34,6 @@ from ottla.storage.recovery import open_log
 
 pytestmark = pytest.mark.interop
 
-TOOL = "org.apache.kafka.tools.DumpLogSegments"
 NOW = 1_700_000_000_000
 CONFIG = {"segment_bytes": 20_000, "index_interval_bytes": 500, "file_delete_delay_ms": 0}
 
@@ -120,27 +117,6 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     adopted.close_without_flush()
     make("adopted", cleanup_policy=("compact",)).close()
     return {path.name: path for path in root.iterdir()}
-
-
-def files(directory: Path, *suffixes: str) -> str:
-    actual = sorted(str(path) for path in directory.iterdir() if path.suffix in suffixes and path.stat().st_size)
-    assert actual
-    return ",".join(actual)
-
-
-def ours(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from ottla.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    return subprocess.run(
-        [sys.executable, "-c", code, "dump-log", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def compare(*arguments: str) -> str:
-    kafkas, own = run_tool(TOOL, *arguments), ours(*arguments)
-    assert kafkas.returncode == 0, kafkas.stderr
-    assert own.stdout == kafkas.stdout
-    assert own.returncode == 0
-    return kafkas.stdout + kafkas.stderr
 
 
 NAMES = ["closed", "open", "killed", "append_time", "compacted"]

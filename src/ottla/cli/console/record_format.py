@@ -15,6 +15,13 @@ from ottla.model import LOG_APPEND_TIME
 
 NO_OUTPUT: Final = "NoOpMessageFormatter"
 DEFAULT: Final = "DefaultMessageFormatter"
+INTERNAL: Final = (
+    "OffsetsMessageFormatter",
+    "GroupMetadataMessageFormatter",
+    "TransactionLogMessageFormatter",
+    "ShareGroupStateMessageFormatter",
+)
+"""Kafka's formatters of internal topics."""
 
 OPTIONS: Final = (
     Repeatable(
@@ -26,8 +33,8 @@ OPTIONS: Final = (
     Option("--formatter-config FILE", "properties file with what is printed; --formatter-property overrides it"),
     Option(
         "--formatter CLASS",
-        f"what prints a record: {DEFAULT}, {NO_OUTPUT} (nothing), or the dotted name of a Python class, "
-        "which is created with the properties and whose line(record) returns bytes",
+        f"what prints a record: {DEFAULT}, {NO_OUTPUT} (nothing), for internal topics {', '.join(INTERNAL)} (JSON), or "
+        "the dotted name of a Python class, which is created with the properties and whose line(record) returns bytes",
     ),
     Option("--key-deserializer CLASS", "deserializer of keys: Kafka's class, its short name (long) or a Python class"),
     Option("--value-deserializer CLASS", "deserializer of values"),
@@ -61,6 +68,10 @@ def formatter(args: argparse.Namespace) -> RecordFormatter:
     name = (args.formatter or DEFAULT).rpartition(".")[2]
     if name == NO_OUTPUT:
         return NoOutput()
+    if name in INTERNAL:
+        from ottla.cli.console.internal_formats import FORMATS  # other topics are printed without it
+
+        return FORMATS[name]
     if name == DEFAULT:
         return Format.from_properties(values)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ottla.cli.framework.command import Command
@@ -21,6 +22,9 @@ from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIM
 from ottla.storage.txn_index import VERSION, TransactionIndex
 
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024
+METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+"""Suffix of snapshots of Kafka's metadata log."""
+DECODERS = ("offsets_decoder", "transaction_log_decoder", "share_group_state_decoder", "cluster_metadata_decoder")
 TIME_NAMES = ("CreateTime", "LogAppendTime")
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_log(path: Path, args: argparse.Namespace) -> None:
-    print(f"Log starting offset: {_base_offset(path)}")
+    print(_first_line(path))
     decode = _decoder(args)
     deep = args.deep_iteration or args.print_data_log or decode is not None
     if decode is None and args.print_data_log:
@@ -75,6 +79,17 @@ def _show_log(path: Path, args: argparse.Namespace) -> None:
         position += batch[1].size_in_bytes
     if position < size and size == file.size():
         print(f"Found {size - position} invalid bytes at the end of {path.name}")
+
+
+def _first_line(path: Path) -> str:
+    if path.suffix != METADATA_SNAPSHOT_SUFFIX:
+        return f"Log starting offset: {_base_offset(path)}"
+    if path.stem == "bootstrap":
+        return "KRaft bootstrap snapshot"
+    offset, _, epoch = path.stem.partition("-")
+    if not offset.isdigit() or not epoch.isdigit():
+        raise KafkaStorageError("the file name of a snapshot is its end offset and epoch")
+    return f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}"
 
 
 def _is_old(file: LogFile, position: int, size: int) -> bool:
@@ -134,7 +149,9 @@ def _show_record(record: Record, header: BatchHeader, decode: Decoder | None, ar
 def _marker_text(record: Record) -> str:
     marker = read_marker(record)
     if marker is None:
-        return ""
+        from ottla.cli.framework.record_texts import control_text  # only logs of a metadata quorum need it
+
+        return control_text(record)
     kind = "COMMIT" if marker.type == COMMIT else "ABORT"
     return f" endTxnMarker: {kind} coordinatorEpoch: {marker.coordinator_epoch}"
 
@@ -175,11 +192,17 @@ def _old_time(m: legacy_message_set.LegacyMessage) -> str:
 
 
 def _decoder(args: argparse.Namespace) -> Decoder | None:
-    if not (args.offsets_decoder or args.transaction_log_decoder):
+    if not any(getattr(args, name) for name in DECODERS):
         return None
-    from ottla.cli.storage.record_texts import offsets_texts, transaction_texts
+    from ottla.cli.framework import record_texts as texts  # other logs are printed without it
 
-    return offsets_texts if args.offsets_decoder else transaction_texts
+    if args.cluster_metadata_decoder:
+        return texts.metadata_texts
+    if args.offsets_decoder:
+        return partial(texts.coordinator_texts, texts.GROUP_RECORDS)
+    if args.transaction_log_decoder:
+        return partial(texts.coordinator_texts, texts.TRANSACTION_RECORDS)
+    return partial(texts.coordinator_texts, texts.SHARE_STATE_RECORDS)
 
 
 def _as_text(record: Record) -> tuple[str | None, str | None]:
@@ -305,6 +328,7 @@ def _show_txn_index(path: Path, args: argparse.Namespace) -> None:
 
 SHOW: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     LOG_SUFFIX: _show_log,
+    METADATA_SNAPSHOT_SUFFIX: _show_log,
     INDEX_SUFFIX: _show_index,
     TIME_INDEX_SUFFIX: _show_time_index,
     SNAPSHOT_SUFFIX: _show_snapshot,
@@ -340,6 +364,8 @@ COMMAND = Command(
         Flag("--skip-record-metadata", "print only keys and values, and leave out control records"),
         Flag("--offsets-decoder", "decode records of __consumer_offsets"),
         Flag("--transaction-log-decoder", "decode records of __transaction_state"),
+        Flag("--share-group-state-decoder", "decode records of __share_group_state"),
+        Flag("--cluster-metadata-decoder", "decode records of Kafka's __cluster_metadata (KRaft)"),
         Flag("--index-sanity-check", "only check indexes, as a broker does when it starts"),
         Flag("--verify-index-only", "only print differences between indexes and their log"),
         Option("--max-bytes N", "bytes of batches to read of each log", int, default=(1 << 31) - 1),

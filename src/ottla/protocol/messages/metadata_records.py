@@ -1,4 +1,4 @@
-"""Records of Apache Kafka's `__cluster_metadata` (KRaft): the types that the import of a Kafka data directory reads.
+"""Records of Apache Kafka's `__cluster_metadata` (KRaft), for the import of a data directory and `ottla dump-log`.
 
 A record's value is a frame version (1), the number of its type, its version, and the message, all three numbers as
 unsigned varints (KIP-631).
@@ -146,20 +146,215 @@ class AbortTransactionRecord(Data, versions="0", flexible="0+"):
     reason: str | None = f.string("0+", nullable="0+", default=None, tag=0)
 
 
+class Endpoint(Struct):
+    """An address of a broker or controller, by the name of its listener."""
+
+    name: str = f.string("0+")
+    host: str = f.string("0+")
+    port: int = f.uint16("0+")
+    security_protocol: int = f.int16("0+")
+
+
+class SupportedFeature(Struct):
+    """The levels of a feature that a broker or controller supports."""
+
+    name: str = f.string("0+")
+    min_supported_version: int = f.int16("0+")
+    max_supported_version: int = f.int16("0+")
+
+
+class RegisterBrokerRecord(Data, versions="0-4", flexible="0+"):
+    """A broker was registered."""
+
+    broker_id: int = f.int32("0+")
+    is_migrating_zk_broker: bool = f.boolean("2+")
+    incarnation_id: UUID = f.uuid("0+")
+    broker_epoch: int = f.int64("0+")
+    end_points: list[Endpoint] = f.array(Endpoint, "0+")
+    features: list[SupportedFeature] = f.array(SupportedFeature, "0+")
+    rack: str | None = f.string("0+", nullable="0+")
+    fenced: bool = f.boolean("0+", default=True)
+    in_controlled_shutdown: bool = f.boolean("1+")
+    log_dirs: list[UUID] = f.array(f.uuid(), "3+", tag=0)
+    cordoned_log_dirs: list[UUID] | None = f.array(f.uuid(), "4+", nullable="4+", default=None, tag=1)
+
+
+class UnregisterBrokerRecord(Data, versions="0", flexible="0+"):
+    """The registration of a broker was removed."""
+
+    broker_id: int = f.int32("0+")
+    broker_epoch: int = f.int64("0+")
+
+
+class FenceBrokerRecord(Data, versions="0", flexible="0+"):
+    """A broker lost its leaderships, as in versions before 3.3."""
+
+    id: int = f.int32("0+")
+    epoch: int = f.int64("0+")
+
+
+class UnfenceBrokerRecord(Data, versions="0", flexible="0+"):
+    """A broker may lead partitions, as in versions before 3.3."""
+
+    id: int = f.int32("0+")
+    epoch: int = f.int64("0+")
+
+
+class BrokerRegistrationChangeRecord(Data, versions="0-3", flexible="0+"):
+    """The registration of a broker changed: -1 no longer, 0 as before, 1 from now on."""
+
+    broker_id: int = f.int32("0+")
+    broker_epoch: int = f.int64("0+")
+    fenced: int = f.int8("0+", tag=0)
+    in_controlled_shutdown: int = f.int8("1+", tag=1)
+    log_dirs: list[UUID] = f.array(f.uuid(), "2+", tag=2)
+    cordoned_log_dirs: list[UUID] | None = f.array(f.uuid(), "3+", nullable="3+", default=None, tag=3)
+
+
+class DelegationTokenRecord(Data, versions="0", flexible="0+"):
+    """A delegation token was created or renewed."""
+
+    owner: str = f.string("0+")
+    requester: str = f.string("0+")
+    renewers: list[str] = f.array(f.string(), "0+")
+    issue_timestamp: int = f.int64("0+")
+    max_timestamp: int = f.int64("0+")
+    expiration_timestamp: int = f.int64("0+")
+    token_id: str = f.string("0+")
+
+
+class RemoveDelegationTokenRecord(Data, versions="0", flexible="0+"):
+    """A delegation token was removed."""
+
+    token_id: str = f.string("0+")
+
+
+class FeatureLevelRecord(Data, versions="0", flexible="0+"):
+    """The level of a feature was set; 0: the feature is off."""
+
+    name: str = f.string("0+")
+    feature_level: int = f.int16("0+")
+
+
+class NoOpRecord(Data, versions="0", flexible="0+"):
+    """A sign of life of the active controller."""
+
+
+class ZkMigrationStateRecord(Data, versions="0", flexible="0+"):
+    """The state of a migration from ZooKeeper."""
+
+    zk_migration_state: int = f.int8("0+")
+
+
+class RegisterControllerRecord(Data, versions="0", flexible="0+"):
+    """A controller was registered."""
+
+    controller_id: int = f.int32("0+")
+    incarnation_id: UUID = f.uuid("0+")
+    zk_migration_ready: bool = f.boolean("0+")
+    end_points: list[Endpoint] = f.array(Endpoint, "0+")
+    features: list[SupportedFeature] = f.array(SupportedFeature, "0+")
+
+
+class ClearElrRecord(Data, versions="0", flexible="0+"):
+    """The eligible leader replicas of a topic were removed; of all topics without a name."""
+
+    topic_name: str = f.string("0+")
+
+
 RECORDS: dict[int, type[Data]] = {
+    0: RegisterBrokerRecord,
+    1: UnregisterBrokerRecord,
     2: TopicRecord,
     3: PartitionRecord,
     4: ConfigRecord,
     5: PartitionChangeRecord,
+    7: FenceBrokerRecord,
+    8: UnfenceBrokerRecord,
     9: RemoveTopicRecord,
+    10: DelegationTokenRecord,
     11: UserScramCredentialRecord,
+    12: FeatureLevelRecord,
     14: ClientQuotaRecord,
     15: ProducerIdsRecord,
+    17: BrokerRegistrationChangeRecord,
     18: AccessControlEntryRecord,
     19: RemoveAccessControlEntryRecord,
+    20: NoOpRecord,
+    21: ZkMigrationStateRecord,
     22: RemoveUserScramCredentialRecord,
     23: BeginTransactionRecord,
     24: EndTransactionRecord,
     25: AbortTransactionRecord,
+    26: RemoveDelegationTokenRecord,
+    27: RegisterControllerRecord,
+    28: ClearElrRecord,
 }
-"""The record classes by type number. Other types concern Kafka's own brokers and controllers."""
+"""The record classes by type number."""
+
+
+class QuorumVoter(Struct):
+    """A controller that takes part in the election of a leader."""
+
+    voter_id: int = f.int32("0+")
+    voter_directory_id: UUID = f.uuid("1+", ignorable=True)
+
+
+class LeaderChangeMessage(Data, versions="0-1", flexible="0+"):
+    """A new leader of the metadata quorum."""
+
+    version: int = f.int16("0+")
+    leader_id: int = f.int32("0+")
+    voters: list[QuorumVoter] = f.array(QuorumVoter, "0+")
+    granting_voters: list[QuorumVoter] = f.array(QuorumVoter, "0+")
+
+
+class SnapshotHeaderRecord(Data, versions="0", flexible="0+"):
+    """The begin of a snapshot."""
+
+    version: int = f.int16("0+")
+    last_contained_log_timestamp: int = f.int64("0+")
+
+
+class SnapshotFooterRecord(Data, versions="0", flexible="0+"):
+    """The end of a snapshot."""
+
+    version: int = f.int16("0+")
+
+
+class KRaftVersionRecord(Data, versions="0", flexible="0+"):
+    """The version of the metadata quorum's protocol."""
+
+    version: int = f.int16("0+")
+    k_raft_version: int = f.int16("0+")
+
+
+class VoterEndpoint(Struct):
+    """An address of a controller."""
+
+    name: str = f.string("0+")
+    host: str = f.string("0+")
+    port: int = f.uint16("0+")
+
+
+class KRaftVersionFeature(Struct):
+    """The versions of the metadata quorum's protocol that a controller supports."""
+
+    min_supported_version: int = f.int16("0+")
+    max_supported_version: int = f.int16("0+")
+
+
+class Voter(Struct):
+    """A controller that votes."""
+
+    voter_id: int = f.int32("0+")
+    voter_directory_id: UUID = f.uuid("0+")
+    endpoints: list[VoterEndpoint] = f.array(VoterEndpoint, "0+")
+    k_raft_version_feature: KRaftVersionFeature = f.struct(KRaftVersionFeature, "0+")
+
+
+class VotersRecord(Data, versions="0", flexible="0+"):
+    """The controllers that vote."""
+
+    version: int = f.int16("0+")
+    voters: list[Voter] = f.array(Voter, "0+")

@@ -81,6 +81,29 @@ class ShareGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"):
     assigned_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
 
 
+class NamedTopicPartitions(Struct):
+    """Partitions of a topic whose state is being initialized, or is."""
+
+    topic_id: UUID = f.uuid("0+")
+    topic_name: str = f.string("0+")
+    partitions: list[int] = f.array(f.int32(), "0+")
+
+
+class NamedTopic(Struct):
+    """A topic whose state is being deleted."""
+
+    topic_id: UUID = f.uuid("0+")
+    topic_name: str = f.string("0+")
+
+
+class ShareGroupStatePartitionMetadataValue(Data, versions="0", flexible="0+"):
+    """The partitions of a share group whose state exists in Kafka's share coordinator."""
+
+    initializing_topics: list[NamedTopicPartitions] = f.array(NamedTopicPartitions, "0+")
+    initialized_topics: list[NamedTopicPartitions] = f.array(NamedTopicPartitions, "0+")
+    deleting_topics: list[NamedTopic] = f.array(NamedTopic, "0+")
+
+
 class SharePartitionKey(Data, versions="0"):
     """Key of a partition's progress in a group (0 and 1)."""
 
@@ -107,6 +130,8 @@ class ShareSnapshotValue(Data, versions="0", flexible="0+"):
     start_offset: int = f.int64("0+")
     create_timestamp: int = f.int64("0+")
     write_timestamp: int = f.int64("0+")
+    # Kafka 4.2 and later; -1: unknown.
+    delivery_complete_count: int = f.int32("0+", default=-1, ignorable=True, tag=0)
     state_batches: list[StateBatch] = f.array(StateBatch, "0+")
 
 
@@ -116,4 +141,6 @@ class ShareUpdateValue(Data, versions="0", flexible="0+"):
     snapshot_epoch: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")
     start_offset: int = f.int64("0+")
+    # Kafka 4.2 and later; -1: unknown.
+    delivery_complete_count: int = f.int32("0+", default=-1, ignorable=True, tag=0)
     state_batches: list[StateBatch] = f.array(StateBatch, "0+")
