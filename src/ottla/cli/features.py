@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from ottla.cli import feature_releases
 from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
-from ottla.cli.framework.options import JSON, Flag, Repeatable
+from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.cluster import FeatureUpdate, UpgradeType
@@ -59,24 +60,61 @@ def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
     }
 
 
-def _levels(args: argparse.Namespace) -> dict[str, int]:
-    if not args.feature:
-        raise ConfigurationError(f"You must specify at least one feature to {args.action}")
-    levels: dict[str, int] = {}
+def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, int]:
+    """Print the levels of features in a release of Apache Kafka."""
+    levels = feature_releases.levels_of(args.release_version)
+    for name, level in levels.items():
+        release = f" ({args.release_version})" if name == feature_releases.METADATA else ""
+        output.text(f"{name}={level}{release}")
+    return levels
+
+
+def feature_dependencies(
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output
+) -> dict[str, dict[str, int]]:
+    """Print the levels of other features that features require."""
+    document = {}
     for text in args.feature:
-        name, has_level, level = text.partition("=")
-        if args.action == DISABLE:
-            level = "0"
-        elif not has_level or not level.strip().isdecimal():
-            raise ConfigurationError(f"--feature: {text!r} is not allowed: expected NAME=LEVEL")
+        name, level = _feature(text)
+        shown = feature_releases.described(name, level)
+        required = document[f"{name}={level}"] = feature_releases.dependencies(name, level)
+        output.text(f"{shown} requires:" if required else f"{shown} has no dependencies.")
+        output.text(*(f"    {feature_releases.described(*dependency)}" for dependency in required.items()))
+    return document
+
+
+def _levels(args: argparse.Namespace) -> dict[str, int]:
+    release, metadata = getattr(args, "release_version", None), getattr(args, "metadata", None)
+    if release is not None:
+        if args.feature or metadata is not None:
+            raise ConfigurationError("Can not specify `release-version` with other feature flags.")
+        levels = feature_releases.levels_of(release)
+        # a release upgrades no feature to 0
+        return {name: level for name, level in levels.items() if level or args.action != UPGRADE}
+    if not args.feature and metadata is None:
+        raise ConfigurationError(f"You must specify at least one feature to {args.action}")
+    levels = {} if metadata is None else {feature_releases.METADATA: feature_releases.metadata_level(metadata)}
+    for text in args.feature:
+        name, level = (text.strip(), 0) if args.action == DISABLE else _feature(text)
         if name in levels:
             raise ConfigurationError(f"Feature {name} was specified more than once.")
-        levels[name.strip()] = int(level)
+        levels[name] = level
     return levels
+
+
+def _feature(text: str) -> tuple[str, int]:
+    name, _, level = text.partition("=")
+    if not level.strip().isdecimal():
+        raise ConfigurationError(f"--feature: {text!r} is not allowed: expected NAME=LEVEL")
+    return name.strip(), int(level)
 
 
 _DRY_RUN: Final = Flag("--dry-run", "only validate the change")
 _FEATURE: Final = Repeatable("--feature NAME=LEVEL", "a feature and its new level, such as transaction.version=2")
+_RELEASE: Final = Option(
+    "--release-version VERSION", "set all features to their levels in a release of Apache Kafka, such as 4.2"
+)
+_METADATA: Final = Option("--metadata VERSION", "deprecated in Kafka: a version of metadata, such as 3.9-IV0")
 _UNSAFE: Final = Flag("--unsafe", "allow a downgrade that may lose metadata")
 
 COMMAND = AdminCommand(
@@ -85,13 +123,32 @@ COMMAND = AdminCommand(
     error="{}",
     actions=(
         Action("describe", "print the features of the cluster", describe, options=(JSON,)),
-        Action(UPGRADE, "upgrade features", update, options=(_FEATURE, _DRY_RUN, JSON)),
-        Action(DOWNGRADE, "downgrade features", update, options=(_FEATURE, _UNSAFE, _DRY_RUN, JSON)),
+        Action(UPGRADE, "upgrade features", update, options=(_FEATURE, _RELEASE, _METADATA, _DRY_RUN, JSON)),
+        Action(
+            DOWNGRADE, "downgrade features", update, options=(_FEATURE, _RELEASE, _METADATA, _UNSAFE, _DRY_RUN, JSON)
+        ),
         Action(
             DISABLE,
             "disable features: downgrade them to level 0",
             update,
             options=(Repeatable("--feature NAME", "a feature"), _UNSAFE, _DRY_RUN, JSON),
+        ),
+        Action(
+            "version-mapping",
+            "print the levels of features in a release of Apache Kafka",
+            version_mapping,
+            options=(
+                Option(
+                    "--release-version VERSION", "the release, such as 4.2 or 4.0-IV1", default=feature_releases.LATEST
+                ),
+                JSON,
+            ),
+        ),
+        Action(
+            "feature-dependencies",
+            "print the features that a level of a feature requires",
+            feature_dependencies,
+            options=(Repeatable("--feature NAME=LEVEL", "a feature and its level", required=True), JSON),
         ),
     ),
 )

@@ -1,0 +1,83 @@
+"""Apache Kafka's features and the releases that set them, as `MetadataVersion` and `Feature` of Kafka 4.3 list them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.errors import ConfigurationError
+
+METADATA: Final = "metadata.version"
+FIRST_LEVEL: Final = 7
+METADATA_VERSIONS: Final = (
+    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
+    *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
+    *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
+)
+"""The versions of metadata; the first has `FIRST_LEVEL`, each further one the next level."""
+LATEST: Final = "4.3-IV0"
+"""The version of the newest release; the one after it is not released yet, and has no short name."""
+
+
+class ReleasedFeature(NamedTuple):
+    """A feature besides `metadata.version`."""
+
+    level: int
+    """The level that releases set; the levels below it exist as well, 0 is off."""
+    since: int
+    """The level of `metadata.version` from which on releases set it."""
+    required_metadata: int = 0
+    """The level of `metadata.version` without which it cannot be set; 0: none."""
+
+
+FEATURES: Final[Mapping[str, ReleasedFeature]] = {
+    "kraft.version": ReleasedFeature(1, 21),
+    "transaction.version": ReleasedFeature(2, 24),
+    "group.version": ReleasedFeature(1, 22),
+    "eligible.leader.replicas.version": ReleasedFeature(1, 26, required_metadata=23),
+    "share.version": ReleasedFeature(1, 28),
+    "streams.version": ReleasedFeature(1, 29),
+}
+
+
+def metadata_level(release: str) -> int:
+    """Return the level of `metadata.version` of a release (4.0) or of a version (4.0-IV1).
+
+    Raises ConfigurationError for an unknown one.
+    """
+    released = METADATA_VERSIONS[: METADATA_VERSIONS.index(LATEST) + 1]
+    names = {version.partition("-")[0]: version for version in released}  # the last version of each release
+    version = names.get(release, release)
+    if version not in METADATA_VERSIONS:
+        supported = ", ".join(METADATA_VERSIONS)
+        raise ConfigurationError(f"Unknown metadata.version '{release}'. Supported metadata.version are: {supported}")
+    return FIRST_LEVEL + METADATA_VERSIONS.index(version)
+
+
+def levels_of(release: str) -> dict[str, int]:
+    """Return the levels of all features in a release. Raises ConfigurationError for an unknown one."""
+    metadata = metadata_level(release)
+    levels = {name: feature.level if metadata >= feature.since else 0 for name, feature in FEATURES.items()}
+    return {METADATA: metadata, **levels}
+
+
+def described(name: str, level: int) -> str:
+    """Return a feature and its level as text. Raises ConfigurationError for an unknown one."""
+    if name == METADATA:
+        index = level - FIRST_LEVEL
+        if not 0 <= index < len(METADATA_VERSIONS):
+            raise ConfigurationError(f"Unknown metadata.version {level}")
+        return f"{name}={level} ({METADATA_VERSIONS[index]})"
+    if name not in FEATURES:
+        raise ConfigurationError(f"Unknown feature: {name}")
+    if not 0 <= level <= FEATURES[name].level:
+        raise ConfigurationError(f"No feature:{name} with feature level {level}")
+    return f"{name}={level}"
+
+
+def dependencies(name: str, level: int) -> dict[str, int]:
+    """Return the levels of other features that one at this level requires."""
+    feature = FEATURES.get(name)
+    if feature is None or not level or not feature.required_metadata:
+        return {}
+    return {METADATA: feature.required_metadata}
