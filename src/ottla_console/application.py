@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ottla_console.cluster.clients import ClusterClients
 from ottla_console.cluster.collector import Collector
+from ottla_console.cluster.schema_registry import SchemaRegistry
 from ottla_console.routes import ROUTES, endpoint, not_found
 from ottla_console.security.sessions import Sessions
 from ottla_console.settings import ConsoleSettings
@@ -73,7 +74,10 @@ def create_app(settings: ConsoleSettings) -> Starlette:
     """Return the application. Raises ConfigurationError for settings that would be unsafe."""
     settings.check()
     collector = Collector(settings.client_configs, settings.sample_seconds, settings.background_share)
-    console = Console(settings, collector, ClusterClients(settings.client_configs), Sessions(), environment())
+    registry = settings.schema_registry
+    schemas = SchemaRegistry(registry, settings.schema_registry_auth) if registry else None
+    clients = ClusterClients(settings.client_configs)
+    console = Console(settings, collector, clients, Sessions(), environment(), schemas)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -23,6 +23,7 @@ from ottla_console.pages import (
     messages,
     overview,
     quotas,
+    spark,
     tail,
     topic,
     topics,
@@ -100,6 +101,9 @@ ROUTES: Final = (
     Route("/transactions", transactions.listing),
     Route("/transaction", transactions.transaction),
     Route("/log-dirs", log_dirs.listing),
+    Route("/spark", spark.listing),
+    Route("/spark/query", spark.query),
+    Route("/spark/pipeline", spark.pipeline),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ottla.errors import ConfigurationError
@@ -56,6 +57,12 @@ class ConsoleSettings:
     has_tls: bool = False
     allowed_hosts: tuple[str, ...] = ()
     """Names under which browsers may address the console, beside loopback names and the address itself."""
+    progress_dirs: tuple[Path, ...] = ()
+    """Directories with the progress of Spark queries and pipelines."""
+    schema_registry: str = ""
+    """The URL of a schema registry, for records in Avro and Protobuf."""
+    schema_registry_auth: str = ""
+    """`user:password` at the schema registry."""
     sample_seconds: float = 5.0
     background_share: float = BACKGROUND_SHARE
 

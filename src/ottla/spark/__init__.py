@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -67,7 +68,11 @@ def _check_local_workers(spark: SparkSession) -> None:
 
 
 def monitor(
-    spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()
+    spark: SparkSession,
+    *,
+    terminal: bool | None = None,
+    reporters: Iterable[MetricsReporter] = (),
+    progress_dir: str | Path | None = None,
 ) -> QueryMonitor:
     """Monitor the streaming queries of a session, whatever their sources; use it in a `with`, or close it at the end.
 
@@ -76,19 +81,22 @@ def monitor(
         terminal: whether to show queries, and the tasks of running jobs, on stderr: as a table that is updated in
             place on a terminal, as a line at most every five seconds otherwise. Default: only on a terminal.
         reporters: reporters of `QueryMonitor.metrics`, such as `ottla.metrics.prometheus.PrometheusReporter()`.
+        progress_dir: a directory for the progress of the queries, which `ottla console --progress-dir` shows.
 
     Returns:
         the monitor: `report("report.html")`, `to_json()`, `metrics`.
 
     Raises:
         ImportError: pyspark is missing; the error names the extra to install.
+        ConfigurationError: the progress directory cannot be written.
     """
     from ottla.spark.optional_dependencies import optional_dependency
 
     with optional_dependency("monitor", extra="spark"):
         from ottla.spark.monitoring.query_monitor import QueryMonitor
     is_shown = sys.stderr.isatty() if terminal is None else terminal
-    return QueryMonitor(spark, terminal=is_shown, reporters=reporters).start()
+    directory = None if progress_dir is None else Path(progress_dir)
+    return QueryMonitor(spark, terminal=is_shown, reporters=reporters, progress_dir=directory).start()
 
 
 def watch(

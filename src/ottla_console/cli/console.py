@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import importlib
 import logging
 import sys
 from pathlib import Path
@@ -40,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
     if bool(args.tls_cert) != bool(args.tls_key):
         raise ConfigurationError("--tls-cert and --tls-key belong together")
+    if args.schema_registry:
+        _check_decoders()
     settings = ConsoleSettings(
         without_serialization(client_options(args)),
         ListenAddress.parse(args.listen),
@@ -48,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
         Masking(args.mask),
         bool(args.tls_cert),
         tuple(args.allowed_host),
+        tuple(Path(directory) for directory in args.progress_dir),
+        args.schema_registry or "",
+        _credentials(args.schema_registry_auth),
     )
     app = create_app(settings)
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
@@ -77,6 +83,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _credentials(path: Path | None) -> str:
+    """Return `user:password` of a file. Raises ConfigurationError if it has none."""
+    if path is None:
+        return ""
+    try:
+        line = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--schema-registry-auth: {path} cannot be read: {error}") from None
+    if ":" not in line or "\n" in line:
+        raise ConfigurationError(f"--schema-registry-auth: {path} has no single line USER:PASSWORD")
+    return line
+
+
+def _check_decoders() -> None:
+    """Raise CommandFailedError if packages are missing that decode records."""
+    for module in ("fastavro", "google.protobuf"):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            raise CommandFailedError(
+                f"ottla console: --schema-registry: {module} is missing; install it with `pip install 'ottla[schemas]'`"
+            ) from None
+
+
 def _print_hash() -> int:
     """Print the hash of a password, for the file of `--users`."""
     from ottla_console.security.users import hash_password
@@ -101,6 +131,9 @@ COMMAND = Command(
             "hide fields of records: paths into JSON, or $key, $value, $headers; TOPIC may have wildcards",
         ),
         Repeatable("--allowed-host NAME", "name under which browsers may open the console, without --users"),
+        Repeatable("--progress-dir DIR", "directory with the progress of Spark queries and pipelines"),
+        Option("--schema-registry URL", "schema registry that decodes records in Avro and Protobuf"),
+        Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
         Option("--tls-cert FILE", "certificate chain (PEM) for https"),
         Option("--tls-key FILE", "its private key (PEM)"),
     ),

@@ -14,7 +14,7 @@ from ottla.errors import GroupIdNotFoundError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla_console.cluster.clients import CHANGE_MS, READ_MS
 from ottla_console.cluster.collector import lag_of
-from ottla_console.cluster.snapshots import GroupRow, PartitionLag
+from ottla_console.cluster.snapshots import PartitionLag
 from ottla_console.pages.paging import Slice
 from ottla_console.web.page import BadInputError, Page
 from ottla_console.web.texts import number, parsed_time
@@ -69,7 +69,7 @@ async def group(page: Page) -> Response:
     group_id = page.text("id")
     page.console.collector.view_groups([group_id])
     description, is_share = await _describe(page, group_id)
-    lags = [] if is_share else await _lags(page, group_id)
+    lags = await (_share_lags if is_share else _lags)(page, group_id)
     owners = {tp: member for member in description.members for tp in member.assignment}
     sums = [row.lag for row in lags if row.lag is not None]
     return page.render(
@@ -87,8 +87,7 @@ async def group(page: Page) -> Response:
 
 async def _describe(page: Page, group_id: str) -> tuple[GroupDescription, bool]:
     """Return a group, and whether it is a share group. Raises GroupIdNotFoundError if it does not exist."""
-    row: GroupRow | None = (await page.console.collector.groups()).get(group_id)
-    if row is not None and row.group_type.lower() == SHARE:
+    if await _is_share(page, group_id):
         return (await page.admin.describe_share_groups([group_id], READ_MS))[group_id], True
     description = (await page.admin.describe_consumer_groups([group_id], READ_MS))[group_id]
     if description.state == DEAD:
@@ -101,11 +100,16 @@ async def _lags(page: Page, group_id: str) -> list[PartitionLag]:
     return await lag_of(page.admin, committed, READ_MS)
 
 
+async def _share_lags(page: Page, group_id: str) -> list[PartitionLag]:
+    infos = await page.admin.describe_share_group_offsets(group_id, timeout_ms=READ_MS, errors={})
+    return await lag_of(page.admin, {tp: OffsetAndMetadata(info.start_offset) for tp, info in infos.items()}, READ_MS)
+
+
 async def preview(page: Page) -> Response:
     """Return the offsets that a reset would commit, with a form that does exactly this."""
     group_id, topic = page.text("id"), page.text("topic", "")
     to, at = page.choice("to", {name: name for name in RESETS}), page.text("at", "")
-    rows = await _plan(page, group_id, topic, to)
+    rows = await _plan(page, await _current(page, group_id), topic, to)
     return page.render(
         "group_reset.html",
         group_id=group_id,
@@ -117,23 +121,35 @@ async def preview(page: Page) -> Response:
     )
 
 
-async def _plan(page: Page, group_id: str, topic: str, to: str) -> list[ResetRow]:
+async def _is_share(page: Page, group_id: str) -> bool:
+    row = (await page.console.collector.groups()).get(group_id)
+    return row is not None and row.group_type.lower() == SHARE
+
+
+async def _current(page: Page, group_id: str) -> Mapping[TopicPartition, int]:
+    """Return the committed offsets of a group; of a share group its start offsets."""
+    if await _is_share(page, group_id):
+        return await page.admin.list_share_group_offsets(group_id, timeout_ms=READ_MS, errors={})
     committed = await page.admin.list_consumer_group_offsets(group_id, timeout_ms=READ_MS, errors={})
+    return {tp: entry.offset for tp, entry in committed.items()}
+
+
+async def _plan(page: Page, committed: Mapping[TopicPartition, int], topic: str, to: str) -> list[ResetRow]:
     partitions = [tp for tp in committed if topic in ("", tp.topic)]
     if topic and not partitions:
         info = next(iter((await page.admin.describe_topics([topic], READ_MS)).values()))
         partitions = [TopicPartition(topic, p.partition) for p in info.partitions]
     if not partitions:
-        raise BadInputError(f"topic: {group_id} has no committed offsets; name a topic")
+        raise BadInputError("topic: the group has no committed offsets; name a topic")
     if len(partitions) > MAX_PREVIEW:
         raise BadInputError(f"topic: {len(partitions):,} partitions are too many for one reset; name a topic")
     starts = await _positions(page, partitions, OffsetSpec.earliest())
     ends = await _positions(page, partitions, OffsetSpec.latest())
-    targets = await _targets(page, to, {tp: committed.get(tp, OffsetAndMetadata(-1)).offset for tp in partitions}, ends)
+    targets = await _targets(page, to, {tp: committed.get(tp, -1) for tp in partitions}, ends)
     return [
         ResetRow(
             tp,
-            committed[tp].offset if tp in committed else -1,
+            committed.get(tp, -1),
             min(max(targets.get(tp, starts[tp]), starts[tp]), ends[tp]),
         )
         for tp in sorted(partitions)
@@ -177,8 +193,10 @@ async def reset(page: Page) -> Response:
         raise BadInputError("offsets: expected those of a preview") from None
     first = ",".join(f"{tp}:{offset}" for tp, offset in list(offsets.items())[:MAX_AUDITED])
     resource = f"group:{group_id} partitions={len(offsets)} {first}"
+    admin = page.admin
+    alter = admin.alter_share_group_offsets if await _is_share(page, group_id) else admin.alter_consumer_group_offsets
     with page.audited("reset-offsets", resource):
-        await page.admin.alter_consumer_group_offsets(group_id, offsets, CHANGE_MS)
+        await alter(group_id, offsets, CHANGE_MS)
     return page.done("/group?" + urlencode({"id": group_id}), f"{len(offsets)} offsets were reset.")
 
 
@@ -187,6 +205,8 @@ async def delete(page: Page) -> Response:
     group_id = page.text("id")
     if page.text("confirm", "") != group_id:
         raise BadInputError(f"confirm: type the id of the group, {group_id}, to confirm")
+    admin = page.admin
+    delete_groups = admin.delete_share_groups if await _is_share(page, group_id) else admin.delete_consumer_groups
     with page.audited("delete-group", f"group:{group_id}"):
-        await page.admin.delete_consumer_groups([group_id], CHANGE_MS)
+        await delete_groups([group_id], CHANGE_MS)
     return page.done("/groups", f"Group {group_id} was deleted.")

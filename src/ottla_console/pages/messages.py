@@ -17,7 +17,8 @@ from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.client.core.metadata import TopicInfo
 from ottla.model import TopicPartition
 from ottla_console.cluster.clients import READ_MS
-from ottla_console.pages.record_view import FORMATS, ShownRecord, shown_record
+from ottla_console.cluster.schema_registry import SchemaRegistry
+from ottla_console.pages.record_view import FORMATS, ShownRecord, shown_records
 from ottla_console.pages.topic import describe
 from ottla_console.security.masking import MaskedFields
 from ottla_console.web.page import BadInputError, Page
@@ -43,6 +44,7 @@ class Query(NamedTuple):
     contains: str
     form: str
     fields: MaskedFields
+    schemas: SchemaRegistry | None
 
     @property
     def is_backwards(self) -> bool:
@@ -100,7 +102,7 @@ def _query(page: Page, info: TopicInfo) -> Query:
     form = page.choice("format", FORMATS, "auto")
     order = page.choice("order", ORDERS, "newest")
     masked = page.console.settings.masking.of_topic(info.name)
-    return Query(order, tuple(partitions[:MAX_PARTITIONS]), contains, form, masked)
+    return Query(order, tuple(partitions[:MAX_PARTITIONS]), contains, form, masked, page.console.schemas)
 
 
 async def _offsets(page: Page, partitions: Iterable[TopicPartition]) -> tuple[Offsets, Offsets]:
@@ -162,7 +164,7 @@ async def _scan_backwards(
         if not is_complete:
             return _page_of(matches, scanned, _text(upper, starts), is_cut=True)
         scanned += len(records)
-        part = [shown_record(record, query.form, query.fields) for record in records]
+        part = await shown_records(records, query.form, query.fields, query.schemas)
         matches += (record for record in part if record.contains(query.contains))
         upper |= lower
         window = min(window * 2, MAX_SCANNED // len(active) + 1)
@@ -190,7 +192,7 @@ async def _scan_forwards(
         if not is_complete:
             return _page_of(matches, scanned, _text(lower, ends), is_cut=True)
         scanned += len(records)
-        part = sorted((shown_record(r, query.form, query.fields) for r in records), key=_oldest_first)
+        part = sorted(await shown_records(records, query.form, query.fields, query.schemas), key=_oldest_first)
         matches += [record for record in part if record.contains(query.contains)]
         lower |= upper
     for record in matches[ROWS:]:

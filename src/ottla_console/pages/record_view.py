@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ottla.aio import ConsumerRecord
+from ottla_console.cluster.schema_registry import SchemaRegistry
 from ottla_console.security.masking import MASK, MaskedFields, masked_value
 
 FORMATS: Final[dict[str, str]] = {"auto": "auto", "json": "json", "text": "text", "hex": "hex"}
+DECODED: Final = ("auto", "json")
+"""Formats in which records with a schema are decoded."""
 MAX_SHOWN: Final = 16 * 1024
 """Bytes of a key or value that are shown; the rest is cut."""
 PREVIEW: Final = 160
@@ -42,14 +45,32 @@ class ShownRecord(NamedTuple):
         )
 
 
-def shown_record(record: ConsumerRecord, form: str, fields: MaskedFields) -> ShownRecord:
-    """Return a record in a format."""
+async def shown_records(
+    records: Sequence[ConsumerRecord], form: str, fields: MaskedFields, schemas: SchemaRegistry | None
+) -> list[ShownRecord]:
+    """Return records in a format; those with a schema of the registry as JSON."""
+    if schemas is not None:
+        await schemas.load(data for record in records for data in (record.key, record.value))
+    return [shown_record(record, form, fields, schemas) for record in records]
+
+
+def shown_record(
+    record: ConsumerRecord, form: str, fields: MaskedFields, schemas: SchemaRegistry | None = None
+) -> ShownRecord:
+    """Return a record in a format; with a schema that is loaded as JSON, unless the format is text or hex."""
+    key, value = record.key, record.value
+    if schemas is not None:
+        # masks are paths into JSON, so that they apply to what is decoded
+        if form in DECODED or fields.paths:
+            value = schemas.to_json(value) or value
+        if form in DECODED:
+            key = schemas.to_json(key) or key
     return ShownRecord(
         record.partition,
         record.offset,
         record.timestamp,
-        MASK if fields.has_key and record.key is not None else shown(record.key, form),
-        shown(masked_value(record.value, fields), form),
+        MASK if fields.has_key and key is not None else shown(key, form),
+        shown(masked_value(value, fields), form),
         tuple(_headers(record.headers, fields.has_headers)),
         max(0, record.serialized_value_size),
     )

@@ -66,6 +66,7 @@ class Tail:
         self._partitions = partitions
         self._form = form
         self._contains = contains
+        self._schemas = page.console.schemas
         self._fields = page.console.settings.masking.of_topic(partitions[0].topic if partitions else "")
         self._newest: deque[ConsumerRecord] = deque(maxlen=MAX_ROWS)
         self._seen = self._matching = self._skipped = 0
@@ -97,6 +98,8 @@ class Tail:
     async def _poll(self, consumer: KafkaConsumer, timeout_ms: float) -> None:
         started = time.monotonic()
         for records in (await consumer.poll(timeout_ms)).values():
+            if self._schemas is not None:
+                await self._schemas.load(data for record in records for data in (record.key, record.value))
             self._seen += len(records)
             if not self._contains:
                 self._matching += len(records)
@@ -126,4 +129,4 @@ class Tail:
         return f"data: {json.dumps(data)}\n\n"
 
     def _shown(self, record: ConsumerRecord) -> ShownRecord:
-        return shown_record(record, self._form, self._fields)
+        return shown_record(record, self._form, self._fields, self._schemas)

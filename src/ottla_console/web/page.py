@@ -17,6 +17,7 @@ from ottla.aio import KafkaAdminClient
 from ottla.errors import KafkaError
 from ottla_console.cluster.clients import ClusterClients
 from ottla_console.cluster.collector import Collector
+from ottla_console.cluster.schema_registry import SchemaRegistry
 from ottla_console.security import audit
 from ottla_console.security.sessions import Notice, Sessions
 from ottla_console.security.users import Role, User
@@ -47,6 +48,7 @@ class Console:
     clients: ClusterClients
     sessions: Sessions
     templates: Environment
+    schemas: SchemaRegistry | None = None
 
 
 @dataclass

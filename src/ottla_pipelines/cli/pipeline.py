@@ -91,6 +91,7 @@ def _run(args: argparse.Namespace) -> int:
         master=args.master or DEFAULT_MASTER,
         remote=args.remote,
         config=dict(_setting(text) for text in args.conf),
+        progress_dir=None if dry else args.progress_dir,
         **({} if dry else {name: getattr(args, name) for name in REFRESHES}),
     )
     if args.database:
@@ -236,6 +237,7 @@ COMMAND = Command(
                     default=[],
                 ),
                 Flag("--full-refresh-all", "empty all tables and compute them from the beginning"),
+                Option("--progress-dir DIR", "directory for the run's progress, which `ottla console` shows", Path),
             ),
         ),
         Action("dry-run", "check the definitions without running them", run, options=_COMMON),

@@ -29,6 +29,7 @@ from ottla.errors import ConfigurationError
 from ottla.spark.checkpoints import remove_torn_starts
 from ottla_pipelines.declarative.events import Event, events_of, reason_of
 from ottla_pipelines.declarative.projects import STORAGE, check_path, check_storage, local_path
+from ottla_pipelines.declarative.run_progress import recorded
 from ottla_pipelines.declarative.session import DEFAULT_MASTER, LOG, session
 from ottla_pipelines.run import locked, write_json
 
@@ -56,6 +57,8 @@ class RunOptions:
     remote: str | None = None
     """The URL of a Spark Connect server to use instead of starting one: sc://host:port."""
     config: dict[str, str] = field(default_factory=dict)
+    progress_dir: Path | None = None
+    """A directory for the progress of the run, which `ottla console --progress-dir` shows."""
 
     @property
     def project(self) -> Path:
@@ -74,6 +77,16 @@ Show = Callable[[Event], None]
 
 def run(options: RunOptions, show: Show) -> None:
     """Run to the end, and pass events to `show`. Raises PipelineError and ConfigurationError."""
+    with recorded(options.progress_dir, options.project) as progress:
+
+        def show_and_record(event: Event) -> None:
+            progress.add(event)
+            show(event)
+
+        _run(options, show_and_record)
+
+
+def _run(options: RunOptions, show: Show) -> None:
     if options.remote is None:
         check_path(options.project)
     spec = _spec(options.spec)

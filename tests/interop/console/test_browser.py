@@ -42,6 +42,7 @@ PAGES = (
     "/users",
     "/quotas",
     "/log-dirs",
+    "/spark",
     "/topics/no-such-topic",
 )
 LIGHT: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"}

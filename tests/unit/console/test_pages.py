@@ -212,3 +212,23 @@ def test_dead_cluster_is_reported_with_its_reason_within_two_seconds(unused_addr
         response = browser.client.get("/topics/visits")
         assert response.elapsed.total_seconds() < 2
         assert "connection refused" in response.text
+
+
+def test_start_offsets_of_a_share_group_are_reset(
+    console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    produce(ottla_broker, ottla_topic, *(b"v" for _ in range(10)))
+    group, tp, query = f"share-{ottla_topic}", TopicPartition(ottla_topic, 0), f"id=share-{ottla_topic}"
+    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        admin.alter_share_group_offsets(group, {tp: 4})
+        console.post("/topics/create", {"name": f"{ottla_topic}-2", "replicas": "1"}, form="/topics/create")  # refresh
+        text = console.text(f"/group?{query}")
+        assert "share group" in text
+        assert '<td class="n">4</td><td class="n">10</td><td class="n">6</td>' in text
+        preview = console.text(f"/group/reset?{query}&to=offset&at=7")
+        match = re.search(r'name="offsets" value="([^"]+)"', preview)
+        assert match is not None
+        console.post("/group/reset", {"id": group, "offsets": match[1]}, form=f"/group/reset?{query}&to=latest")
+        assert admin.list_share_group_offsets(group) == {tp: 7}
+    console.post("/group/delete", {"id": group, "confirm": group}, form=f"/group?{query}")
+    console.text(f"/group?{query}", 404)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from ottla.spark.monitoring.progress import MicroBatch, State, total
@@ -74,8 +75,8 @@ class QueryHistory:
         for phase, duration in batch.durations_ms.items():
             self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the history as JSON, under Spark's names for what Spark reports."""
+    def to_json(self, max_recent: int = MOST_BATCHES) -> dict[str, Any]:
+        """Return the history as JSON, under Spark's names for what Spark reports, with the last micro-batches."""
         return {
             "id": self.query_id,
             "name": self.name,
@@ -91,7 +92,7 @@ class QueryHistory:
             "state": None if self.state is None else self.state._asdict(),
             "recent": [
                 {**batch._asdict(), "state": batch.state and batch.state._asdict(), "allBehind": total(batch.behind)}
-                for batch in self.recent
+                for batch in islice(self.recent, max(0, len(self.recent) - max_recent), None)
             ],
         }
 

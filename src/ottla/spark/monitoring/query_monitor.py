@@ -21,6 +21,7 @@ from ottla.metrics.metrics import Metrics
 from ottla.spark.monitoring.history import Histories
 from ottla.spark.monitoring.metrics import NAMESPACE, QueryMetrics
 from ottla.spark.monitoring.progress import label, micro_batch
+from ottla.spark.monitoring.progress_file import QUERIES, ProgressFile
 from ottla.spark.monitoring.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -32,22 +33,37 @@ log = logging.getLogger("ottla.spark")
 
 LAST_WORDS_SECONDS: Final = 10.0
 """Maximum time that `close` waits for Spark's last events of queries that have ended."""
+MAX_RECENT: Final = 60
+"""Micro-batches of each query in a progress file."""
 
 
 class QueryMonitor:
     """Listens to a session's queries until it is closed; a context manager. Reports work afterwards, too."""
 
-    def __init__(self, spark: SparkSession, *, terminal: bool, reporters: Iterable[MetricsReporter]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        terminal: bool,
+        reporters: Iterable[MetricsReporter],
+        progress_dir: Path | None = None,
+    ) -> None:
         self.histories = Histories()
         self.metrics = Metrics(namespace=NAMESPACE, reporters=reporters)
         """Metrics of the queries, for reporters."""
         self._spark = spark
         self._listener = _Listener(self.histories, QueryMetrics(self.metrics, self.histories))
         self._terminal = Terminal(self.histories, _tasks_of(spark)) if terminal else None
+        self._progress = None
+        if progress_dir is not None:
+            name = spark.conf.get("spark.app.name") or "Spark"
+            self._progress = ProgressFile(progress_dir, QUERIES, name, self._content)
         self._open = False
 
     def start(self) -> QueryMonitor:
         """Start listening."""
+        if self._progress is not None:
+            self._progress.start()
         _settle_accumulators(self._spark)
         self._spark.streams.addListener(self._listener)
         if self._terminal is not None:
@@ -74,12 +90,18 @@ class QueryMonitor:
             log.info("The session ended before its query monitor: %s", error)
         if self._terminal is not None:
             self._terminal.close()
+        if self._progress is not None:
+            self._progress.close()
         self.metrics.close()
 
     def to_json(self) -> str:
         """Return the history of all queries as JSON: {"queries": [...]}."""
         with self.histories.reading() as queries:
             return json.dumps({"queries": [query.to_json() for query in queries]})
+
+    def _content(self) -> dict[str, Any]:
+        with self.histories.reading() as queries:
+            return {"queries": [query.to_json(MAX_RECENT) for query in queries]}
 
     def report(self, path: str | Path, title: str = "Streaming queries") -> Path:
         """Write a report (.html, with its chart) or the chart alone (.png), and return the path. Requires

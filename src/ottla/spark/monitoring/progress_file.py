@@ -1,0 +1,116 @@
+"""Progress of a Spark session or of a pipeline's run as a file, which `ottla console --progress-dir` shows.
+
+A file is replaced as a whole, each second while its content changes and every five seconds otherwise: an old one shows
+that its process was killed. It remains when its process ends; a directory keeps the newest 100.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.errors import ConfigurationError
+
+log = logging.getLogger("ottla.spark")
+
+FORMAT: Final = 1
+WRITE_SECONDS: Final = 1.0
+HEARTBEAT_SECONDS: Final = 5.0
+MAX_FILES: Final = 100
+"""Files in a directory; older ones are deleted when another process starts."""
+SUFFIX: Final = ".progress.json"
+
+QUERIES, PIPELINE = "queries", "pipeline"
+
+
+class ProgressFile:
+    """Writes a document into a directory on its own thread, from `start` to `close`.
+
+    Args:
+        directory: created if it is missing. The file is readable as the umask says.
+        kind: QUERIES or PIPELINE.
+        name: the name to show: of the application, or of the project.
+        content: returns the kind's fields; called on the thread.
+    """
+
+    def __init__(self, directory: Path, kind: str, name: str, content: Callable[[], Mapping[str, Any]]) -> None:
+        host = socket.gethostname()
+        file_name = f"{kind}-{re.sub(r'[^A-Za-z0-9.-]', '_', name)[:60]}-{uuid.uuid4().hex[:12]}{SUFFIX}"
+        self.path = directory / file_name
+        self._head = {"format": FORMAT, "kind": kind, "name": name, "host": host, "pid": os.getpid()}
+        self._started_ms = _now_ms()
+        self._content = content
+        self._written: Mapping[str, Any] | None = None
+        self._written_at = 0.0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ottla-progress", daemon=True)
+
+    def start(self) -> ProgressFile:
+        """Write the file, and start the thread. Raises ConfigurationError if the directory cannot be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._write(is_closed=False)
+        except OSError as error:
+            raise ConfigurationError(f"the progress directory {self.path.parent} cannot be written: {error}") from error
+        _delete_old(self.path.parent)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Write the last state, and stop the thread. Idempotent."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join()
+        self._try_to_write(is_closed=True)
+
+    def _run(self) -> None:
+        while not self._closing.wait(WRITE_SECONDS):
+            self._try_to_write(is_closed=False)
+
+    def _try_to_write(self, *, is_closed: bool) -> None:
+        try:
+            self._write(is_closed=is_closed)
+        except OSError as error:  # such as a full disk: the queries go on
+            log.debug("No progress is written to %s: %s", self.path, error)
+
+    def _write(self, *, is_closed: bool) -> None:
+        content = self._content()
+        is_due = time.monotonic() - self._written_at >= HEARTBEAT_SECONDS
+        if content == self._written and not is_due and not is_closed:
+            return
+        times = {"startedMs": self._started_ms, "updatedMs": _now_ms(), "isClosed": is_closed}
+        draft = self.path.with_name(f".{self.path.name}")
+        draft.write_text(json.dumps({**self._head, **times, **content}))
+        draft.replace(self.path)
+        self._written, self._written_at = content, time.monotonic()
+
+
+def progress_files(directory: Path) -> list[Path]:
+    """Return the files of a directory, the newest first; none if it does not exist."""
+    by_age: list[tuple[float, Path]] = []
+    with contextlib.suppress(OSError):
+        for path in directory.iterdir():
+            if path.name.endswith(SUFFIX) and not path.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):
+                    by_age.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(by_age, reverse=True)]
+
+
+def _delete_old(directory: Path) -> None:
+    for path in progress_files(directory)[MAX_FILES:]:
+        path.unlink(missing_ok=True)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

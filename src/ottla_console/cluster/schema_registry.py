@@ -1,0 +1,238 @@
+"""Records in Avro, Protobuf and JSON with a schema of a schema registry, as JSON.
+
+The wire format is Confluent's: a zero byte, the schema id in four bytes, for Protobuf the path of the message type,
+then the data. Schemas are fetched once, by id; `load` fetches those of a page before its records are decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from ottla.errors import ConfigurationError
+
+log = logging.getLogger("ottla.console")
+
+MAGIC: Final = 0
+HEADER_BYTES: Final = 5
+MAX_SCHEMAS: Final = 1_000
+MAX_FETCHES: Final = 20
+"""Schemas that are fetched for one page: any five bytes may look like an id."""
+FETCH_SECONDS: Final = 0.5
+RETRY_SECONDS: Final = 30.0
+"""Time until an id that could not be fetched is requested again."""
+MAX_SCHEMA_BYTES: Final = 4 * 1024 * 1024
+MAX_REFERENCES: Final = 50
+
+Decode = Callable[[memoryview], Any]
+"""Returns the data after the header as JSON can represent it. Raises any error for malformed data."""
+
+
+class SchemaRegistry:
+    """A client of a schema registry, with a cache. Not thread-safe: event loop only.
+
+    Args:
+        url: http or https.
+        credentials: `user:password` for basic authentication.
+    """
+
+    def __init__(self, url: str, credentials: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(f"--schema-registry: {url!r} is not allowed: expected http://HOST:PORT")
+        self._url = url.rstrip("/")
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if credentials:
+            self._headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+        self._decoders: OrderedDict[int, Decode] = OrderedDict()
+        self._failed: OrderedDict[int, float] = OrderedDict()
+
+    async def load(self, values: Iterable[bytes | None]) -> None:
+        """Fetch the schemas of these keys and values as far as they are unknown; without an answer they stay so."""
+        ids = {schema_id for value in values if (schema_id := schema_id_of(value)) is not None}
+        now = time.monotonic()
+        missing = [i for i in ids if i not in self._decoders and self._failed.get(i, 0.0) <= now][:MAX_FETCHES]
+        if missing:
+            await asyncio.gather(*map(self._load, missing))
+
+    def to_json(self, value: bytes | None) -> bytes | None:
+        """Return a value as JSON; None if it has no schema that is loaded, or does not match it."""
+        schema_id = schema_id_of(value)
+        decode = self._decoders.get(schema_id) if schema_id is not None else None
+        if value is None or decode is None:
+            return None
+        try:
+            return json.dumps(decode(memoryview(value)[HEADER_BYTES:]), ensure_ascii=False, default=_plain).encode()
+        except Exception as error:  # decoders raise what they like: the record is shown as it is
+            log.debug("A record does not match schema %s: %r", schema_id, error)
+            return None
+
+    async def _load(self, schema_id: int) -> None:
+        try:
+            async with asyncio.timeout(2 * FETCH_SECONDS):
+                decoder = await asyncio.to_thread(self._decoder, schema_id)
+        except Exception as error:  # also those of parsers: a schema that cannot be used is like none
+            log.info("No schema %s from %s: %s", schema_id, self._url, error or type(error).__name__)
+            _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)
+        else:
+            _add(self._decoders, schema_id, decoder)
+
+    def _decoder(self, schema_id: int) -> Decode:
+        schema = self._get(f"/schemas/ids/{schema_id}")
+        match schema.get("schemaType", "AVRO"):
+            case "AVRO":
+                return _avro_decoder(schema, self._references(schema))
+            case "PROTOBUF":
+                serialized = self._get(f"/schemas/ids/{schema_id}?format=serialized")
+                return _protobuf_decoder(serialized, self._references(schema, "?format=serialized"))
+            case "JSON":
+                return lambda data: json.loads(bytes(data))
+        raise ValueError(f"unknown type of schema: {schema['schemaType']}")
+
+    def _references(self, schema: Mapping[str, Any], query: str = "") -> dict[str, Mapping[str, Any]]:
+        """Return the schemas that a schema refers to, by name, each after those that it refers to itself."""
+        loaded: dict[str, Mapping[str, Any]] = {}
+
+        def load(parent: Mapping[str, Any]) -> None:
+            for reference in parent.get("references") or ():
+                name = str(reference["name"])
+                if name in loaded:
+                    continue
+                if len(loaded) >= MAX_REFERENCES:
+                    raise ValueError(f"more than {MAX_REFERENCES} references")
+                path = f"/subjects/{quote(str(reference['subject']), safe='')}/versions/{int(reference['version'])}"
+                child = self._get(path + query)
+                load(child)
+                loaded[name] = child
+
+        load(schema)
+        return loaded
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        request = urllib.request.Request(self._url + path, headers=self._headers)
+        with urllib.request.urlopen(request, timeout=FETCH_SECONDS) as response:
+            body = response.read(MAX_SCHEMA_BYTES + 1)
+        if len(body) > MAX_SCHEMA_BYTES:
+            raise ValueError("the schema is too large")
+        schema = json.loads(body)
+        if not isinstance(schema, dict):
+            raise TypeError("the answer is no object")
+        return schema
+
+
+def schema_id_of(value: bytes | None) -> int | None:
+    """Return the id at the beginning of a key or value; None if there is none."""
+    if value is None or len(value) < HEADER_BYTES or value[0] != MAGIC:
+        return None
+    return int.from_bytes(value[1:HEADER_BYTES], "big")
+
+
+def _avro_decoder(schema: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]]) -> Decode:
+    import io
+
+    import fastavro
+
+    named: dict[str, Any] = {}
+    for reference in references.values():
+        fastavro.parse_schema(json.loads(reference["schema"]), named_schemas=named)
+    parsed = fastavro.parse_schema(json.loads(schema["schema"]), named_schemas=named)
+    return lambda data: fastavro.schemaless_reader(io.BytesIO(data), parsed, None)
+
+
+def _protobuf_decoder(schema: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]]) -> Decode:
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+
+    def add(document: Mapping[str, Any], name: str) -> str:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(document["schema"]))
+        file.name = name
+        for dependency in file.dependency:
+            if dependency not in references:
+                _add_well_known(pool, dependency)
+        pool.Add(file)
+        return name
+
+    for name, reference in references.items():
+        add(reference, name)
+    file = pool.FindFileByName(add(schema, "ottla.schema.proto"))
+
+    def decode(data: memoryview) -> Any:
+        path, size = _message_path(data)
+        types = list(file.message_types_by_name.values())
+        descriptor = types[path[0]]
+        for index in path[1:]:
+            descriptor = descriptor.nested_types[index]
+        message = message_factory.GetMessageClass(descriptor).FromString(bytes(data[size:]))
+        return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+
+    return decode
+
+
+def _add_well_known(pool: Any, name: str) -> None:
+    """Add a file of Protobuf's own, such as google/protobuf/timestamp.proto, and what it imports."""
+    import importlib
+
+    from google.protobuf import descriptor_pb2
+
+    if not name.startswith("google/") or not name.endswith(".proto"):
+        raise ValueError(f"{name} is no reference of the schema")
+    module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    file = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+    for dependency in file.dependency:
+        _add_well_known(pool, dependency)
+    pool.Add(file)
+
+
+def _message_path(data: memoryview) -> tuple[list[int], int]:
+    """Return the indexes of the message type, from the outermost, and their size: zigzag varints after their number.
+
+    Indexes are not negative: Python would count them from the end.
+    """
+    count, at = _varint(data, 0)
+    if count == 0:
+        return [0], at
+    path: list[int] = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        path.append(index)
+    return path, at
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value & 1:
+                raise ValueError("the index is negative")
+            return value >> 1, at
+        shift += 7
+        if shift > 28:
+            raise ValueError("the index is too large")
+
+
+def _plain(value: Any) -> str:
+    """Return what JSON lacks as text: bytes as hex; times, decimals and UUIDs as they print."""
+    if isinstance(value, (bytes, bytearray)):
+        return binascii.hexlify(value).decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _add(cache: OrderedDict[int, Any], key: int, value: Any) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > MAX_SCHEMAS:
+        cache.popitem(last=False)

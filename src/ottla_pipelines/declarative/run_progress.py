@@ -1,0 +1,66 @@
+"""The progress of a run, by flow, as a file that `ottla console --progress-dir` shows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.spark.monitoring.progress_file import PIPELINE, ProgressFile
+from ottla_pipelines.declarative.events import Event
+
+RUNNING, FAILED = "RUNNING", "FAILED"
+MAX_FLOWS: Final = 1_000
+
+
+class RunProgress:
+    """The last state of each flow, and of the run. Written by the run, read by the thread of the file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flows: dict[str, Event] = {}
+        self._state = RUNNING
+        self._message = ""
+
+    def add(self, event: Event) -> None:
+        """Record an event."""
+        with self._lock:
+            if event.flow is not None and event.state is not None:
+                if event.flow in self._flows or len(self._flows) < MAX_FLOWS:
+                    self._flows[event.flow] = event
+                return
+            self._state = event.state or self._state
+            self._message = event.reason or event.headline
+
+    def fail(self, reason: str) -> None:
+        """Record that the run has ended with an error."""
+        with self._lock:
+            self._state, self._message = FAILED, reason
+
+    def content(self) -> dict[str, Any]:
+        """Return the fields of the file."""
+        with self._lock:
+            flows = [
+                {"name": name, "state": e.state, "atMs": int(e.time.timestamp() * 1000), "reason": e.reason}
+                for name, e in self._flows.items()
+            ]
+            return {"state": self._state, "message": self._message, "flows": flows}
+
+
+@contextmanager
+def recorded(directory: Path | None, project: Path) -> Iterator[RunProgress]:
+    """Record a run, and write its progress into a directory if there is one. Raises ConfigurationError."""
+    progress = RunProgress()
+    file = None if directory is None else ProgressFile(directory, PIPELINE, project.resolve().name, progress.content)
+    if file is not None:
+        file.start()
+    try:
+        yield progress
+    except BaseException as error:
+        progress.fail(str(error) or type(error).__name__)
+        raise
+    finally:
+        if file is not None:
+            file.close()
