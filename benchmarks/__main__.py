@@ -37,6 +37,7 @@ SUITES: dict[str, Suite] = {
     "cluster": Suite("cluster", "memory, CPU and failover over partitions and brokers"),
     "failover": Suite("failover", "the time without a leader after a fault"),
     "controller": Suite("controller", "the requests of a controller of many partitions"),
+    "console": Suite("console", "the time of each page of the console on 10,000 topics"),
     "report": Suite("report", "docs/performance.md with its charts, from the saved results"),
 }
 DEFAULT = ("floors", "broker", "clients", "spark")

@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla_console.cluster.byte_rates import BytePages
 from ottla_console.cluster.clients import ClusterClients
 from ottla_console.cluster.collector import Collector
 from ottla_console.cluster.schema_registry import SchemaRegistry
@@ -73,7 +74,8 @@ class SecurityHeaders:
 def create_app(settings: ConsoleSettings) -> Starlette:
     """Return the application. Raises ConfigurationError for settings that would be unsafe."""
     settings.check()
-    collector = Collector(settings.client_configs, settings.sample_seconds, settings.background_share)
+    pages = BytePages(settings.broker_metrics, settings.broker_metrics_auth) if settings.broker_metrics else None
+    collector = Collector(settings.client_configs, settings.sample_seconds, settings.background_share, pages)
     registry = settings.schema_registry
     schemas = SchemaRegistry(registry, settings.schema_registry_auth) if registry else None
     clients = ClusterClients(settings.client_configs)

@@ -63,6 +63,10 @@ class ConsoleSettings:
     """The URL of a schema registry, for records in Avro and Protobuf."""
     schema_registry_auth: str = ""
     """`user:password` at the schema registry."""
+    broker_metrics: tuple[str, ...] = ()
+    """Addresses of brokers' pages for Prometheus, for rates in bytes."""
+    broker_metrics_auth: str = ""
+    """`user:password` at these pages."""
     sample_seconds: float = 5.0
     background_share: float = BACKGROUND_SHARE
 

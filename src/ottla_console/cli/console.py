@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
         tuple(args.allowed_host),
         tuple(Path(directory) for directory in args.progress_dir),
         args.schema_registry or "",
-        _credentials(args.schema_registry_auth),
+        _credentials("--schema-registry-auth", args.schema_registry_auth),
+        tuple(address for text in args.broker_metrics for address in text.split(",") if address),
+        _credentials("--broker-metrics-auth", args.broker_metrics_auth),
     )
     app = create_app(settings)
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
@@ -83,16 +85,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _credentials(path: Path | None) -> str:
+def _credentials(option: str, path: Path | None) -> str:
     """Return `user:password` of a file. Raises ConfigurationError if it has none."""
     if path is None:
         return ""
     try:
         line = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--schema-registry-auth: {path} cannot be read: {error}") from None
+        raise ConfigurationError(f"{option}: {path} cannot be read: {error}") from None
     if ":" not in line or "\n" in line:
-        raise ConfigurationError(f"--schema-registry-auth: {path} has no single line USER:PASSWORD")
+        raise ConfigurationError(f"{option}: {path} has no single line USER:PASSWORD")
     return line
 
 
@@ -134,6 +136,10 @@ COMMAND = Command(
         Repeatable("--progress-dir DIR", "directory with the progress of Spark queries and pipelines"),
         Option("--schema-registry URL", "schema registry that decodes records in Avro and Protobuf"),
         Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
+        Repeatable(
+            "--broker-metrics HOST:PORT[,…]", "HTTP listeners of brokers (/metrics), or URLs, for rates in bytes"
+        ),
+        Option("--broker-metrics-auth FILE", "file with USER:PASSWORD for --broker-metrics", Path),
         Option("--tls-cert FILE", "certificate chain (PEM) for https"),
         Option("--tls-key FILE", "its private key (PEM)"),
     ),

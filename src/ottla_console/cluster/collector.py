@@ -12,12 +12,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.aio import KafkaAdminClient
 from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla_console.cluster.byte_rates import BytePages
 from ottla_console.cluster.samples import RateMeter, SampleRing
 from ottla_console.cluster.snapshots import ClusterSnapshot, GroupRow, PartitionLag, cluster_snapshot
 
@@ -98,8 +100,16 @@ class Refreshed(Generic[T]):
 class Collector:
     """Snapshots and samples of one cluster, from `start` to `stop`. Its methods may be called by any thread."""
 
-    def __init__(self, configs: Mapping[str, Any], seconds: float = 5.0, share: float = BACKGROUND_SHARE) -> None:
+    def __init__(
+        self,
+        configs: Mapping[str, Any],
+        seconds: float = 5.0,
+        share: float = BACKGROUND_SHARE,
+        byte_pages: BytePages | None = None,
+    ) -> None:
         self._configs = configs
+        self.byte_pages = byte_pages
+        """The pages of brokers that rates in bytes are read from; None if there are none."""
         self._seconds = seconds
         self._share = share
         self._loop = asyncio.new_event_loop()
@@ -115,6 +125,8 @@ class Collector:
         """Records per second, by topic, and of all topics under `TOTAL`."""
         self.lags = SampleRing()
         """The lag of groups, by id."""
+        self.byte_rates = SampleRing()
+        """Bytes per second of topics and brokers."""
         self.is_partial = False
         """Whether the cluster has more partitions than are sampled."""
 
@@ -180,7 +192,9 @@ class Collector:
             self._admin = admin
             tasks.create_task(self._cluster.run())
             tasks.create_task(self._groups.run())
-            tasks.create_task(self._sample())
+            tasks.create_task(self._sample(self._sample_rates))
+            if self.byte_pages is not None:
+                tasks.create_task(self._sample(partial(self._sample_bytes, self.byte_pages)))
 
     @property
     def _client(self) -> KafkaAdminClient:
@@ -192,13 +206,13 @@ class Collector:
         description = await self._client.describe_cluster(LOAD_MS if self.loaded_at else FIRST_MS)
         return cluster_snapshot(description, await self._client.describe_topics(timeout_ms=LOAD_MS))
 
-    async def _sample(self) -> None:
+    async def _sample(self, sample: Callable[[ClusterSnapshot], Awaitable[None]]) -> None:
         while True:
             started = time.monotonic()
             try:
                 snapshot = await self.cluster()
                 started = time.monotonic()
-                await self._sample_rates(snapshot)
+                await sample(snapshot)
             except KafkaError as error:
                 log.debug("No sample of the rates: %s", error)
             except Exception:
@@ -221,6 +235,12 @@ class Collector:
         rates = self._meter.rates(now, {tp: entry.offset for tp, entry in listed.items()})
         if rates is not None:
             self.rates.append(now, {**rates, TOTAL: sum(rates.values())})
+
+    async def _sample_bytes(self, pages: BytePages, _: ClusterSnapshot) -> None:
+        now = time.time()
+        rates = await pages.rates(now, list(reversed(self._viewed_topics)))
+        if rates is not None:
+            self.byte_rates.append(now, rates)
 
     async def _load_groups(self) -> dict[str, GroupRow]:
         listed = await self._client.list_groups(timeout_ms=LOAD_MS, errors={})

@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from starlette.responses import Response
 
 from ottla.aio import ConfigResource
 from ottla.client.admin.configs import BROKER
+from ottla_console.cluster.byte_rates import broker_series
 from ottla_console.cluster.clients import READ_MS
+from ottla_console.cluster.collector import Collector
 from ottla_console.cluster.snapshots import BrokerRow
 from ottla_console.pages import configs
 from ottla_console.pages.log_dirs import directories
 from ottla_console.web.page import NoSuchPageError, Page
 
 
+class TrafficRow(NamedTuple):
+    """The bytes per second of a broker, by the address of its page; None if they are unknown."""
+
+    address: str
+    bytes_in: float | None
+    bytes_out: float | None
+    error: str
+
+
 async def listing(page: Page) -> Response:
     """Return the list of brokers."""
-    return page.render("brokers.html", snapshot=await page.console.collector.cluster())
+    collector = page.console.collector
+    return page.render("brokers.html", snapshot=await collector.cluster(), traffic=_traffic(collector))
+
+
+def _traffic(collector: Collector) -> list[TrafficRow]:
+    pages, rates = collector.byte_pages, collector.byte_rates
+    if pages is None:
+        return []
+    return [
+        TrafficRow(
+            address,
+            rates.latest(broker_series("in", address)),
+            rates.latest(broker_series("out", address)),
+            pages.errors.get(address, ""),
+        )
+        for address in pages.addresses
+    ]
 
 
 async def broker(page: Page) -> Response:

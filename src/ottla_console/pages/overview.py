@@ -6,10 +6,11 @@ from typing import Final
 
 from starlette.responses import Response
 
+from ottla_console.cluster.byte_rates import series
 from ottla_console.cluster.collector import TOTAL
 from ottla_console.cluster.snapshots import GroupRow
 from ottla_console.web.page import Page
-from ottla_console.web.texts import number
+from ottla_console.web.texts import nbytes, number
 
 BUSIEST: Final = 8
 
@@ -31,7 +32,10 @@ async def overview(page: Page) -> Response:
         busiest=sorted(rates, reverse=True)[:BUSIEST],
         behind=behind[:BUSIEST],
         rings=collector,
+        bytes_in=collector.byte_rates.points(series("in", TOTAL)),
+        bytes_out=collector.byte_rates.points(series("out", TOTAL)),
         shown_rate=lambda value: f"{number(value)}/s",
+        shown_bytes=lambda value: f"{nbytes(value)}/s",
     )
 
 

@@ -15,11 +15,12 @@ from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
+from ottla_console.cluster.byte_rates import series
 from ottla_console.cluster.clients import CHANGE_MS, READ_MS
 from ottla_console.pages import configs
 from ottla_console.pages.paging import Slice
 from ottla_console.web.page import BadInputError, Page
-from ottla_console.web.texts import number
+from ottla_console.web.texts import nbytes, number
 
 MAX_PARTITIONS: Final = 100_000
 
@@ -61,7 +62,10 @@ async def topic(page: Page) -> Response:
         under=sum(set(p.replicas) != set(p.isr) for p in info.partitions),
         offline=sum(p.leader < 0 for p in info.partitions),
         points=collector.rates.points(info.name),
+        bytes_in=collector.byte_rates.points(series("in", info.name)),
+        bytes_out=collector.byte_rates.points(series("out", info.name)),
         shown_rate=lambda value: f"{number(value)}/s",
+        shown_bytes=lambda value: f"{nbytes(value)}/s",
     )
 
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import h11
 
@@ -116,7 +116,7 @@ class HttpServer:
             )
         if page is None:
             return plain(404, f"no such page; there are {' '.join(sorted(PAGES))}\n")
-        return await page.render(HttpRequest(self._node, dict(parse_qsl(target.query)), headers))
+        return await page.render(HttpRequest(self._node, parse_qs(target.query), headers))
 
     def _is_authorized(self, headers: Mapping[str, str]) -> bool:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")

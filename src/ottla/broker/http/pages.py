@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.broker.monitoring.exposition import TextFormat, lines
@@ -26,7 +26,7 @@ class HttpRequest(NamedTuple):
     """A GET request: the broker, the parameters of the query, and the headers by their names in lower case."""
 
     node: ObservedNode
-    query: Mapping[str, str]
+    query: Mapping[str, Sequence[str]]
     headers: Mapping[str, str]
 
 
@@ -53,20 +53,20 @@ def plain(status: int, text: str, headers: Headers = ()) -> Page:
 
 
 async def metrics(request: HttpRequest) -> Page:
-    """Return all metrics, in the format that the client accepts."""
+    """Return all metrics, or those of `?name[]=…`, in the format that the client accepts."""
     broker = request.node.monitored
     if broker is None:
         return plain(503, "the broker is starting\n")
     scrape = Scrape(broker)
     await scrape.prepare()
     text_format = TextFormat.accepted(request.headers.get("accept", ""))
-    return Page(200, text_format.value, _blocks(scrape, text_format))
+    return Page(200, text_format.value, _blocks(scrape, text_format, request.query.get("name[]", ())))
 
 
-async def _blocks(scrape: Scrape, text_format: TextFormat) -> AsyncIterator[bytes]:
+async def _blocks(scrape: Scrape, text_format: TextFormat, names: Collection[str]) -> AsyncIterator[bytes]:
     """Yield the text in blocks; clients of the broker have their turn in between."""
     pace, block, nbytes = Pace(), list[str](), 0
-    for line in lines(scrape, text_format):
+    for line in lines(scrape, text_format, names):
         block.append(line)
         nbytes += len(line)
         if nbytes >= BLOCK_BYTES:
@@ -91,7 +91,7 @@ async def readiness(request: HttpRequest) -> Page:
     """
     broker = request.node.monitored
     problems = (
-        ["the broker is starting"] if broker is None else await _problems(broker, request.query.get("isr") == "1")
+        ["the broker is starting"] if broker is None else await _problems(broker, "1" in request.query.get("isr", ()))
     )
     if request.node.failure:
         problems.append(request.node.failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from ottla.broker.monitoring.metric import BrokerMetric, Kind, Labels, samples_of
@@ -32,10 +32,12 @@ class TextFormat(enum.Enum):
         return cls.OPEN_METRICS if "application/openmetrics-text" in accept else cls.PROMETHEUS
 
 
-def lines(scrape: Scrape, text_format: TextFormat) -> Iterator[str]:
-    """Yield the metrics line by line, so that the caller may pause at any of them."""
+def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) -> Iterator[str]:
+    """Yield the metrics, or those of these names, line by line, so that the caller may pause at any of them."""
     rendered: dict[tuple[Labels, Labels], str] = {}
     for metric in METRICS:
+        if names and metric.name not in names:
+            continue
         try:
             yield from _family(metric, scrape, text_format, rendered)
         except Exception:

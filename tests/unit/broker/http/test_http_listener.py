@@ -42,6 +42,9 @@ def test_metrics_are_served_in_both_formats(tmp_path: Path) -> None:
         page = await get(url_of(client.node), "/metrics")
         assert (page.status, page.headers["content-type"]) == (200, TextFormat.PROMETHEUS.value)
         assert parsed(page.text).value("kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 1
+        names = ("kafka_server_brokertopicmetrics_messagesin_total", "kafka_server_replicamanager_leadercount")
+        page = await get(url_of(client.node), f"/metrics?name[]={names[0]}&name[]={names[1]}")
+        assert {line.split()[2] for line in page.text.splitlines() if line.startswith("# TYPE")} == set(names)
         accept = "application/openmetrics-text;version=1.0.0"
         page = await get(url_of(client.node), "/metrics", accept=accept)
         assert page.headers["content-type"] == TextFormat.OPEN_METRICS.value
