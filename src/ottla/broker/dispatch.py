@@ -115,6 +115,7 @@ class Dispatch:
             return framed(failure(entry, version, error), header)
         if api.for_followers is not None and MEMBER in connection.state:
             api = api.for_followers
+        connection.send_times = api.stats.send
         meter = (
             RequestQuotaTracker(self._quotas, context, header.api_key, len(frame), began)
             if self._quotas.active

@@ -6,6 +6,7 @@ a deleted topic stay in the sums of the broker.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from ottla import errors
@@ -24,6 +25,8 @@ class TopicStats:
         "bytes_rejected",
         "failed_fetch_requests",
         "failed_produce_requests",
+        "failed_share_acknowledgements",
+        "failed_share_fetch_requests",
         "fetch_conversions",
         "fetch_requests",
         "invalid_crc",
@@ -35,6 +38,8 @@ class TopicStats:
         "produce_requests",
         "replication_bytes_in",
         "replication_bytes_out",
+        "share_acknowledgements",
+        "share_fetch_requests",
     )
 
     def __init__(self) -> None:
@@ -42,6 +47,8 @@ class TopicStats:
         self.produce_requests = self.failed_produce_requests = self.produce_conversions = 0
         self.fetch_requests = self.failed_fetch_requests = self.fetch_conversions = 0
         self.replication_bytes_in = self.replication_bytes_out = 0
+        self.share_fetch_requests = self.failed_share_fetch_requests = 0
+        self.share_acknowledgements = self.failed_share_acknowledgements = 0
         self.invalid_crc = self.invalid_magic = self.invalid_records = self.invalid_offset_or_sequence = 0
 
     def add(self, other: TopicStats) -> None:
@@ -76,6 +83,10 @@ class BrokerTopicStats:
         """Of deleted topics, and of topics that this broker has no replica of."""
         self.produce_conversion_times = LatencyHistogram()
         self.fetch_conversion_times = LatencyHistogram()
+        self.produce_conversion_bytes = self.fetch_conversion_bytes = 0
+        """Sizes of converted records."""
+        self.acknowledgements = Counter[int]()
+        """The number of records that members of share groups have acknowledged, by Kafka's number of the type."""
 
     def add(self, topic: str) -> TopicStats:
         """Return the counters of a topic of which this broker has a replica."""

@@ -96,7 +96,7 @@ def test_ever_new_client_ids_do_not_fill_the_memory() -> None:
         actual.wait_seconds(PRODUCER_BYTES, "u", str(i), 0)
         actual.mutations("u", str(i), strict=True)
     assert max(len(actual._shares), len(actual._buckets)) <= 10_000
-    assert len(actual._rates) <= 10_000
+    assert len(actual._measured) <= 10_000
 
 
 async def set_quota(client: Asker, key: str, value: float | None, **entity: str | None) -> int:

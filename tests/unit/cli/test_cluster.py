@@ -205,3 +205,16 @@ def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
         daemon.send(pid, str(tmp_path), signal.SIGKILL)
     assert not daemon.is_running(pid, str(tmp_path))
     assert not daemon.is_running(os.getpid(), str(tmp_path))
+
+
+def test_each_broker_has_an_http_listener_which_the_status_shows(tmp_path: Path) -> None:
+    cluster = make(tmp_path)
+    addresses = [broker.http_address for broker in cluster.brokers]
+    assert len(set(addresses)) == 3
+    assert [
+        properties.load(cluster.properties(broker))["ottla.http.listener"] for broker in cluster.brokers
+    ] == addresses
+    assert [broker["http"] for broker in status(cluster).brokers] == addresses
+    assert addresses[1] in "\n".join(as_text(status(cluster)))
+    with pytest.raises(ConfigurationError, match=r"ottla\.http\.listener"):
+        cluster.add({"ottla.http.listener": addresses[0]})

@@ -34,6 +34,7 @@ from tests.unit.slow_disk import SlowDisk
 
 from ottla.config.principal_rules import principal_rules
 from ottla.config.tls import TlsConfig
+from ottla.latency import LatencyHistogram
 from ottla.net.server.connection import USER, Connection, Reply
 from ottla.net.server.tls_connection import RECORD_BYTES, TlsConnection, TlsSettings
 from ottla.security.tls.contexts import server_context
@@ -234,6 +235,8 @@ def test_slow_reader_gets_every_byte_without_delaying_others(tmp_path: Path) -> 
             slow.transport.pause_reading()  # type: ignore[attr-defined]
             slow.write(frame(b"all") + frame(b"next"))
             await until(lambda: any(c._writing for c in server.listener.connections))
+            (connection,) = server.listener.connections
+            times = connection.send_times = LatencyHistogram()
             reader, writer = await server.connect()
             for _ in range(20):
                 writer.write(frame(b"x"))
@@ -244,6 +247,8 @@ def test_slow_reader_gets_every_byte_without_delaying_others(tmp_path: Path) -> 
             slow.close()
             writer.close()
         assert piece.released == 1
+        assert times.snapshot(0).count == 1
+        assert times.snapshot(0).seconds > 0
 
     run(test)
 

@@ -471,7 +471,9 @@ class Fetch:
             began = time.perf_counter()
             converted = down_converted(content, self._format, offset)
             partition.topic_stats.fetch_conversions += 1
-            self._broker.partitions.topic_stats.fetch_conversion_times.record(time.perf_counter() - began)
+            topic_stats = self._broker.partitions.topic_stats
+            topic_stats.fetch_conversion_times.record(time.perf_counter() - began)
+            topic_stats.fetch_conversion_bytes += len(converted)
             if converted:
                 return memoryview(converted)
             *_, (last, _, _) = any_magic.split(content)

@@ -432,7 +432,9 @@ def _checked(
         began = time.perf_counter()
         records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
         partition.topic_stats.produce_conversions += 1
-        broker.partitions.topic_stats.produce_conversion_times.record(time.perf_counter() - began)
+        topic_stats = broker.partitions.topic_stats
+        topic_stats.produce_conversion_times.record(time.perf_counter() - began)
+        topic_stats.produce_conversion_bytes += records.nbytes
     else:
         records = single_batch(records)
         if context.version < ZSTD_SINCE and _codec(records) == ZSTD:

@@ -51,6 +51,8 @@ class ShareFetch:
         if self._request.share_session_epoch == FINAL_EPOCH:
             self._reader.release()
         elif not self._request.is_renew_ack:
+            for tip in session.partitions:
+                self._reader.stats(tip).share_fetch_requests += 1
             await self._acquire(session)
         return self._response()
 
@@ -114,10 +116,12 @@ class ShareFetch:
                 self._not_cached = missing
                 continue
             except KafkaError as error:
+                self._reader.stats(tip).failed_share_fetch_requests += 1
                 self._data(tip).error_code = code_of(error)
                 has_results = True
                 continue
             if acquired is not None:
+                self._reader.stats(tip).bytes_out += len(acquired.data)
                 self._add_records(tip, acquired)
                 session.partitions.move_to_end(tip)
                 records -= sum(run.last - run.first + 1 for run in acquired.runs)

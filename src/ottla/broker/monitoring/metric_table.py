@@ -178,6 +178,34 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         per_topic("failed_fetch_requests"),
     ),
     BrokerMetric(
+        f"{_TOPICS}TotalShareFetchRequestsPerSec",
+        COUNTER,
+        TOPIC,
+        "Partitions in share fetches.",
+        per_topic("share_fetch_requests"),
+    ),
+    BrokerMetric(
+        f"{_TOPICS}FailedShareFetchRequestsPerSec",
+        COUNTER,
+        TOPIC,
+        "Partitions whose share fetch has failed.",
+        per_topic("failed_share_fetch_requests"),
+    ),
+    BrokerMetric(
+        f"{_TOPICS}TotalShareAcknowledgementRequestsPerSec",
+        COUNTER,
+        TOPIC,
+        "Partitions whose records a member of a share group has acknowledged.",
+        per_topic("share_acknowledgements"),
+    ),
+    BrokerMetric(
+        f"{_TOPICS}FailedShareAcknowledgementRequestsPerSec",
+        COUNTER,
+        TOPIC,
+        "Partitions whose acknowledgements were rejected.",
+        per_topic("failed_share_acknowledgements"),
+    ),
+    BrokerMetric(
         f"{_TOPICS}ProduceMessageConversionsPerSec",
         COUNTER,
         TOPIC,
@@ -413,6 +441,27 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         requests.conversion_time,
     ),
     BrokerMetric(
+        f"{_REQUESTS}ResponseQueueTimeMs",
+        SUMMARY,
+        REQUEST,
+        "Always 0: a response is sent in the step of the event loop that completes it.",
+        requests.response_queue_time,
+    ),
+    BrokerMetric(
+        f"{_REQUESTS}ResponseSendTimeMs",
+        SUMMARY,
+        REQUEST,
+        "Time until the socket has accepted the response; 0 if at once. Long ones: the client or network is slow.",
+        requests.send_time,
+    ),
+    BrokerMetric(
+        f"{_REQUESTS}TemporaryMemoryBytes",
+        SIZES,
+        REQUEST,
+        "Sizes of converted records: memory for message formats of old clients.",
+        requests.temporary_bytes,
+    ),
+    BrokerMetric(
         f"{_PURGATORY}PurgatorySize", GAUGE, OPERATION, "Requests that wait, by what they wait for.", requests.waiting
     ),
     BrokerMetric(
@@ -435,6 +484,41 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         QUOTA,
         "Percent of a core that users and clients with a request quota use.",
         requests.quota_request_percents,
+    ),
+    BrokerMetric(
+        "kafka.server:type=quota#throttle-time",
+        GAUGE,
+        QUOTA,
+        "Average throttle time in milliseconds of the requests of users and clients above their quota.",
+        requests.quota_throttle_times,
+    ),
+    BrokerMetric(
+        "kafka.server:type=ShareSessionCache,name=ShareSessionsCount",
+        GAUGE,
+        NONE,
+        "Share sessions (KIP-932).",
+        requests.share_sessions,
+    ),
+    BrokerMetric(
+        "kafka.server:type=ShareSessionCache,name=SharePartitionsCount",
+        GAUGE,
+        NONE,
+        "Partitions of all share sessions.",
+        requests.share_session_partitions,
+    ),
+    BrokerMetric(
+        "kafka.server:type=ShareSessionCache,name=ShareSessionEvictionsPerSec",
+        COUNTER,
+        NONE,
+        "Share sessions of inactive members that were closed because the cache was full.",
+        requests.share_session_evictions,
+    ),
+    BrokerMetric(
+        "kafka.server:type=ShareGroupMetrics,name=RecordAcknowledgementsPerSec",
+        COUNTER,
+        ("ackType",),
+        "Records that members of share groups have acknowledged.",
+        requests.share_acknowledgements,
     ),
     BrokerMetric(
         f"{_SESSIONS}NumIncrementalFetchSessions", GAUGE, NONE, "Fetch sessions (KIP-227).", requests.fetch_sessions

@@ -47,6 +47,7 @@ class ApiStats:
         "queue",
         "remote",
         "request_bytes",
+        "send",
         "started",
         "throttle",
         "total",
@@ -73,6 +74,8 @@ class ApiStats:
         """The remote part, and the whole time, of requests that were not answered at once."""
         self.queue = LatencyHistogram()
         self.throttle = LatencyHistogram()
+        self.send = LatencyHistogram()
+        """Times until the socket has accepted a response, of responses that it has not accepted at once."""
         self.waiting = 0
         """The number of requests that are not answered yet."""
 

@@ -30,10 +30,34 @@ MAX_SHARES = 10_000
 """Maximum number of shares: clients with generated ids must not fill the memory."""
 
 
+class _Measured:
+    """The usage of a quota per second, and the throttle times of its owner's requests, over the same windows."""
+
+    __slots__ = ("_throttled", "rate")
+
+    def __init__(self, windows: int, window_seconds: float) -> None:
+        self.rate = SampledRate(windows, window_seconds)
+        self._throttled: tuple[SampledRate, SampledRate] | None = None  # seconds, and requests; most owners have none
+
+    def add_throttle(self, seconds: float, now: float) -> None:
+        if self._throttled is None:
+            windows, window_seconds = self.rate.windows, self.rate.window_seconds
+            self._throttled = SampledRate(windows, window_seconds), SampledRate(windows, window_seconds)
+        for rate, amount in zip(self._throttled, (seconds, 1), strict=True):
+            rate.add(amount, now)
+
+    def throttle_ms(self, now: float) -> float:
+        """Return the average throttle time of throttled requests in milliseconds; 0 if there are none."""
+        if self._throttled is None:
+            return 0.0
+        seconds, requests = (rate.per_second(now) for rate in self._throttled)
+        return 1000 * seconds / requests if requests else 0.0
+
+
 class _Share(NamedTuple):
     """The quota of one client or user: its usage, and the limit per second."""
 
-    rate: SampledRate
+    measured: _Measured
     bound: float
 
 
@@ -44,6 +68,8 @@ class QuotaUsage(NamedTuple):
     user: str
     client_id: str
     per_second: float
+    throttle_ms: float
+    """The average throttle time of the requests that exceed the quota."""
 
 
 class Quotas:
@@ -54,7 +80,7 @@ class Quotas:
         self._monotonic = monotonic
         self._image = ClusterImage("")
         self._shares: dict[tuple[str, str, str], _Share | None] = {}
-        self._rates: dict[tuple[str, str, str], SampledRate] = {}
+        self._measured: dict[tuple[str, str, str], _Measured] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.active = False
         """Whether any quota is set; otherwise nothing is measured."""
@@ -76,13 +102,20 @@ class Quotas:
         if share is None:
             return 0.0
         now = self._monotonic()
-        share.rate.add(amount, now)
-        return share.rate.wait_seconds(share.bound, now)
+        rate = share.measured.rate
+        rate.add(amount, now)
+        seconds = rate.wait_seconds(share.bound, now)
+        if seconds > 0:
+            share.measured.add_throttle(seconds, now)
+        return seconds
 
     def usage(self) -> list[QuotaUsage]:
         """Return the measured usage of all users and clients that have a quota."""
         now = self._monotonic()
-        return [QuotaUsage(*owner, rate.per_second(now)) for owner, rate in self._rates.items()]
+        return [
+            QuotaUsage(*owner, measured.rate.per_second(now), measured.throttle_ms(now))
+            for owner, measured in self._measured.items()
+        ]
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """Return the mutation quota of one request; `strict`: reject the excess, for clients that know the error
@@ -108,13 +141,13 @@ class Quotas:
         if len(self._shares) >= MAX_SHARES:
             self._shares.clear()
             now = self._monotonic()
-            self._rates = {owner: rate for owner, rate in self._rates.items() if rate.per_second(now)}
+            self._measured = {owner: m for owner, m in self._measured.items() if m.rate.per_second(now)}
         limit = self._find(key, user, client_id)
         share = None
         if limit is not None:
             config = self._live.current
-            new = SampledRate(config.quota_window_num, config.quota_window_size_seconds)
-            share = _Share(self._rates.setdefault((key, *limit[0]), new), limit[1])
+            new = _Measured(config.quota_window_num, config.quota_window_size_seconds)
+            share = _Share(self._measured.setdefault((key, *limit[0]), new), limit[1])
         self._shares[share_key] = share
         return share
 

@@ -18,6 +18,7 @@ from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, Topic
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import split
 from ottla.replication.partition import Partition
+from ottla.replication.topic_stats import TopicStats
 from ottla.security.acl import ResourceType
 
 READ_BYTES = 1 << 20
@@ -94,6 +95,17 @@ class SharePartitionReader:
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
         """Apply acknowledgements and store them, and return the error code."""
+        stats = self.stats(tip)
+        stats.share_acknowledgements += 1
+        code = await self._acknowledge(tip, batches)
+        stats.failed_share_acknowledgements += bool(code)
+        return code
+
+    def stats(self, tip: TopicIdPartition) -> TopicStats:
+        """Return the counters of a partition's topic."""
+        return self._broker.partitions.topic_stats.get(self._broker.image.names.get(tip.topic_id))
+
+    async def _acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
         key, states = self._key(tip), self._broker.share_states
         try:
             self.partition(tip)
@@ -103,6 +115,8 @@ class SharePartitionReader:
             now = self._broker.clock.monotonic()
             said = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
             changed = shared.acknowledge(self._member_id, said, now)
+            for batch in said:
+                self._count(batch)
             states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some locks may have been renewed
             safe = states.write(key) if changed else None
             if safe is not None:
@@ -110,6 +124,13 @@ class SharePartitionReader:
         except KafkaError as error:
             return code_of(error)
         return 0
+
+    def _count(self, batch: AcknowledgedRange) -> None:
+        counts = self._broker.partitions.topic_stats.acknowledgements
+        if len(batch.types) == 1:
+            counts[batch.types[0]] += batch.last - batch.first + 1
+        else:
+            counts.update(batch.types)
 
     def release(self) -> None:
         """Release the member's records, as its session ends."""

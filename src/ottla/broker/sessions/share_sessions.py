@@ -54,6 +54,8 @@ class ShareSessions:
         self._idle_seconds = idle_ms / 1000
         self._clock = clock
         self._sessions: dict[SessionKey, ShareSession] = {}
+        self.evictions = 0
+        """The number of sessions of inactive members that were closed for others."""
 
     def open(self, key: SessionKey) -> ShareSession:
         """Open a session, which replaces the member's previous one."""
@@ -81,7 +83,14 @@ class ShareSessions:
 
     def _drop_silent(self) -> None:
         since = self._clock.monotonic() - self._idle_seconds
+        before = len(self._sessions)
         self._sessions = {key: session for key, session in self._sessions.items() if session.used >= since}
+        self.evictions += before - len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def __len__(self) -> int:
         return len(self._sessions)

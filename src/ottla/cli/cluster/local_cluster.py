@@ -35,7 +35,9 @@ READY: Final = b"is ready: "
 ENDING: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 """Signals that end a process."""
 MOST_REPLICAS: Final = 3
-OWN: Final = frozenset({"broker.id", "listeners", "zookeeper.connect", "ottla.metadata.dir", "log.dirs"})
+OWN: Final = frozenset(
+    {"broker.id", "listeners", "zookeeper.connect", "ottla.metadata.dir", "log.dirs", "ottla.http.listener"}
+)
 """Configs that differ from broker to broker, or belong to the cluster."""
 
 
@@ -46,11 +48,18 @@ class Broker:
     id: int
     port: int
     pid: int = 0
+    http_port: int = 0
+    """The port of metrics and health checks; 0 if the broker has none."""
 
     @property
     def address(self) -> str:
         """The broker's address for clients."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def http_address(self) -> str:
+        """The address of metrics and health checks; empty if the broker has none."""
+        return f"127.0.0.1:{self.http_port}" if self.http_port else ""
 
 
 @dataclass
@@ -108,7 +117,7 @@ class LocalCluster:
         if fixed:
             raise ConfigurationError(f"{', '.join(fixed)}: each broker of the cluster has its own")
         number = max((broker.id for broker in self.brokers), default=-1) + 1
-        broker = Broker(number, self.base_port + number if self.base_port else free_port())
+        broker = Broker(number, self.base_port + number if self.base_port else free_port(), http_port=free_port())
         zookeeper = self.zookeeper
         own = {
             "broker.id": str(number),
@@ -119,6 +128,7 @@ class LocalCluster:
                 else {"zookeeper.connect": zookeeper.connect}
             ),
             "log.dirs": str(self.directory / f"data-{number}"),
+            "ottla.http.listener": broker.http_address,
         }
         text = "".join(f"{key}={value}\n" for key, value in {**own, **configs}.items())
         self.properties(broker).write_text(text)

@@ -81,6 +81,7 @@ def _processes(cluster: LocalCluster) -> Status:
         {
             "id": broker.id,
             "address": broker.address,
+            "http": broker.http_address or None,
             "pid": broker.pid,
             "running": cluster.is_running(broker),
             "paused": cluster.is_paused(broker),
@@ -127,13 +128,14 @@ def _name(partition: PartitionInfo) -> str:
 def as_text(report: Status) -> Iterator[str]:
     """Return the status as lines of text."""
     zookeeper = report.zookeeper
-    rows: list[tuple[str, str, int | None, str, str]] = []
+    rows: list[tuple[str, str, str, int | None, str, str]] = []
     if zookeeper is not None:
-        rows.append(("zookeeper", zookeeper["address"], zookeeper["pid"] or None, _process_state(zookeeper), ""))
+        rows.append(("zookeeper", zookeeper["address"], "", zookeeper["pid"] or None, _process_state(zookeeper), ""))
     for broker in report.brokers:
         role = "controller" if broker["id"] == report.controller else ""
-        rows.append((f"broker {broker['id']}", broker["address"], broker["pid"] or None, _state(broker), role))
-    yield from lines(("PROCESS", "ADDRESS", "PID", "STATE", "ROLE"), rows)
+        http, pid = broker["http"] or "", broker["pid"] or None
+        rows.append((f"broker {broker['id']}", broker["address"], http, pid, _state(broker), role))
+    yield from lines(("PROCESS", "ADDRESS", "HTTP", "PID", "STATE", "ROLE"), rows)
     if report.error is not None:
         yield f"No further information from the brokers: {report.error}"
         return

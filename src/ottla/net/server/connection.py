@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from ottla import page_cache
+from ottla.latency import LatencyHistogram
 from ottla.logs import RateLimitFilter, message_and_host
 from ottla.net.server.memory_pool import LARGE_BYTES, STANDARD_BYTES, MemoryPool
 
@@ -134,6 +135,7 @@ class Connection:
         "_pause",
         "_proven",
         "_reading",
+        "_send_began",
         "_service",
         "_sock",
         "_start",
@@ -146,6 +148,7 @@ class Connection:
         "max_frame",
         "on_close",
         "peer",
+        "send_times",
         "state",
     )
 
@@ -176,6 +179,9 @@ class Connection:
         self._is_loading = False  # whether a worker reads from the disk what is sent next
         self._task: asyncio.Future[Reply] | None = None
         self._throttle_seconds = 0.0
+        self._send_began = 0.0  # when a response began that the socket did not accept at once
+        self.send_times: LatencyHistogram | None = None
+        """Receives the time until the socket has accepted a response, unless it does so at once."""
         self._pause: asyncio.TimerHandle | None = None
         self.peer = peer
         self.listener = listener
@@ -479,6 +485,8 @@ class Connection:
     def _send(self, chunks: Sequence[Chunk]) -> None:
         self._out = list(chunks)
         self._flush()
+        if self._out:
+            self._send_began = time.perf_counter()
 
     def _flush(self) -> None:
         """Send what the socket accepts; continue when it is writable again, or a file was read from the disk."""
@@ -555,6 +563,9 @@ class Connection:
         self._flush()
         self.last_active = time.monotonic()
         if not self._out:
+            if self._send_began and self.send_times is not None:
+                self.send_times.record(time.perf_counter() - self._send_began)
+            self._send_began = 0.0
             self.resume()
 
     def _read_on(self) -> None:

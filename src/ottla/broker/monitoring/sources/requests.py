@@ -8,6 +8,7 @@ from ottla.broker.monitoring.metric import Labels, Samples, Source
 from ottla.broker.monitoring.request_stats import ApiStats
 from ottla.broker.monitoring.scrape import Scrape
 from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENT
+from ottla.coordinator.share_partition.share_partition import AcknowledgeType
 from ottla.errors import for_code
 from ottla.latency import LatencyHistogram, LatencySnapshot
 
@@ -25,6 +26,7 @@ WAITING = {
 }
 """The operations of Kafka's purgatories, and the APIs whose requests wait for them."""
 QUOTAS = {PRODUCER_BYTES: "Produce", CONSUMER_BYTES: "Fetch"}
+RESOURCES = {**QUOTAS, REQUEST_PERCENT: "Request"}
 NO_ERROR = "NONE"
 
 
@@ -83,17 +85,32 @@ def remote_time(stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnaps
     return read(stats.remote).with_zeros(inline.count, sum(inline.recent))
 
 
-@_times
-def throttle_time(stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot]) -> LatencySnapshot:
-    everything, throttled = read(stats.inline).merged(read(stats.deferred)), read(stats.throttle)
-    others = max(0, everything.count - throttled.count)
-    return throttled.with_zeros(others, max(0, sum(everything.recent) - sum(throttled.recent)))
+def _of_all(
+    stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot], some: LatencySnapshot
+) -> LatencySnapshot:
+    """Return the times of some requests, and 0 for each of the others."""
+    everything = read(stats.inline).merged(read(stats.deferred))
+    return some.with_zeros(max(0, everything.count - some.count), max(0, sum(everything.recent) - sum(some.recent)))
+
+
+throttle_time = _times(lambda stats, read: _of_all(stats, read, read(stats.throttle)))
+send_time = _times(lambda stats, read: _of_all(stats, read, read(stats.send)))
+response_queue_time = _times(lambda stats, read: _of_all(stats, read, LatencySnapshot()))
 
 
 def conversion_time(scrape: Scrape) -> Samples:
     stats = scrape.context.partitions.topic_stats
     yield ("Produce",), stats.produce_conversion_times.snapshot(scrape.now)
     yield ("Fetch",), stats.fetch_conversion_times.snapshot(scrape.now)
+
+
+def temporary_bytes(scrape: Scrape) -> Samples:
+    stats = scrape.context.partitions.topic_stats
+    for name, times, nbytes in (
+        ("Produce", stats.produce_conversion_times, stats.produce_conversion_bytes),
+        ("Fetch", stats.fetch_conversion_times, stats.fetch_conversion_bytes),
+    ):
+        yield (name,), LatencySnapshot(times.snapshot(scrape.now).count, nbytes)
 
 
 def waiting(scrape: Scrape) -> Samples:
@@ -112,6 +129,30 @@ def quota_request_percents(scrape: Scrape) -> Samples:
     for usage in scrape.context.quotas.usage():
         if usage.quota == REQUEST_PERCENT:
             yield ("Request", usage.user, usage.client_id), usage.per_second
+
+
+def quota_throttle_times(scrape: Scrape) -> Samples:
+    for usage in scrape.context.quotas.usage():
+        yield (RESOURCES[usage.quota], usage.user, usage.client_id), usage.throttle_ms
+
+
+def share_sessions(scrape: Scrape) -> int:
+    return len(scrape.context.share_sessions)
+
+
+def share_session_partitions(scrape: Scrape) -> int:
+    return scrape.context.share_sessions.partition_count
+
+
+def share_session_evictions(scrape: Scrape) -> int:
+    return scrape.context.share_sessions.evictions
+
+
+def share_acknowledgements(scrape: Scrape) -> Samples:
+    counts = scrape.context.partitions.topic_stats.acknowledgements
+    for kind in AcknowledgeType:
+        if kind is not AcknowledgeType.GAP:
+            yield (kind.name.capitalize(),), counts[kind]
 
 
 def fetch_sessions(scrape: Scrape) -> int:
