@@ -50,6 +50,16 @@ class Interceptor(ProducerInterceptor):
         self.seen.append("close")
 
 
+class WithHeaders:
+    """Takes the headers of KIP-512."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None, headers: Any) -> None:
+        self.seen.append((metadata.offset, type(error), headers))
+
+
 class Short:
     """Has only what was there before on_send_error came."""
 
@@ -223,3 +233,12 @@ def test_user_partitioner_is_called_for_new_batches(broker: ScriptedBroker) -> N
         futures = [p.send("many", bytes(250)) for _ in range(7)]
         p.flush(10)
         assert [f.get(0).partition for f in futures] == [1, 1, 1, 2, 2, 2, 0]
+
+
+def test_acknowledgement_with_a_third_parameter_gets_the_headers(broker: ScriptedBroker) -> None:
+    interceptor = WithHeaders()
+    with producer(broker, interceptor) as p:
+        p.send("t", b"v", headers=[("a", b"1")]).get(10)
+        with pytest.raises(MessageTooLargeError):
+            p.send("t", bytes(2_000_000), headers=[("b", b"2")]).get(10)
+    assert interceptor.seen == [(0, type(None), [("a", b"1")]), (-1, MessageTooLargeError, [("b", b"2")])]

@@ -22,7 +22,7 @@ from ottla.client.core.telemetry import telemetry_of
 from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.batch import Ready, TopicQueues
+from ottla.client.producer.batch import Headers, Ready, TopicQueues
 from ottla.client.producer.interceptors import ProducerInterceptors, unsent_metadata
 from ottla.client.producer.metrics import ProducerMetrics
 from ottla.client.producer.partitioner import PartitionRequest, RoundRobin, UserPartitioner
@@ -287,19 +287,19 @@ class ProducerCore:
         responsive = [n for n in queues.available if stalled(leader(queues.queues[n].tp)) <= limit]
         return responsive or queues.available
 
-    def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
+    def watch(self, future: RecordFuture, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
         """Notify interceptors and the user's callback of the result."""
         if self.interceptors:
-            self._notify_interceptors(future)
+            self._notify_interceptors(future, record.headers)
         if callback is not None:
             future.report_to(callback)
         return future
 
-    def _notify_interceptors(self, future: RecordFuture) -> None:
+    def _notify_interceptors(self, future: RecordFuture, headers: Headers | None) -> None:
         tp = future[0].tp
 
         def acknowledged(metadata: RecordMetadata | None, error: BaseException | None) -> None:
-            self.interceptors.on_acknowledgement(metadata or unsent_metadata(tp.topic, tp.partition), error)
+            self.interceptors.on_acknowledgement(metadata or unsent_metadata(tp.topic, tp.partition), error, headers)
 
         future.report_to(acknowledged)
 

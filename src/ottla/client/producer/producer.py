@@ -120,7 +120,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         except BaseException as error:  # interceptors are notified of every failure, Ctrl+C included
             self._break_transaction(error)
             return core.failed(record, error, callback)
-        return core.watch(future, callback)
+        return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
         """Fail the transaction at once: a commit would not include records that were in no batch."""

@@ -1,0 +1,209 @@
+"""Traces of OpenTelemetry: spans for sent, received and processed records, whose context travels in record headers.
+
+    KafkaProducer(…, interceptor_classes=[TracingProducerInterceptor])
+    KafkaConsumer(…, interceptor_classes=[TracingConsumerInterceptor])
+    for record in consumer:
+        with process_span(record, group_id="billing"):
+            …
+
+Interceptors, so that clients without them do nothing for traces. Needs `pip install 'ottla[otel]'`, which is
+OpenTelemetry's API; the application configures SDK, exporter and propagator (W3C trace context by default). Names and
+attributes follow the semantic conventions for messaging and Kafka. Keys and values of records are in no span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ottla.client.consumer.interceptors import ConsumerInterceptor, Records
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.producer.interceptors import ProducerInterceptor
+from ottla.client.producer.record import ProducerRecord
+from ottla.model import RecordMetadata
+from ottla.version import __version__
+
+try:
+    from opentelemetry import context as otel_context
+    from opentelemetry import propagate, trace
+    from opentelemetry.propagators.textmap import Getter, Setter
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+except ImportError as missing:  # pragma: no cover - with OpenTelemetry in the environment of the tests
+    raise ImportError(f"{missing}; traces need `pip install 'ottla[otel]'`") from missing
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.38.0"
+SYSTEM: Final = "messaging.system"
+OPERATION_NAME: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+DESTINATION: Final = "messaging.destination.name"
+PARTITION: Final = "messaging.destination.partition.id"
+OFFSET: Final = "messaging.kafka.offset"
+TOMBSTONE: Final = "messaging.kafka.message.tombstone"
+GROUP: Final = "messaging.consumer.group.name"
+CLIENT_ID: Final = "messaging.client.id"
+BATCH_COUNT: Final = "messaging.batch.message_count"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+ERROR_TYPE: Final = "error.type"
+MAX_LINKS: Final = 128
+"""Links of a span for received records, as many as SDKs keep by default."""
+
+RecordHeaders = Sequence[tuple[str, bytes | None]]
+
+
+class TracedHeaders(list[tuple[str, bytes | None]]):
+    """The headers of a record that is being sent, with its span."""
+
+    def __init__(self, headers: RecordHeaders, span: Span) -> None:
+        super().__init__(headers)
+        self.span = span
+
+
+class _HeaderSetter(Setter[list[tuple[str, bytes | None]]]):
+    """Replaces a header: a record that is passed on has the one of its first sender."""
+
+    def set(self, carrier: list[tuple[str, bytes | None]], key: str, value: str) -> None:
+        carrier[:] = [header for header in carrier if header[0] != key]
+        carrier.append((key, value.encode()))
+
+
+class _HeaderGetter(Getter[RecordHeaders]):
+    """Reads headers; the last one of a name counts, as in Kafka."""
+
+    def get(self, carrier: RecordHeaders, key: str) -> list[str] | None:
+        values = [value.decode("utf-8", "replace") for name, value in carrier if name == key and value is not None]
+        return values[-1:] or None
+
+    def keys(self, carrier: RecordHeaders) -> list[str]:
+        return [name for name, _ in carrier]
+
+
+SETTER, GETTER = _HeaderSetter(), _HeaderGetter()
+
+
+class TracingProducerInterceptor(ProducerInterceptor):
+    """Starts a span `send TOPIC` for each record, and ends it with the acknowledgement or failure.
+
+    The span's parent is the span of the caller of send(). Interceptors after this one must leave the headers' list as
+    it is: put it last.
+    """
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """Read the client id and the address of the brokers."""
+        self._tracer = _tracer()
+        self._attributes = {**_client_attributes(configs), OPERATION_NAME: "send", OPERATION_TYPE: "send"}
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Start the span, and return the record with its context in the headers."""
+        attributes = {**self._attributes, DESTINATION: record.topic}
+        if record.value is None:
+            attributes[TOMBSTONE] = True
+        span = self._tracer.start_span(f"send {record.topic}", kind=SpanKind.PRODUCER, attributes=attributes)
+        headers = TracedHeaders(record.headers or (), span)
+        propagate.inject(headers, trace.set_span_in_context(span), SETTER)
+        return record._replace(headers=headers)
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: BaseException | None, headers: RecordHeaders | None = None
+    ) -> None:
+        """End the span."""
+        if isinstance(headers, TracedHeaders):
+            span = headers.span
+            if span.is_recording() and metadata.offset >= 0:
+                span.set_attributes({PARTITION: str(metadata.partition), OFFSET: metadata.offset})
+            _end(span, error)
+
+    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
+        """End the span of a record that was in no batch."""
+        if isinstance(record.headers, TracedHeaders):
+            _end(record.headers.span, error)
+
+
+class TracingConsumerInterceptor(ConsumerInterceptor):
+    """Makes a span `poll TOPIC` for the records of each topic that a poll returns, with links to the spans of sends."""
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """Read client id, group and the address of the brokers."""
+        self._tracer = _tracer()
+        self._attributes = {**_client_attributes(configs), OPERATION_NAME: "poll", OPERATION_TYPE: "receive"}
+        group = _config(configs, "group.id")
+        if group:
+            self._attributes[GROUP] = str(group)
+
+    def on_consume(self, records: Records) -> Records:
+        """Make the spans."""
+        by_topic: dict[str, list[ConsumerRecord]] = {}
+        for tp, part in records.items():
+            by_topic.setdefault(tp.topic, []).extend(part)
+        for topic, part in by_topic.items():
+            attributes = {**self._attributes, DESTINATION: topic, BATCH_COUNT: len(part)}
+            links = [link for record in part[:MAX_LINKS] if (link := _link(record)) is not None]
+            self._tracer.start_span(f"poll {topic}", kind=SpanKind.CLIENT, attributes=attributes, links=links).end()
+        return records
+
+
+def context_of(record: ConsumerRecord) -> otel_context.Context:
+    """Return the context in a record's headers; without one the current context."""
+    return propagate.extract(tuple(record.headers or ()), getter=GETTER)
+
+
+@contextmanager
+def process_span(record: ConsumerRecord, *, group_id: str | None = None) -> Iterator[Span]:
+    """Run a block in a span `process TOPIC`, whose parent is the span that has sent the record.
+
+    Spans that the block starts, and records that it sends, belong to the same trace. An exception is recorded.
+    """
+    attributes: dict[str, Any] = {
+        SYSTEM: "kafka",
+        OPERATION_NAME: "process",
+        OPERATION_TYPE: "process",
+        DESTINATION: record.topic,
+        PARTITION: str(record.partition),
+        OFFSET: record.offset,
+    }
+    if record.value is None:
+        attributes[TOMBSTONE] = True
+    if group_id is not None:
+        attributes[GROUP] = group_id
+    name, tracer = f"process {record.topic}", _tracer()
+    with tracer.start_as_current_span(name, context_of(record), SpanKind.CONSUMER, attributes) as span:
+        try:
+            yield span
+        except Exception as error:
+            span.set_attribute(ERROR_TYPE, type(error).__qualname__)
+            raise
+
+
+def _tracer() -> trace.Tracer:
+    return trace.get_tracer("ottla", __version__, schema_url=SCHEMA_URL)
+
+
+def _client_attributes(configs: Mapping[str, Any]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {SYSTEM: "kafka"}
+    client_id = _config(configs, "client.id")
+    if client_id:
+        attributes[CLIENT_ID] = str(client_id)
+    servers = _config(configs, "bootstrap.servers")
+    first = servers.split(",")[0] if isinstance(servers, str) else next(iter(servers or ()), None)
+    host, colon, port = str(first or "").strip().rpartition(":")
+    if colon and port.isdecimal():
+        attributes |= {SERVER_ADDRESS: host.strip("[]"), SERVER_PORT: int(port)}
+    return attributes
+
+
+def _config(configs: Mapping[str, Any], name: str) -> Any:
+    return configs.get(name, configs.get(name.replace(".", "_")))
+
+
+def _link(record: ConsumerRecord) -> Link | None:
+    sender = trace.get_current_span(propagate.extract(record.headers or (), otel_context.Context(), GETTER))
+    context = sender.get_span_context()
+    return Link(context, {PARTITION: str(record.partition), OFFSET: record.offset}) if context.is_valid else None
+
+
+def _end(span: Span, error: BaseException | None) -> None:
+    if error is not None:
+        span.set_attribute(ERROR_TYPE, type(error).__qualname__)
+        span.set_status(Status(StatusCode.ERROR, str(error)))
+    span.end()
