@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,3 +70,25 @@ def test_options_stand_for_producer_configs() -> None:
         "metadata.max.age.ms": 6,
         "send.buffer.bytes": 7,
     }
+
+
+def test_error_is_printed_while_the_input_goes_on(
+    ottla_broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+
+    class Input:
+        """An input that notes what was printed before its last line."""
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from [b"x" * 2_000_000 + b"\n"] * (console_producer.MAX_ERRORS + 2)
+            printed.append(capsys.readouterr().err)
+            yield b"a record\n"
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Input(), isatty=lambda: False))
+    arguments = ["--bootstrap-server", ottla_broker.bootstrap_servers, "--topic", "errors", "--sync"]
+    assert main(["console-producer", *arguments]) == 1
+    assert (
+        printed[0].count("Error when sending message to topic errors: the record takes") == console_producer.MAX_ERRORS
+    )
+    assert "ERROR 2 more messages could not be sent" in capsys.readouterr().err

@@ -155,7 +155,7 @@ MISTAKES: dict[str, Mistake] = {
     "the server closes connections at once": Mistake(lambda: _serving(_Closing), {}, True),
     "an HTTP server": Mistake(lambda: _serving(_Http), {}, True),
     "an SSH server": Mistake(lambda: _serving(_Ssh), {}, True),
-    "plaintext client, TLS listener": Mistake(broker(tls()), {}, True),
+    "plaintext client, TLS listener": Mistake(broker(tls()), {}, False),
     "TLS client, plaintext listener": Mistake(broker({}), TRUSTING, True),
     "TLS client, HTTP server": Mistake(lambda: _serving(_Http), TRUSTING, False),
     "plaintext client, SASL listener": Mistake(broker(SASL), {}, True),

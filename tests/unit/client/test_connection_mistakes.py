@@ -18,7 +18,7 @@ if sys.platform != "linux":
 
 from tests.unit.client.connection_mistakes import MISTAKES, Mistake, properties, silent
 
-from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.cli.main import main
 from ottla.client.core import connections
 from ottla.errors import KafkaError, KafkaTimeoutError
@@ -128,6 +128,19 @@ def test_server_that_never_answers_is_named_before_the_timeout(
             ):
                 CLIENTS[client](servers, {})
     assert sum("has not accepted and answered" in message for message in caplog.messages) == len(CLIENTS)
+
+
+@pytest.mark.parametrize("mistake", ["nothing listens on the port", "plaintext client, SASL listener"])
+def test_transactional_producer_and_group_name_the_cause(mistake: str, reports: dict[tuple[str, str], Report]) -> None:
+    cause = reports[mistake, "admin"].text.removeprefix("HOST:PORT")
+    with MISTAKES[mistake].server() as servers:
+        options: dict[str, Any] = {"bootstrap_servers": servers, **SHORT, **MISTAKES[mistake].configs}
+        with KafkaProducer(transactional_id="tx", max_block_ms=LIMIT_MS, **options) as producer:
+            with pytest.raises(KafkaTimeoutError, match=re.escape(cause)):
+                producer.init_transactions()
+        with KafkaConsumer(group_id="g", default_api_timeout_ms=LIMIT_MS, **options) as consumer:
+            with pytest.raises(KafkaTimeoutError, match=re.escape(cause)):
+                consumer.committed(TopicPartition("t", 0))
 
 
 def test_broker_logs_the_user_whose_password_is_wrong_and_limits_such_lines(caplog: pytest.LogCaptureFixture) -> None:

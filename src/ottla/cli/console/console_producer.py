@@ -85,34 +85,46 @@ class LineReader(Protocol):
 def run(args: argparse.Namespace) -> int:
     """Send until the input ends, and return 1 if a record failed."""
     lines = _reader(args)
-    errors: list[BaseException] = []
+    failures = Failures(args.topic)
     with KafkaProducer(_options(args)) as producer:
         try:
-            _send_all(producer, args, lines, sys.stdin.buffer, errors)
+            _send_all(producer, args, lines, sys.stdin.buffer, failures)
         except ConfigurationError as error:
-            errors.append(error)
+            failures.add(error)
         producer.flush()
-    for failure in errors[:MAX_ERRORS]:
-        print(f"ERROR Error when sending message to topic {args.topic}: {failure}", file=sys.stderr)
-    return 1 if errors else 0
+    if failures.count > MAX_ERRORS:
+        print(f"ERROR {failures.count - MAX_ERRORS:,} more messages could not be sent", file=sys.stderr)
+    return 1 if failures.count else 0
+
+
+class Failures:
+    """Prints the first errors as they happen: the input may be a pipe that never ends."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self.count = 0
+
+    def add(self, error: BaseException) -> None:
+        """Count an error, and print it if it is one of the first. Called by the thread of the producer, too."""
+        self.count += 1
+        if self.count <= MAX_ERRORS:
+            text = f"ERROR Error when sending message to topic {self._topic}: {error}"
+            print(text, file=sys.stderr, flush=True)
 
 
 def _send_all(
-    producer: KafkaProducer, args: argparse.Namespace, lines: LineReader, source: BinaryIO, errors: list[BaseException]
+    producer: KafkaProducer, args: argparse.Namespace, lines: LineReader, source: BinaryIO, failures: Failures
 ) -> None:
-    interactive = sys.stdin.isatty()
-    for number, raw in enumerate(_prompted(source, interactive), start=1):
+    for number, raw in enumerate(_prompted(source, sys.stdin.isatty()), start=1):
         key, value, headers = lines.parse(raw.rstrip(b"\n").rstrip(b"\r"), number)
         try:
             future = producer.send(args.topic, value, key, headers)
-            future.add_errback(errors.append)
-            if args.sync:
-                future.get()
         except KafkaError as error:
-            if not args.sync:
-                errors.append(error)
-            if interactive:
-                print(f"ERROR {error}", file=sys.stderr)
+            failures.add(error)
+            continue
+        future.add_errback(failures.add)
+        if args.sync:
+            future.exception()
 
 
 def _prompted(source: BinaryIO, interactive: bool) -> Iterable[bytes]:

@@ -59,6 +59,7 @@ class Coordinator:
         """The coordinator, if it is known."""
         self.retry_backoff = retry_backoff
         """The backoff before the first retry, in seconds."""
+        self._failure: errors.KafkaError | None = None  # of the last attempt to find the coordinator
         self._backoff = ExponentialBackoff(
             retry_backoff, max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
         )
@@ -77,8 +78,9 @@ class Coordinator:
                     raise group_error(coordinator.error_code, self.group_id, coordinator.error_message)
                 if coordinator.node_id not in self.metadata.cluster.nodes:
                     await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
-                self.node = coordinator.node_id
+                self.node, self._failure = coordinator.node_id, None
             except errors.KafkaError as error:
+                self._failure = error
                 if not error.retriable:
                     raise
                 await self.back_off(deadline, f"no coordinator of group {self.group_id}", error, tries)
@@ -118,7 +120,9 @@ class Coordinator:
         except errors.KafkaError:
             raise
         except TimeoutError:
-            raise errors.KafkaTimeoutError(f"the coordinator of {self.group_id} did not respond in time") from None
+            reason = str(self._failure) if self.node is None and self._failure else self.connections.slow_reason
+            why = f" ({reason})" if reason else ""
+            raise errors.KafkaTimeoutError(f"the coordinator of {self.group_id} did not respond in time{why}") from None
 
     async def _send(
         self,

@@ -252,8 +252,9 @@ class Channel:
                     return
                 if self.metrics is not None:
                     self.metrics.received.record(count)
-                if self._answers == 0 and (foreign := foreign_protocol(bytes(space[: min(count, FIRST_BYTES)]))):
-                    self.close(errors.MalformedMessageError(f"{self._peer}: {foreign}"))
+                first = bytes(space[: min(count, FIRST_BYTES)]) if self._answers == 0 else b""
+                if first and (foreign := foreign_protocol(first, self._peer)):
+                    self.close(foreign)
                     return
                 for frame in self._frames.received(count):
                     self._answered(frame)

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.errors import KafkaError, SslAuthenticationError
+from ottla.errors import KafkaError, MalformedMessageError, SslAuthenticationError
 from ottla.net.client.dns import addresses_of
 
 WRONG_NAME: Final = (62, 64)
@@ -165,14 +165,23 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
     return None
 
 
-def foreign_protocol(first: bytes) -> str | None:
-    """Return which server answers if the first bytes of an answer are not Kafka's; None if they may be."""
+def foreign_protocol(first: bytes, peer: str) -> KafkaError | None:
+    """Return which server answers if the first bytes of an answer are not Kafka's; None if they may be.
+
+    A TLS alert is certain, and no retry changes it; another server may be a broker's forerunner on its port.
+    """
     if first.startswith(b"HTTP/"):
-        return "an HTTP server answers, not a Kafka broker; is the port right?"
+        return MalformedMessageError(f"{peer}: an HTTP server answers, not a Kafka broker; is the port right?")
     if first[:2] == TLS_ALERT:
-        return "the listener uses TLS; set security.protocol to SSL or SASL_SSL, or use the port of a listener without"
+        return SslAuthenticationError(
+            f"{peer}: the listener uses TLS; set security.protocol to SSL or SASL_SSL, or use the port of a listener "
+            "without"
+        )
     if first[:4].isascii() and first[:4].decode().isprintable():
-        return f"another server answers, not a Kafka broker, with {first[:FOREIGN_BYTES]!r}; is the port right?"
+        shown = first[:FOREIGN_BYTES]
+        return MalformedMessageError(
+            f"{peer}: another server answers, not a Kafka broker, with {shown!r}; is the port right?"
+        )
     return None
 
 
