@@ -110,7 +110,7 @@ class RequestContext:
         client = self.client
         allowed = authorizer.allows(client, operation, kind, name)
         if allowed and log.isEnabledFor(logging.DEBUG):
-            log.debug("Allowed %s on %s %s (LITERAL) to %s from %s", operation.name, kind.name, name, *client)
+            log.debug("Allowed %s on %s %s to %s from %s", operation.name, kind.name, name, *client)
         return allowed
 
     def allows_some(self, operation: ACLOperation, kind: ResourceType) -> bool:
@@ -151,7 +151,7 @@ class RequestContext:
         client = self.client
         command = allowing_command(client.principal, operation, kind, name)
         log.info(
-            "Denied %s on %s %s (LITERAL) to %s from %s; to allow it: %s",
+            "Denied %s on %s %s to %s from %s; to allow it: %s",
             operation.name,
             kind.name,
             name,

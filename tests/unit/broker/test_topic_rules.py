@@ -436,7 +436,7 @@ def test_a_refusal_is_logged_with_who_and_what(tmp_path: Path, caplog: pytest.Lo
         with caplog.at_level("INFO", "ottla.authorizer"):
             await client.ask(produce_request(batch(b"a"), "secret"), 9)
         assert [record.message for record in caplog.records if record.name == "ottla.authorizer"] == [
-            f"Denied WRITE on TOPIC secret (LITERAL) to User:{ALICE} from 127.0.0.1; to allow it: "
+            f"Denied WRITE on TOPIC secret to User:{ALICE} from 127.0.0.1; to allow it: "
             f"ottla acls --add --allow-principal User:{ALICE} --operation Write --topic secret"
         ]
 

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.cluster.store import process_session
-from ottla.cluster.store.metadata_store import MetadataStoreError, Operation, Watcher, ZNode
+from ottla.cluster.store.metadata_store import MetadataStoreError, MetadataStoreTimeoutError, Operation, Watcher, ZNode
 from ottla.cluster.store.process_session import OwnSession, PeerSession
 from ottla.cluster.store.sqlite_tree import SESSIONS, SessionEndedError, SqliteTree
-from ottla.errors import KafkaError, StartupError
+from ottla.errors import KafkaError, KafkaStorageError, StartupError
 
 log = logging.getLogger("ottla.cluster")
 
@@ -35,6 +36,26 @@ R = TypeVar("R")
 
 LONE_SESSION: Final = 1
 """The session of a store that one process has for itself."""
+
+
+class Outages:
+    """Logs that the file cannot be read or written, once, and that it can again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._since: dict[str, float] = {}
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Note that the file cannot be `what`: read or written."""
+        if what not in self._since:
+            self._since[what] = time.monotonic()
+            log.warning("The metadata store %s cannot be %s; retrying: %s", self._path, what, error)
+
+    def worked(self, what: str) -> None:
+        """Note that the file was `what`: read or written."""
+        since = self._since.pop(what, None) if self._since else None
+        if since is not None:
+            log.info("The metadata store %s can be %s again, after %.1f s", self._path, what, time.monotonic() - since)
 
 
 class SqliteMetadataStore:
@@ -61,6 +82,7 @@ class SqliteMetadataStore:
         self._heartbeat: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._outages = Outages(self._path)
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
         """Call `listener` when a new session has replaced one that has ended: ephemeral znodes and watches are
@@ -123,7 +145,13 @@ class SqliteMetadataStore:
         """Call in the thread that writes."""
         if self._writer is None:
             raise MetadataStoreError("the metadata store is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *arguments)
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(self._writer, call, *arguments)
+        except (KafkaStorageError, MetadataStoreTimeoutError) as error:
+            self._outages.failed("written", error)
+            raise
+        self._outages.worked("written")
+        return result
 
     async def close(self) -> None:
         """End the session, which deletes its ephemeral znodes."""
@@ -187,7 +215,9 @@ class SqliteMetadataStore:
         try:
             self._read_changes()
         except (KafkaError, OSError) as error:
-            log.warning("The metadata store %s cannot be read; retrying: %s", self._path, error)
+            self._outages.failed("read", error)
+        else:
+            self._outages.worked("read")
 
     def _read_changes(self) -> None:
         """Fire the watches of what has changed since the last time, by any process."""
@@ -302,7 +332,7 @@ class SqliteMetadataStore:
             try:
                 await work
             except KafkaError as error:
-                log.warning("The metadata store %s cannot be written; retrying: %s", self._path, error)
+                self._outages.failed("written", error)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
