@@ -43,6 +43,9 @@ class Variable(NamedTuple):
 INSTANCE: Final = Variable("instance", f"label_values(kafka_server_kafkaserver_brokerstate{{{JOB}}}, instance)")
 TOPIC: Final = Variable("topic", f"label_values(kafka_log_log_size{{{JOB}}}, topic)")
 GROUP: Final = Variable("group", f"label_values(kafka_consumergroup_members{{{JOB}}}, consumergroup)")
+SPARK: Final = "ottla_spark_streaming_query_metrics_"
+SPARK_QUERY: Final = Variable("query", f"label_values({SPARK}running{{{JOB}}}, query)")
+QUERY: Final = f'{JOB},query=~"$query"'
 
 
 def _rate(metric: str, labels: str, by: str) -> str:
@@ -263,8 +266,49 @@ GROUPS_PANELS: Final = (
 )
 
 
-def dashboard(title: str, uid: str, variables: tuple[Variable, ...], panels: tuple[Panel, ...]) -> dict[str, Any]:
-    """Return a dashboard as Grafana imports it: numbers in the first row, then charts, three in a row."""
+def _of_query(title: str, unit: str, metric: str, legend: str = "{{query}}", labels: str = "") -> Panel:
+    return Panel(title, unit, (Query(f"{SPARK}{metric}{{{QUERY}{labels}}}", legend),))
+
+
+SPARK_PANELS: Final = (
+    _number("Running queries", f"sum({SPARK}running{{{JOB}}})", 1e9),
+    _number("Queries that do not run", f"count({SPARK}running{{{JOB}}} == 0) or vector(0)", 1),
+    _number("Offsets behind", f'sum({SPARK}offsets_behind_latest{{{JOB},topic=""}})', 1e12),
+    _of_query("Offsets behind", "short", "offsets_behind_latest", labels=',topic=""'),
+    _of_query("Offsets behind by topic", "short", "offsets_behind_latest", "{{query}} {{topic}}", ',topic!=""'),
+    Panel(
+        "Offsets behind, slowest partition",
+        "short",
+        (Query(f"{SPARK}max_offsets_behind_latest{{{QUERY}}}", "{{query}}"),),
+    ),
+    Panel("Rows read", "cps", (Query(_rate(f"{SPARK}input_rows_total", QUERY, "query"), "{{query}}"),)),
+    _of_query("Rows per second while a micro-batch runs", "cps", "processed_rows_rate"),
+    Panel("Micro-batches", "cps", (Query(_rate(f"{SPARK}micro_batches_total", QUERY, "query"), "{{query}}"),)),
+    _of_query("Duration of the last micro-batch", "ms", "batch_duration_ms"),
+    _of_query("Its phases", "ms", "duration_ms", "{{query}} {{phase}}"),
+    _of_query("Rows of state", "short", "state_rows"),
+    Panel(
+        "Bytes of state",
+        "bytes",
+        (
+            Query(f"{SPARK}state_memory_bytes{{{QUERY}}}", "memory {{query}}"),
+            Query(f"{SPARK}state_disk_bytes{{{QUERY}}}", "disk {{query}}"),
+        ),
+    ),
+)
+
+
+def dashboard(
+    title: str,
+    uid: str,
+    variables: tuple[Variable, ...],
+    panels: tuple[Panel, ...],
+    of_jobs: str = "kafka_server_kafkaserver_brokerstate",
+) -> dict[str, Any]:
+    """Return a dashboard as Grafana imports it: numbers in the first row, then charts, three in a row.
+
+    `of_jobs`: a metric that every job of Prometheus with these panels has.
+    """
     stats = [panel for panel in panels if panel.threshold is not None]
     charts = [panel for panel in panels if panel.threshold is None]
     shown = [
@@ -276,7 +320,7 @@ def dashboard(title: str, uid: str, variables: tuple[Variable, ...], panels: tup
         _panel(len(stats) + i, panel, WIDTH, HEIGHT, i % COLUMNS * WIDTH, top + i // COLUMNS * HEIGHT)
         for i, panel in enumerate(charts)
     ]
-    job = Variable("job", "label_values(kafka_server_kafkaserver_brokerstate, job)")
+    job = Variable("job", f"label_values({of_jobs}, job)")
     return {
         "title": title,
         "uid": uid,
@@ -332,6 +376,9 @@ DASHBOARDS: Final = {
     "brokers.json": dashboard("Kafka brokers", "ottla-brokers", (INSTANCE,), BROKERS_PANELS),
     "topics.json": dashboard("Kafka topics", "ottla-topics", (TOPIC,), TOPICS_PANELS),
     "groups.json": dashboard("Kafka consumer groups", "ottla-groups", (GROUP,), GROUPS_PANELS),
+    "spark.json": dashboard(
+        "Spark streaming queries", "ottla-spark", (SPARK_QUERY,), SPARK_PANELS, of_jobs=f"{SPARK}running"
+    ),
 }
 
 

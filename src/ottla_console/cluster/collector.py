@@ -20,6 +20,7 @@ from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla_console.cluster.byte_rates import BytePages
+from ottla_console.cluster.directories import DirectoryRow, directory_rows
 from ottla_console.cluster.samples import RateMeter, SampleRing
 from ottla_console.cluster.snapshots import ClusterSnapshot, GroupRow, PartitionLag, cluster_snapshot
 
@@ -96,6 +97,12 @@ class Refreshed(Generic[T]):
             raise self.error or KafkaTimeoutError("the cluster has not answered yet")
         return self._value
 
+    async def get_recent(self, loop: asyncio.AbstractEventLoop) -> T:
+        """Return the snapshot of something that is not refreshed at intervals; an old one is refreshed meanwhile."""
+        if self._value is not None and time.time() - self.loaded_at > max(self._seconds, self._cost / self._share):
+            asyncio.run_coroutine_threadsafe(self._refresh(self._generation), loop)
+        return await self.get(loop)
+
 
 class Collector:
     """Snapshots and samples of one cluster, from `start` to `stop`. Its methods may be called by any thread."""
@@ -116,6 +123,7 @@ class Collector:
         self._thread = threading.Thread(target=self._run, name="ottla-collector", daemon=True)
         self._cluster = Refreshed(self._load_cluster, seconds, share)
         self._groups = Refreshed(self._load_groups, seconds, share)
+        self._directories = Refreshed(self._load_directories, seconds, share)
         self._meter = RateMeter()
         self._viewed_topics: OrderedDict[str, None] = OrderedDict()
         self._viewed_groups: OrderedDict[str, None] = OrderedDict()
@@ -159,6 +167,10 @@ class Collector:
         """Return brokers and topics."""
         return await self._cluster.get(self._loop)
 
+    async def directories(self) -> list[DirectoryRow]:
+        """Return the log directories. They are read only for pages: the list has every replica of the cluster."""
+        return await self._directories.get_recent(self._loop)
+
     async def groups(self) -> dict[str, GroupRow]:
         """Return the groups by id."""
         return await self._groups.get(self._loop)
@@ -167,6 +179,7 @@ class Collector:
         """Let the next readers wait for a refresh."""
         self._cluster.invalidate()
         self._groups.invalidate()
+        self._directories.invalidate()
 
     def view_topics(self, names: Iterable[str]) -> None:
         """Sample these topics before others."""
@@ -205,6 +218,9 @@ class Collector:
     async def _load_cluster(self) -> ClusterSnapshot:
         description = await self._client.describe_cluster(LOAD_MS if self.loaded_at else FIRST_MS)
         return cluster_snapshot(description, await self._client.describe_topics(timeout_ms=LOAD_MS))
+
+    async def _load_directories(self) -> list[DirectoryRow]:
+        return await directory_rows(self._client, LOAD_MS)
 
     async def _sample(self, sample: Callable[[ClusterSnapshot], Awaitable[None]]) -> None:
         while True:

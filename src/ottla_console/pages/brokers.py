@@ -13,7 +13,6 @@ from ottla_console.cluster.clients import READ_MS
 from ottla_console.cluster.collector import Collector
 from ottla_console.cluster.snapshots import BrokerRow
 from ottla_console.pages import configs
-from ottla_console.pages.log_dirs import directories
 from ottla_console.web.page import NoSuchPageError, Page
 
 
@@ -51,7 +50,8 @@ async def broker(page: Page) -> Response:
     """Return a broker."""
     row = await _row(page)
     rows = await configs.config_rows(page, ConfigResource(BROKER, str(row.id)), READ_MS)
-    return page.render("broker.html", broker=row, configs=rows, directories=await directories(page, [row.id]))
+    directories = [entry for entry in await page.console.collector.directories() if entry.broker == row.id]
+    return page.render("broker.html", broker=row, configs=rows, directories=directories)
 
 
 async def alter_config(page: Page) -> Response:

@@ -1,61 +1,12 @@
-"""The log directories of brokers: disk space, sizes, replicas that move."""
+"""The log directories of brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 from starlette.responses import Response
 
-from ottla.client.admin.driver import Errors
-from ottla_console.cluster.clients import READ_MS
 from ottla_console.web.page import Page
-from ottla_console.web.texts import NONE
-
-
-class DirectoryRow(NamedTuple):
-    """A log directory; the sizes of the disk are None if the broker does not report them."""
-
-    broker: int
-    path: str
-    error: str | None
-    replicas: int
-    nbytes: int
-    moving: int
-    total: int | None
-    usable: int | None
-
-    @property
-    def used_percent(self) -> float | None:
-        """The used part of the disk."""
-        if not self.total or self.usable is None:
-            return None
-        return 100 * (self.total - self.usable) / self.total
 
 
 async def listing(page: Page) -> Response:
     """Return the list of directories."""
-    rows = await directories(page, None)
-    return page.render("log_dirs.html", directories=rows)
-
-
-async def directories(page: Page, brokers: Iterable[int] | None) -> list[DirectoryRow]:
-    """Return the directories of brokers (None: all), the fullest disk first."""
-    failed: Errors = {}
-    described = await page.admin.describe_log_dirs(None, brokers, READ_MS, errors=failed)
-    rows = [
-        DirectoryRow(
-            broker,
-            path,
-            None if directory.error is None else type(directory.error).__name__,
-            len(directory.replicas),
-            sum(replica.size for replica in directory.replicas.values()),
-            sum(replica.is_future for replica in directory.replicas.values()),
-            directory.total_bytes if (directory.total_bytes or -1) >= 0 else None,
-            directory.usable_bytes if (directory.usable_bytes or -1) >= 0 else None,
-        )
-        for broker, paths in described.items()
-        for path, directory in paths.items()
-    ]
-    rows += [DirectoryRow(broker, NONE, str(error), 0, 0, 0, None, None) for broker, error in failed.items()]
-    return sorted(rows, key=lambda row: (row.error is None, -(row.used_percent or 0), row.broker, row.path))
+    return page.render("log_dirs.html", directories=await page.console.collector.directories())

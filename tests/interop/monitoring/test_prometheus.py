@@ -1,24 +1,37 @@
-"""A real Prometheus accepts our alert rules and scrapes three brokers; an alert fires and clears after a kill -9."""
+"""A real Prometheus accepts our alert rules, scrapes brokers and Spark queries, and answers every panel's query.
+
+An alert fires and clears after a kill -9. With OTTLA_SCREENSHOTS=DIR, Chromium takes pictures of Prometheus' pages.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.dashboards import FOLDER
+from scripts.dashboards import DASHBOARDS, FOLDER
 from tests.crash.process import BrokerProcess
 from tests.interop.eventually import eventually
 
-from ottla import KafkaAdminClient, NewTopic
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla.errors import UnknownTopicOrPartitionError
+from ottla.metrics.metrics import Metrics
+from ottla.metrics.prometheus import PrometheusReporter
 from ottla.net.ports import free_port
+from ottla.spark.monitoring.history import Histories
+from ottla.spark.monitoring.metrics import NAMESPACE, QueryMetrics
+from ottla.spark.monitoring.progress import micro_batch
 
 pytestmark = [
     pytest.mark.interop,
@@ -29,6 +42,7 @@ pytestmark = [
 RULES = FOLDER.parent / "prometheus"
 SECONDS = 60.0
 ALERT = "KafkaUnderReplicatedPartitions"
+GRAPHED = "sum(kafka_server_replicamanager_underreplicatedpartitions)"
 CONFIG = """
 global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: [alerts.yml]
@@ -43,6 +57,7 @@ class Prometheus:
     """A server that scrapes these addresses every half second; alerts fire after a second instead of a minute."""
 
     def __init__(self, directory: Path, targets: list[str]) -> None:
+        self._targets = len(targets)
         self._address = f"127.0.0.1:{free_port()}"
         rules = (RULES / "alerts.yml").read_text()
         (directory / "alerts.yml").write_text(rules.replace("for: 1m", "for: 1s"))
@@ -65,7 +80,7 @@ class Prometheus:
 
     def is_up(self) -> bool:
         try:
-            return len(self.query("up == 1")) == 3
+            return len(self.query("up == 1")) == self._targets
         except OSError:
             return False
 
@@ -76,6 +91,25 @@ class Prometheus:
     def fires(self, alert: str) -> bool:
         alerts = self.get("alerts")["alerts"]
         return any(one["labels"]["alertname"] == alert and one["state"] == "firing" for one in alerts)
+
+    def take_pictures(self, name: str) -> None:
+        """Take a picture of a graph and of the alerts, if a directory for them is set."""
+        directory = os.environ.get("OTTLA_SCREENSHOTS")
+        if not directory:
+            return
+        from playwright.sync_api import sync_playwright
+
+        query = urllib.parse.urlencode({"g0.expr": GRAPHED, "g0.tab": 0, "g0.range_input": "30s"})
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+            page = browser.new_page(viewport={"width": 1100, "height": 800})
+            for kind, path in (("graph", f"graph?{query}"), ("alerts", "alerts")):
+                response = page.goto(f"http://{self._address}/{path}", wait_until="networkidle")
+                if response is None or not response.ok:  # Debian's package has only the pages before React
+                    page.goto(f"http://{self._address}/classic/{path}", wait_until="networkidle")
+                page.wait_for_timeout(1000)
+                page.screenshot(path=Path(directory) / f"prometheus-{kind}-{name}.png")
+            browser.close()
 
     def stop(self) -> None:
         self._process.terminate()
@@ -120,8 +154,88 @@ def test_alert_fires_after_a_broker_is_killed_and_clears_when_it_is_back(
             brokers[1].kill()
             until(lambda: prometheus.fires(ALERT))
             until(lambda: prometheus.fires("KafkaBrokerDown"))
+            prometheus.take_pictures("firing")
             brokers[1].start()
             until(lambda: not prometheus.fires(ALERT))
             until(lambda: not prometheus.fires("KafkaBrokerDown"))
+            prometheus.take_pictures("cleared")
     finally:
         prometheus.stop()
+
+
+@contextmanager
+def spark_page() -> Iterator[str]:
+    """Serve the metrics of a Spark query, as a program with a PrometheusReporter does."""
+    reporter, histories = PrometheusReporter(), Histories()
+    metrics = Metrics(namespace=NAMESPACE, reporters=[reporter])
+    source = {"endOffset": {"visits": {"0": 300}}, "latestOffset": {"visits": {"0": 350}}}
+    progress = {"id": "78ccfd42", "name": "pages", "timestamp": "2026-11-21T23:47:49.322Z", "batchId": 1}
+    progress |= {"numInputRows": 300, "durationMs": {"addBatch": 1500}, "sources": [source]}
+    histories.progressed(micro_batch(progress))
+    QueryMetrics(metrics, histories).update()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(reporter.text().encode())
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def work(servers: list[str]) -> None:
+    """Give every counter something to count: records, a group that commits, a request that fails."""
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("visits", 3, 3)])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.delete_topics(["missing"])
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        for number in range(100):
+            producer.send("visits", b"%d" % number)
+    with KafkaConsumer("visits", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest") as consumer:
+        for _ in range(100):
+            next(consumer)
+        consumer.commit()
+
+
+def queries() -> list[tuple[str, str, str]]:
+    """Return dashboard, panel and query of all panels, with the choices of the dashboards made."""
+    choices = {"$job": "kafka", "$instance": ".*", "$topic": ".*", "$group": ".*", "$query": ".*"}
+    choices["$__rate_interval"] = "5s"
+    result = []
+    for name, page in DASHBOARDS.items():
+        for panel in page["panels"]:
+            for target in panel["targets"]:
+                expr = target["expr"]
+                for variable, value in choices.items():
+                    expr = expr.replace(variable, value)
+                result.append((name, panel["title"], expr))
+    return result
+
+
+def test_query_of_every_panel_returns_data(tmp_path: Path, brokers: list[BrokerProcess]) -> None:
+    with spark_page() as spark:
+        targets = [str(broker.options["ottla_http_listener"]) for broker in brokers]
+        prometheus = Prometheus(tmp_path, [*targets, spark])
+        try:
+            until(prometheus.is_up)
+            work([broker.bootstrap for broker in brokers])
+            empty = queries()
+
+            def all_return_data() -> bool:
+                empty[:] = [query for query in empty if not prometheus.query(query[2])]
+                return not empty
+
+            try:
+                until(all_return_data)
+            except AssertionError:
+                pytest.fail("panels without data: " + "; ".join(map(str, empty)))
+        finally:
+            prometheus.stop()

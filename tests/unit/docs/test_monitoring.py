@@ -11,6 +11,7 @@ from scripts.dashboards import DASHBOARDS, FOLDER, rendered
 
 from ottla.broker.monitoring.metric import Kind
 from ottla.broker.monitoring.metric_table import METRICS
+from ottla.spark.monitoring.metrics import QUERY_METRICS
 
 ALERTS = FOLDER.parent / "prometheus" / "alerts.yml"
 METRIC = re.compile(r"\b(?:kafka|ottla|process)_[a-z0-9_]+")
@@ -19,12 +20,16 @@ OF_PROMETHEUS = {"job", "instance", "quantile"}
 
 
 def exported() -> dict[str, set[str]]:
-    """The names of all series of a broker, with their labels."""
+    """The names of all series of a broker and of Spark queries, with their labels."""
     names = {}
     for metric in METRICS:
         names[metric.name] = set(metric.labels)
         if metric.kind in (Kind.SUMMARY, Kind.SIZES):
             names |= {f"{metric.name}_{part}": set(metric.labels) for part in ("count", "sum")}
+    prefix = "ottla_spark_streaming_query_metrics_"
+    names |= {prefix + metric.name.replace("-", "_"): {"query"} for metric in QUERY_METRICS}
+    names[f"{prefix}offsets_behind_latest"] = {"query", "topic"}
+    names[f"{prefix}duration_ms"] = {"query", "phase"}
     return names
 
 
