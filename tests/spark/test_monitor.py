@@ -14,6 +14,7 @@ import ottla.spark
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.metrics.prometheus import PrometheusReporter
+from ottla_console.cluster.spark_progress import read_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,8 @@ def test_a_query_is_seen_with_its_rates_its_lag_and_its_state(
     rows = spark.readStream.format("ottla").options(**options, maxOffsetsPerTrigger="60").load()
     counts = rows.selectExpr("cast(value as string) as page").groupBy("page").count()
     reporter = PrometheusReporter()
-    with ottla.spark.monitor(spark, terminal=True, reporters=[reporter]) as monitor:
+    progress = tmp_path / "progress"
+    with ottla.spark.monitor(spark, terminal=True, reporters=[reporter], progress_dir=progress) as monitor:
         query = counts.writeStream.outputMode("complete").format("noop").queryName("pages")
         query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
     [seen] = json.loads(monitor.to_json())["queries"]
@@ -72,6 +74,9 @@ def test_a_query_is_seen_with_its_rates_its_lag_and_its_state(
     page = monitor.report(tmp_path / "report.html").read_text()
     assert "pages: 100 rows in 2 micro-batches" in page
     assert "data:image/png;base64," in page
+    [row] = read_progress([progress], 0).queries
+    assert (row.name, row.application, row.status, row.rows, row.behind) == ("pages", "ottla-tests", "ended", 100, 0)
+    assert row.state_rows == 7
 
 
 def test_a_query_of_sparks_own_connector_is_seen_as_well(

@@ -23,7 +23,6 @@ if (tail) {
     pause.textContent = paused ? "Continue" : "Pause";
   });
   const source = new EventSource(tail.dataset.events);
-  source.onopen = () => { element("status").textContent = "Connected; the newest messages come first."; };
   source.onerror = () => { element("status").textContent = "The connection is lost; trying again …"; };
   source.addEventListener("failure", (event) => {
     element("status").textContent = JSON.parse(event.data);
@@ -31,6 +30,8 @@ if (tail) {
   });
   source.onmessage = (event) => {
     const data = JSON.parse(event.data);
+    // with the first event: from then on the server reads every record
+    element("status").textContent = "Connected; the newest messages come first.";
     const seconds = (performance.now() - counts.at) / 1000;
     for (const name of ["seen", "matching", "skipped"]) element(name).textContent = data[name].toLocaleString("en");
     if (seconds >= 1) {

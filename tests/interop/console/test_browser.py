@@ -5,10 +5,12 @@ Needs playwright, the Chromium of the system (`apt-get install chromium`), and a
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,8 @@ PAGES = (
     "/quotas",
     "/log-dirs",
     "/spark",
+    "/spark/query?file=queries-visits.progress.json&id=pages",
+    "/spark/pipeline?file=pipeline-visits.progress.json",
     "/topics/no-such-topic",
 )
 LIGHT: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"}
@@ -51,15 +55,42 @@ PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "color_schem
 MAX_TABS = 40
 
 
+def write_progress(directory: Path) -> None:
+    """Write the progress of a query that runs and of a pipeline that has failed."""
+    now = int(time.time() * 1000)
+    head = {"format": 1, "name": "visits", "host": "spark-1", "startedMs": now, "updatedMs": now, "isClosed": False}
+    recent = [
+        {"at": f"2026-11-21T23:47:{n:02}Z", "rows_per_second": 100 + n, "allBehind": 900 - n, "milliseconds": 40 * n}
+        for n in range(60)
+    ]
+    query: dict[str, Any] = {"id": "pages", "name": "pages per minute", "status": "running", "exception": None}
+    query |= {
+        "batches": 60,
+        "numInputRows": 6000,
+        "processedRowsPerSecond": 130.0,
+        "durationMs": {"addBatch": 900, "walCommit": 80},
+    }
+    query |= {"offsetsBehindLatest": {TOPIC: 841}, "state": {"rows": 12}, "recent": recent}
+    flows = [
+        {"name": "pages", "state": "COMPLETED", "atMs": now, "reason": ""},
+        {"name": "referrers", "state": "FAILED", "atMs": now, "reason": "no such column"},
+    ]
+    pipeline = {"state": "FAILED", "message": "flow referrers: no such column", "flows": flows}
+    for kind, content in (("queries", {"queries": [query]}), ("pipeline", pipeline)):
+        (directory / f"{kind}-visits.progress.json").write_text(json.dumps({**head, "kind": kind, **content}))
+
+
 @pytest.fixture(scope="module")
-def url(ottla_broker: Broker) -> Iterator[str]:
+def url(ottla_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve a console for a broker with a topic."""
+    progress = tmp_path_factory.mktemp("progress")
+    write_progress(progress)
     uvicorn = pytest.importorskip("uvicorn")
     with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
         for i in range(100):
             producer.send(TOPIC, b'{"page": "/index.html", "number": %d}' % i, key=b"%d" % i)
     configs = {"bootstrap.servers": ottla_broker.bootstrap_servers}
-    app = create_app(ConsoleSettings(configs, sample_seconds=0.2, background_share=0.5))
+    app = create_app(ConsoleSettings(configs, progress_dirs=(progress,), sample_seconds=0.2, background_share=0.5))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
     with socket.create_server(("127.0.0.1", 0)) as sock:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -136,7 +167,7 @@ def test_pages_are_accessible_and_fit_the_screen(context: BrowserContext, url: s
 def test_every_page_of_the_navigation_is_reached_by_keyboard(context: BrowserContext, url: str) -> None:
     page, _ = opened_page(context, url)
     links = page.locator("#nav li a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
-    assert len(links) == 9
+    assert len(links) == 10
     for link in links:
         page.goto(f"{url}/topics/create")
         for _ in range(MAX_TABS):
