@@ -23,6 +23,7 @@ from ottla.protocol.messages import (
     consumer_protocol,
     group_records,
     share_group_records,
+    streams_group_records,
     transaction_records,
 )
 
@@ -44,6 +45,14 @@ MESSAGES: list[type[Message]] = [
     share_group_records.ShareGroupTargetAssignmentMetadataValue,
     share_group_records.ShareGroupTargetAssignmentMemberValue,
     share_group_records.ShareGroupCurrentMemberAssignmentValue,
+    streams_group_records.StreamsGroupMetadataKey,
+    streams_group_records.StreamsGroupMetadataValue,
+    streams_group_records.StreamsGroupMemberMetadataKey,
+    streams_group_records.StreamsGroupMemberMetadataValue,
+    streams_group_records.StreamsGroupTargetAssignmentMetadataValue,
+    streams_group_records.StreamsGroupTargetAssignmentMemberValue,
+    streams_group_records.StreamsGroupCurrentMemberAssignmentValue,
+    streams_group_records.StreamsGroupTopologyValue,
     consumer_group_records.ConsumerGroupMetadataKey,
     consumer_group_records.ConsumerGroupMetadataValue,
     consumer_group_records.ConsumerGroupMemberMetadataKey,

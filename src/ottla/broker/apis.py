@@ -110,6 +110,8 @@ SPECIAL_APIS = (
     ApiEntry("ConsumerGroupDescribe", parts=("group_ids",)),
     ApiEntry("ShareGroupHeartbeat", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("ShareGroupDescribe", parts=("group_ids",)),
+    ApiEntry("StreamsGroupHeartbeat", max_items=MAX_ITEMS_TOGETHER),
+    ApiEntry("StreamsGroupDescribe", parts=("group_ids",)),
     ApiEntry("ShareFetch", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("ShareAcknowledge", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("DescribeShareGroupOffsets", parts=("groups.topics.partitions",)),
@@ -176,7 +178,10 @@ def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntr
 
 REASONS: tuple[tuple[str, str], ...] = (
     ("ShareGroupState", "between the coordinators of share groups, which are one coordinator in Ottla"),
-    ("Streams", "the group protocol of Kafka Streams (KIP-1071); Streams runs with the classic one, its default"),
+    (
+        "TopologyDescription",
+        "for a plugin of Kafka's brokers that stores topologies; Kafka refuses it without one",
+    ),
     ("", "for Kafka's KRaft controllers; Ottla keeps the cluster's metadata in the metadata store"),
 )
 """Reasons why APIs are not supported, by a part of the API's name."""

@@ -81,7 +81,7 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
     if name in INTERNAL:
         return await create_internal(broker, name)
     try:
-        return await _create_anywhere(broker, plan(broker, name))
+        return await create_anywhere(broker, plan(broker, name))
     except UNREACHED as error:
         raise errors.LeaderNotAvailableError(error.message) from error
 
@@ -100,7 +100,7 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
             # otherwise a single broker could never write to it
             options["min.insync.replicas"] = str(min(int(min_isr), factor))
     try:
-        return await _create_anywhere(broker, plan(broker, name, count, factor, None, options))
+        return await create_anywhere(broker, plan(broker, name, count, factor, None, options))
     except errors.TopicAlreadyExistsError:
         return await _seen(broker, name)  # another client has created it
     except errors.KafkaError as error:
@@ -108,10 +108,10 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
         raise errors.CoordinatorNotAvailableError(error.message) from error
 
 
-async def _create_anywhere(broker: BrokerContext, topic_plan: TopicPlan) -> TopicImage:
+async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
     """Create a planned topic, through the controller on another broker if necessary."""
     try:
-        return await create(broker, topic_plan)
+        return await create(broker, topic_plan, by)
     except errors.NotControllerError:
         await _ask_controller(broker, topic_plan)
         return await _seen(broker, topic_plan.name)

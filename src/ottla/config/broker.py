@@ -592,9 +592,9 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     )
     group_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a classic group.")
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
-        ("classic", "consumer", "share"),
-        words("classic", "consumer", "share"),
-        "Group protocols that clients may use: classic, consumer (KIP-848), share (KIP-932).",
+        ("classic", "consumer", "share", "streams"),
+        words("classic", "consumer", "share", "streams"),
+        "Group protocols that clients may use: classic, consumer (KIP-848), share (KIP-932), streams (KIP-1071).",
     )
     group_consumer_session_timeout_ms = Option(
         45000,
@@ -651,6 +651,41 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         2000, integer(100, 10000), "Maximum number of records of a partition that a share group has in flight."
     )
     group_share_max_share_sessions = Option(2000, integer(1), "Maximum number of share sessions that the broker keeps.")
+    group_streams_session_timeout_ms = Option(
+        45000,
+        integer(1),
+        "Time in milliseconds without a heartbeat after which a member of a streams group is removed.",
+    )
+    group_streams_min_session_timeout_ms = Option(45000, integer(1), "Minimum streams.session.timeout.ms of a group.")
+    group_streams_max_session_timeout_ms = Option(60000, integer(1), "Maximum streams.session.timeout.ms of a group.")
+    group_streams_heartbeat_interval_ms = Option(
+        5000, integer(1), "Interval in milliseconds between heartbeats of a streams group's members."
+    )
+    group_streams_min_heartbeat_interval_ms = Option(
+        5000, integer(1), "Minimum streams.heartbeat.interval.ms of a group."
+    )
+    group_streams_max_heartbeat_interval_ms = Option(
+        15000, integer(1), "Maximum streams.heartbeat.interval.ms of a group."
+    )
+    group_streams_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a streams group.")
+    group_streams_num_standby_replicas = Option(
+        0, integer(0), "Number of standby tasks, copies of the state, for each stateful task of a streams group."
+    )
+    group_streams_max_standby_replicas = Option(2, integer(0), "Maximum streams.num.standby.replicas of a group.")
+    group_streams_initial_rebalance_delay_ms = Option(
+        3000,
+        integer(0),
+        "Time in milliseconds that the first assignment of an empty streams group waits for more members.",
+    )
+    group_streams_assignment_interval_ms = Option(
+        1000, integer(0), "Minimum time in milliseconds between two assignments of a streams group."
+    )
+    group_streams_min_assignment_interval_ms = Option(
+        0, integer(0), "Minimum streams.assignment.interval.ms of a group."
+    )
+    group_streams_max_assignment_interval_ms = Option(
+        15000, integer(0), "Maximum streams.assignment.interval.ms of a group."
+    )
     share_coordinator_state_topic_num_partitions = Option(
         50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
     )

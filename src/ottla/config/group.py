@@ -8,7 +8,9 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 class GroupConfig(Config, subject="group"):
-    """The configs of one group. The broker's `group.consumer.*` and `group.share.*` configs set the bounds."""
+    """The configs of one group. The broker's `group.consumer.*`, `group.share.*` and `group.streams.*` configs set the
+    bounds.
+    """
 
     consumer_session_timeout_ms = Option(
         45000,
@@ -29,4 +31,23 @@ class GroupConfig(Config, subject="group"):
     )
     share_auto_offset_reset = Option(
         LATEST, one_of(EARLIEST, LATEST), "Where a share group starts in a new partition: latest or earliest."
+    )
+    streams_session_timeout_ms = Option(
+        45000,
+        integer(1),
+        "Time in milliseconds without a heartbeat after which a member of a streams group is removed.",
+    )
+    streams_heartbeat_interval_ms = Option(
+        5000, integer(1), "Interval in milliseconds between heartbeats of a streams group's members."
+    )
+    streams_num_standby_replicas = Option(
+        0, integer(0), "Number of standby tasks, copies of the state, for each stateful task of a streams group."
+    )
+    streams_initial_rebalance_delay_ms = Option(
+        3000,
+        integer(0),
+        "Time in milliseconds that the first assignment of an empty streams group waits for more members.",
+    )
+    streams_assignment_interval_ms = Option(
+        1000, integer(0), "Minimum time in milliseconds between two assignments of a streams group."
     )

@@ -110,6 +110,8 @@ APIS: Final = (
     Api(79, "ShareAcknowledge", 0),
     Api(80, "AddRaftVoter", 0),
     Api(81, "RemoveRaftVoter", 0),
+    Api(88, "StreamsGroupHeartbeat", 0),
+    Api(89, "StreamsGroupDescribe", 0),
     Api(90, "DescribeShareGroupOffsets", 0),
     Api(91, "AlterShareGroupOffsets", 0),
     Api(92, "DeleteShareGroupOffsets", 0),
@@ -132,8 +134,6 @@ NOT_DECLARED: Final[Mapping[int, str]] = {
     85: "WriteShareGroupState",
     86: "DeleteShareGroupState",
     87: "ReadShareGroupStateSummary",
-    88: "StreamsGroupHeartbeat",
-    89: "StreamsGroupDescribe",
     93: "StreamsGroupTopologyDescriptionUpdate",
     94: "UnregisterController",
 }

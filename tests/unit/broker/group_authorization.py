@@ -35,6 +35,8 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.security.acl import ResourceType
 
@@ -170,6 +172,20 @@ ROWS = {
         (READS_G, SEES_T),
     ),
     "ShareGroupDescribe": Row(1, lambda _: ShareGroupDescribeRequest(group_ids=["g"]), (SEES_G,)),
+    "StreamsGroupHeartbeat": Row(
+        0,
+        lambda _: StreamsGroupHeartbeatRequest(
+            **MEMBER,
+            member_epoch=0,
+            rebalance_timeout_ms=1,
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            topology=Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["t"])]),
+        ),
+        (READS_G, SEES_T),
+    ),
+    "StreamsGroupDescribe": Row(1, lambda _: StreamsGroupDescribeRequest(group_ids=["g"]), (SEES_G,)),
     "ShareFetch": Row(1, acquire, (READS_G, READS_T)),
     "DescribeShareGroupOffsets": Row(0, describe_share_offsets, (SEES_G,)),
     "AlterShareGroupOffsets": Row(0, alter_share_offsets, (READS_G, READS_T)),

@@ -90,6 +90,8 @@ ANSWERS: dict[str, Refused] = {
     "ConsumerGroupDescribe": GROUP,
     "ShareGroupHeartbeat": GROUP,
     "ShareGroupDescribe": GROUP,
+    "StreamsGroupHeartbeat": GROUP,
+    "StreamsGroupDescribe": GROUP,
     "ShareFetch": GROUP,
     "ShareAcknowledge": GROUP,
     "DescribeShareGroupOffsets": GROUP,

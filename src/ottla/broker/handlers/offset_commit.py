@@ -45,7 +45,7 @@ def handle(
 
 
 async def _commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    accepted: list[CoordinatorRecord] = []
+    accepted: dict[TopicPartition, CoordinatorRecord] = {}
     response = OffsetCommitResponse(topics=[_topic(topic, request, context, accepted) for topic in request.topics])
     if accepted:
         try:
@@ -56,14 +56,19 @@ async def _commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
 
 
 def _append(
-    request: OffsetCommitRequest, context: RequestContext, accepted: list[CoordinatorRecord]
+    request: OffsetCommitRequest, context: RequestContext, accepted: dict[TopicPartition, CoordinatorRecord]
 ) -> Awaitable[None]:
     # checked in one step with the append: in between, another broker might have coordinated and changed the group
     runtime = context.broker.groups
     runtime.check(request.group_id)
-    who = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    who = Committer(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        partitions=accepted.keys(),
+    )
     runtime.offsets.check_commit(request.group_id, who, context.version)
-    return runtime.append(request.group_id, accepted)
+    return runtime.append(request.group_id, list(accepted.values()))
 
 
 async def _commit_in_registry(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
@@ -86,10 +91,10 @@ def _topic(
     topic: OffsetCommitRequestTopic,
     request: OffsetCommitRequest,
     context: RequestContext,
-    accepted: list[CoordinatorRecord],
+    accepted: dict[TopicPartition, CoordinatorRecord],
 ) -> OffsetCommitResponseTopic:
     def accept(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
-        accepted.append(_record(tp, partition, request, context))
+        accepted[tp] = _record(tp, partition, request, context)
 
     answers = [
         OffsetCommitResponsePartition(partition_index=index, error_code=code)

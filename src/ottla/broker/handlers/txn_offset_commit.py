@@ -37,7 +37,7 @@ TOPIC_IDS_SINCE = 6
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    accepted: list[CoordinatorRecord] = []
+    accepted: dict[TopicPartition, CoordinatorRecord] = {}
     try:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
@@ -52,7 +52,9 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
     return response
 
 
-async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[CoordinatorRecord]) -> None:
+async def _commit(
+    request: TxnOffsetCommitRequest, context: RequestContext, accepted: dict[TopicPartition, CoordinatorRecord]
+) -> None:
     broker, runtime = context.broker, context.broker.groups
     if not request.group_id:
         raise errors.InvalidGroupIdError
@@ -69,20 +71,24 @@ async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, acce
     partition = broker.partitions.leader(broker.image, offsets)
     transaction_verification.ensure_verified(broker, writer, partition, rules, NO_SEQUENCE, admission)
     who = Committer(
-        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, transactional=True
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        transactional=True,
+        partitions=accepted.keys(),
     )
     runtime.offsets.check_commit(request.group_id, who, context.version)
-    await runtime.append_pending(request.group_id, accepted, writer.producer)
+    await runtime.append_pending(request.group_id, list(accepted.values()), writer.producer)
 
 
 def _topic(
     topic: TxnOffsetCommitRequestTopic,
     request: TxnOffsetCommitRequest,
     context: RequestContext,
-    accepted: list[CoordinatorRecord],
+    accepted: dict[TopicPartition, CoordinatorRecord],
 ) -> TxnOffsetCommitResponseTopic:
     def accept(tp: TopicPartition, partition: TxnOffsetCommitRequestPartition) -> None:
-        accepted.append(_record(tp, partition, request, context))
+        accepted[tp] = _record(tp, partition, request, context)
 
     return _response_topic(topic, codes_of(topic, context, TOPIC_IDS_SINCE, accept))
 

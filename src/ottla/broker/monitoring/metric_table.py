@@ -785,7 +785,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_GROUPS}group-count",
         GAUGE,
         PROTOCOL,
-        "Groups by protocol: classic, consumer (KIP-848), share (KIP-932).",
+        "Groups by protocol: classic, consumer (KIP-848), share (KIP-932), streams (KIP-1071).",
         coordinators.group_count,
     ),
     BrokerMetric(
@@ -801,6 +801,13 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         STATE,
         "Share groups by state.",
         coordinators.states_of(coordinators.SHARE, coordinators.SHARE_STATES),
+    ),
+    BrokerMetric(
+        f"{_GROUPS}streams-group-count",
+        GAUGE,
+        STATE,
+        "Streams groups (KIP-1071) by state.",
+        coordinators.states_of(coordinators.STREAMS, coordinators.STREAMS_STATES),
     ),
     BrokerMetric(f"{_GROUPS}offset-commit-count", COUNT, NONE, "Offsets that were committed.", coordinators.commits),
     BrokerMetric(
@@ -827,6 +834,13 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         NONE,
         "Rebalances of share groups.",
         coordinators.rebalances_of("share"),
+    ),
+    BrokerMetric(
+        f"{_GROUPS}streams-group-rebalance-count",
+        COUNT,
+        NONE,
+        "Rebalances of streams groups (KIP-1071): new group epochs.",
+        coordinators.rebalances_of("streams"),
     ),
     BrokerMetric(
         f"{_GROUPS}num-partitions",

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 
@@ -23,6 +24,8 @@ FEATURES: Final = (
     Feature(GROUP_VERSION, 0, 1),
     # 1: share groups (KIP-932)
     Feature(SHARE_VERSION, 0, 1),
+    # 1: streams groups (KIP-1071)
+    Feature(STREAMS_VERSION, 0, 1),
     # 1: flexible records in __transaction_state; 2: an epoch per transaction (KIP-890)
     Feature(TRANSACTION_VERSION, 0, 2),
 )

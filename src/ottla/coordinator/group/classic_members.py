@@ -16,7 +16,8 @@ from ottla.coordinator.group.classic.classic_groups import MEMBER_ID_REQUIRED_SI
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
 from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState
 from ottla.coordinator.group.common.consumer_topics import partitions_by_name
-from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
+from ottla.coordinator.group.common.member_timers import Timers
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate
 from ottla.coordinator.group.consumer.consumer_groups import ConsumerGroups
 from ottla.coordinator.group.consumer.group_migration import GroupMigration

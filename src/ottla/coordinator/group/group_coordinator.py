@@ -1,7 +1,7 @@
 """Requests about the members of groups, passed to the groups of their type. Kafka's `GroupCoordinator`.
 
 `by_id` has groups of all types. Requests of the classic protocol go to a consumer group while it has members; an empty
-group of either type is replaced.
+group of either type, or of streams, is replaced.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from ottla.coordinator.group.consumer.group_migration import GroupMigration
 from ottla.coordinator.group.share import share_group_records as share_records
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.group.share.share_groups import ShareGroups
+from ottla.coordinator.group.streams import streams_group_records as streams_records
+from ottla.coordinator.group.streams.streams_group import StreamsGroup
+from ottla.coordinator.group.streams.streams_groups import StreamsGroups
 from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult, ResponseFuture
 from ottla.errors import InconsistentGroupProtocolError, KafkaError, UnknownMemberIdError, code_of
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -32,6 +35,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -52,6 +56,7 @@ class GroupCoordinator:
         migration = GroupMigration(config, clock, image, self.classic)
         self.consumer = ConsumerGroups(config, clock, image, self.by_id, migration)
         self.share = ShareGroups(config, clock, image, self.by_id)
+        self.streams = StreamsGroups(config, clock, image, self.by_id)
         self._classic_members = ClassicMembers(self.consumer, migration, clock, image)
 
     def join(
@@ -59,19 +64,20 @@ class GroupCoordinator:
     ) -> CoordinatorResult:
         group = self.by_id.get(request.group_id)
         result = CoordinatorResult()
-        if isinstance(group, ShareGroup):
+        if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and not group.is_empty):
             result.respond(future, join_error(InconsistentGroupProtocolError(), request.member_id))
             return result
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, ConsumerGroup | StreamsGroup):
             return self.classic.join(request, version, client, future)
         if group.is_empty and request.member_id:
             result.respond(future, join_error(UnknownMemberIdError(), request.member_id))
             return result
         if group.is_empty:
-            result.records += consumer_records.group_tombstones(group)
+            result.records += tombstones(group)
             del self.by_id[group.id]
             result.extend(self.classic.join(request, version, client, future))
             return result
+        assert isinstance(group, ConsumerGroup)
         join = self.classic.pending_join(request, version, client, future)
         try:
             self.classic.check_join(request)
@@ -121,11 +127,18 @@ class GroupCoordinator:
     ) -> CoordinatorResult:
         return self.share.heartbeat(request, client, future)
 
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client: GroupClient, future: ResponseFuture
+    ) -> CoordinatorResult:
+        return self.streams.heartbeat(request, client, future)
+
     def expire(self, group: Group) -> CoordinatorResult:
         if isinstance(group, ConsumerGroup):
             return self.consumer.expire(group)
         if isinstance(group, ShareGroup):
             return self.share.expire(group)
+        if isinstance(group, StreamsGroup):
+            return self.streams.expire(group)
         assert isinstance(group, ClassicGroup)
         return self.classic.expire(group)
 
@@ -133,6 +146,8 @@ class GroupCoordinator:
         """Fail requests that wait, as another broker coordinates the group."""
         if isinstance(group, ConsumerGroup):
             self.consumer.remove_timers(group.id)
+        if isinstance(group, StreamsGroup):
+            self.streams.forget(group.id)
         return self.classic.unload(group) if isinstance(group, ClassicGroup) else CoordinatorResult()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
@@ -142,6 +157,9 @@ class GroupCoordinator:
             return
         if share_records.is_known(key):
             self.share.replay(key, value)
+            return
+        if streams_records.is_known(key):
+            self.streams.replay(key, value)
             return
         decoded_key = records.read_key(key)
         if decoded_key is None:
@@ -162,4 +180,6 @@ def tombstones(group: Group) -> list[CoordinatorRecord]:
         return consumer_records.group_tombstones(group)
     if isinstance(group, ShareGroup):
         return share_records.group_tombstones(group)
+    if isinstance(group, StreamsGroup):
+        return streams_records.group_tombstones(group)
     return [records.group_tombstone(group.id)]

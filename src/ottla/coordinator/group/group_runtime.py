@@ -20,6 +20,7 @@ from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.pending_offsets import OffsetKey, OpenTransaction
+from ottla.coordinator.group.streams.internal_topics import StreamsInternalTopics
 from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
@@ -33,7 +34,7 @@ from ottla.storage.producer_state import COMMIT, read_marker
 
 log = logging.getLogger("ottla.coordinator")
 
-REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share"}
+REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
 """The types of records that a rebalance writes: a new generation, or a new group epoch."""
 
 
@@ -75,12 +76,14 @@ class GroupRuntime(CoordinatorRuntime):
         self._by_id, self._by_group = by_id, by_group
         self.groups = GroupCoordinator(config, clock, image, by_id=by_id)
         self.offsets = Offsets(config, clock, self.groups, by_group)
+        self.streams_topics = StreamsInternalTopics(clock.monotonic)
         self.stats = GroupStats()
 
     def close(self) -> None:
         """Stop the timers; requests and members that wait for a rebalance get NotCoordinatorError."""
         super().close()
         self._deadlines.close()
+        self.streams_topics.close()
         if self._expiry is not None:
             self._expiry.cancel()
         for group in self.groups.by_id.values():

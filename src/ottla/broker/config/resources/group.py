@@ -1,4 +1,4 @@
-"""Configs of groups (KIP-848, KIP-932), within the broker's bounds and instead of its defaults."""
+"""Configs of groups (KIP-848, KIP-932, KIP-1071), within the broker's bounds and instead of its defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from ottla.broker.request_context import RequestContext
 from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 from ottla.config.group import GroupConfig
-from ottla.coordinator.group.common.group_configs import CONSUMER, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, SHARE
+from ottla.coordinator.group.common.group_configs import (
+    CONSUMER,
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    SHARE,
+    STREAMS,
+    bounds,
+)
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType
 
@@ -63,7 +70,7 @@ class GroupResource:
         for key in checked:
             if f"group.{key}" in values:
                 _check_bounds(key, config.values[key], values)
-        for kind in (CONSUMER, SHARE):
+        for kind in (CONSUMER, SHARE, STREAMS):
             session, heartbeat = f"{kind}.{SESSION_TIMEOUT}", f"{kind}.{HEARTBEAT_INTERVAL}"
             if config.values[heartbeat] >= config.values[session]:
                 raise InvalidConfigError(f"{session} must be greater than {heartbeat}")
@@ -80,6 +87,6 @@ def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_bounds(key: str, value: int, broker: Mapping[str, int]) -> None:
     kind, _, option = key.partition(".")
-    least, most = broker[f"group.{kind}.min.{option}"], broker[f"group.{kind}.max.{option}"]
+    least, most = bounds(key, broker)
     if not least <= value <= most:
         raise InvalidConfigError(f"{key} must be between group.{kind}.min.{option} ({least}) and max ({most})")

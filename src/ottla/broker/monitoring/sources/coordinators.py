@@ -11,9 +11,10 @@ from ottla.broker.monitoring.scrape import Scrape
 if TYPE_CHECKING:  # a broker that coordinates nothing has not loaded them
     from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 CONSUMER_STATES = ("empty", "assigning", "reconciling", "stable", "dead")
 SHARE_STATES = ("empty", "stable", "dead")
+STREAMS_STATES = ("empty", "not_ready", "assigning", "reconciling", "stable", "dead")
 
 
 def groups(scrape: Scrape) -> int:
@@ -30,7 +31,7 @@ def classic_in(state: str) -> Source:
 
 
 def group_count(scrape: Scrape) -> Samples:
-    for group_type in (CLASSIC, CONSUMER, SHARE):
+    for group_type in (CLASSIC, CONSUMER, SHARE, STREAMS):
         yield (group_type,), scrape.groups.by_type[group_type]
 
 
@@ -39,7 +40,8 @@ def states_of(group_type: str, states: tuple[str, ...]) -> Source:
 
     def source(scrape: Scrape) -> Samples:
         for state in states:
-            yield (state,), scrape.groups.by_state[group_type, state.capitalize()]
+            name = "".join(word.capitalize() for word in state.split("_"))
+            yield (state,), scrape.groups.by_state[group_type, name]
 
     return source
 

@@ -53,20 +53,26 @@ class Classic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """Base of the members of consumer groups and share groups. Kafka's `ModernGroupMember`."""
+    """Base of the members of all groups with epochs."""
 
     id: str
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    topics: frozenset[str] = frozenset()
     epoch: int = JOINING
     previous_epoch: int = LEFT
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedMember(ModernMember):
+    """Base of the members of consumer groups and share groups. Kafka's `ModernGroupMember`."""
+
+    topics: frozenset[str] = frozenset()
     assigned: Assignment = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerMember(ModernMember):
+class ConsumerMember(SubscribedMember):
     """A member of a consumer group. Without a regular expression `regex` is empty."""
 
     instance_id: str | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
+
+from ottla.model import TopicPartition
 
 NO_EPOCH = -1
 """Generation or member epoch of a request from outside the group."""
@@ -13,12 +15,15 @@ Subscribed = Callable[[str], bool]
 
 
 class Committer(NamedTuple):
-    """The member that commits offsets. `epoch` is a generation or a member epoch, or NO_EPOCH."""
+    """The member that commits offsets. `epoch` is a generation or a member epoch, or NO_EPOCH. `partitions`: those of
+    the request.
+    """
 
     member_id: str
     instance_id: str | None
     epoch: int
     transactional: bool = False
+    partitions: Collection[TopicPartition] = ()
 
     @property
     def is_anonymous_producer(self) -> bool:
@@ -27,7 +32,7 @@ class Committer(NamedTuple):
 
 
 class Group(Protocol):
-    """A classic, consumer or share group."""
+    """A classic, consumer, share or streams group."""
 
     id: str
 
@@ -38,7 +43,7 @@ class Group(Protocol):
 
     @property
     def type(self) -> str:
-        """The type of the group: `classic`, `consumer` or `share`."""
+        """The type of the group: `classic`, `consumer`, `share` or `streams`."""
         ...
 
     @property

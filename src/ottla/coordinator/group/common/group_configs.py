@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 
-CONSUMER, SHARE = "consumer", "share"
+CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
 SESSION_TIMEOUT = "session.timeout.ms"
 HEARTBEAT_INTERVAL = "heartbeat.interval.ms"
 RECORD_LOCK_DURATION = "record.lock.duration.ms"
+STANDBY_REPLICAS = "num.standby.replicas"
+INITIAL_REBALANCE_DELAY = "initial.rebalance.delay.ms"
+ASSIGNMENT_INTERVAL = "assignment.interval.ms"
+MAXIMA = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
+"""The broker's configs of greatest values that have other names than the rest."""
 
 
 class GroupConfigs:
@@ -32,6 +37,18 @@ class GroupConfigs:
         """Return how long a member of a share group may hold a record that it has acquired."""
         return self._value(group_id, RECORD_LOCK_DURATION)
 
+    def standby_replicas(self, group_id: str) -> int:
+        """Return how many copies of a stateful task's state a streams group has."""
+        return self._value(group_id, STANDBY_REPLICAS)
+
+    def initial_rebalance_delay_ms(self, group_id: str) -> int:
+        """Return how long the first assignment of a streams group waits for more members."""
+        return self._value(group_id, INITIAL_REBALANCE_DELAY)
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Return the least time between two assignments of a streams group."""
+        return self._value(group_id, ASSIGNMENT_INTERVAL)
+
     def _value(self, group_id: str, name: str) -> int:
         values: dict[str, int] = self._config.values
         kind = self._kind
@@ -42,4 +59,12 @@ class GroupConfigs:
         )
         if own is None:
             return values[f"group.{kind}.{name}"]
-        return min(max(int(own), values[f"group.{kind}.min.{name}"]), values[f"group.{kind}.max.{name}"])
+        least, most = bounds(f"{kind}.{name}", values)
+        return int(min(max(int(own), least), most))
+
+
+def bounds(name: str, broker: Mapping[str, int]) -> tuple[int, float]:
+    """Return the least and greatest value of a group's config, from the broker's configs."""
+    kind, _, option = name.partition(".")
+    least = broker.get(f"group.{kind}.min.{option}", 0)
+    return least, broker.get(MAXIMA.get(name, f"group.{kind}.max.{option}"), float("inf"))

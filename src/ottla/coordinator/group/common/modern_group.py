@@ -1,4 +1,4 @@
-"""Base of consumer groups and share groups. Kafka's `ModernGroup` and `ModernGroupMember`.
+"""Base of consumer, share and streams groups. Kafka's `ModernGroup` and `ModernGroupMember`.
 
 A change bumps the group's epoch, a target assignment is made for it, and the members move to their targets. Only
 records change a group: a decision writes them, and replay applies them.
@@ -6,6 +6,7 @@ records change a group: a decision writes them, and replay applies them.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -13,7 +14,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Assignment, ModernMember, flatten
+from ottla.coordinator.group.common.consumer_member import (
+    LEFT,
+    NOTHING,
+    Assignment,
+    ModernMember,
+    SubscribedMember,
+    flatten,
+)
 from ottla.coordinator.group.common.group import Group, Subscribed
 from ottla.coordinator.group.common.group_configs import GroupConfigs
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
@@ -21,12 +29,14 @@ from ottla.errors import InvalidRequestError, KafkaError, UnknownMemberIdError, 
 from ottla.protocol.message import Response
 
 M = TypeVar("M", bound=ModernMember)
+S = TypeVar("S", bound=SubscribedMember)
+T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
 
 @dataclass(slots=True)
-class ModernGroup(Generic[M]):
-    """A group with epochs, which never decrease."""
+class ModernGroup(Generic[M, T]):
+    """A group with epochs, which never decrease, of members M with targets T."""
 
     TYPE: ClassVar[str]
 
@@ -35,7 +45,7 @@ class ModernGroup(Generic[M]):
     metadata_hash: int = 0
     target_epoch: int = 0
     members: dict[str, M] = field(default_factory=dict)
-    targets: dict[str, Assignment] = field(default_factory=dict)
+    targets: dict[str, T] = field(default_factory=dict)
 
     @property
     def type(self) -> str:
@@ -53,9 +63,6 @@ class ModernGroup(Generic[M]):
     def is_empty(self) -> bool:
         return not self.members
 
-    def target_of(self, member: M) -> Assignment:
-        return self.targets.get(member.id, NOTHING)
-
     def member(self, member_id: str) -> M:
         """Return a member. Raises UnknownMemberIdError."""
         member = self.members.get(member_id)
@@ -63,16 +70,28 @@ class ModernGroup(Generic[M]):
             raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.id}.")
         return member
 
-    def topics_of(self, member: M) -> frozenset[str]:
+    @abstractmethod
+    def topics(self) -> frozenset[str]:
+        """Return the names of the topics that the group reads."""
+
+    def subscribed(self) -> Subscribed:
+        return self.topics().__contains__
+
+
+@dataclass(slots=True)
+class SubscribedGroup(ModernGroup[S, Assignment]):
+    """A group whose members subscribe to topics: a consumer or share group."""
+
+    def target_of(self, member: S) -> Assignment:
+        return self.targets.get(member.id, NOTHING)
+
+    def topics_of(self, member: S) -> frozenset[str]:
         """Return the names of the topics that a member subscribes to."""
         return member.topics
 
     def topics(self) -> frozenset[str]:
         """Return the names of the topics that any member subscribes to."""
         return frozenset().union(*map(self.topics_of, self.members.values()))
-
-    def subscribed(self) -> Subscribed:
-        return self.topics().__contains__
 
 
 class ModernGroups:
@@ -113,7 +132,7 @@ def check_not_blank(**fields: str | None) -> None:
             raise InvalidRequestError(f"{name} can't be empty.")
 
 
-def described(member: M, request: Any, client: Any, **changes: Any) -> M:
+def described(member: S, request: Any, client: Any, **changes: Any) -> S:
     """Return the member with the fields of a heartbeat; those that the request leaves out stay."""
     names = request.subscribed_topic_names
     return replace(
@@ -129,17 +148,17 @@ def described(member: M, request: Any, client: Any, **changes: Any) -> M:
 # Replay
 
 
-def apply_epoch(group: ModernGroup[Any], _key: Any, value: Any) -> None:
+def apply_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
     """Apply a ConsumerGroupMetadata or ShareGroupMetadata record."""
     if value is not None:
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
 
 
-def apply_target_epoch(group: ModernGroup[Any], _key: Any, value: Any) -> None:
+def apply_target_epoch(group: ModernGroup[Any, Any], _key: Any, value: Any) -> None:
     group.target_epoch = LEFT if value is None else value.assignment_epoch
 
 
-def apply_target(group: ModernGroup[Any], key: Any, value: Any) -> None:
+def apply_target(group: SubscribedGroup[Any], key: Any, value: Any) -> None:
     if value is None:
         group.targets.pop(key.member_id, None)
     else:

@@ -17,8 +17,8 @@ from enum import StrEnum
 from ottla import errors
 from ottla.coordinator.group.common.consumer_member import ConsumerMember
 from ottla.coordinator.group.common.group import Committer
-from ottla.coordinator.group.common.modern_group import ModernGroup
-from ottla.coordinator.runtime.deadline_queue import NEVER
+from ottla.coordinator.group.common.member_timers import Timers, next_timeout
+from ottla.coordinator.group.common.modern_group import SubscribedGroup
 from ottla.model import TopicIdPartition
 
 EPOCHS_SINCE = 9
@@ -34,20 +34,6 @@ class ConsumerGroupState(StrEnum):
     STABLE = "Stable"
 
 
-@dataclass(slots=True)
-class Timers:
-    """The times at which a member is removed because its session, revocation, join or sync (classic) has timed out."""
-
-    session: float = NEVER
-    rebalance: float = NEVER
-    join: float = NEVER
-    sync: float = NEVER
-
-    @property
-    def next(self) -> float:
-        return min(self.session, self.rebalance, self.join, self.sync)
-
-
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
     """The topics that a regular expression has matched when it was resolved."""
@@ -58,7 +44,7 @@ class ResolvedRegex:
 
 
 @dataclass(slots=True)
-class ConsumerGroup(ModernGroup[ConsumerMember]):
+class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     """A consumer group. `timers` and `evaluated_topics` are not in the log."""
 
     TYPE = "consumer"
@@ -170,7 +156,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return commit_ms
 
     def next_deadline(self) -> float:
-        return min((t.next for t in self.timers.values()), default=NEVER)
+        return next_timeout(self.timers)
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, *, transactional: bool = False) -> None:

@@ -8,11 +8,10 @@ method below applies to the copy what its record will apply to the group. Kafka'
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator.group.common.consumer_member import (
     JOINING,
     NOTHING,
@@ -21,12 +20,11 @@ from ottla.coordinator.group.common.consumer_member import (
     MemberState,
 )
 from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
+from ottla.coordinator.group.common.group_update import GroupUpdate, reconcile
 from ottla.coordinator.group.consumer import consumer_records as records
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from ottla.coordinator.runtime.result import CoordinatorRecord
-from ottla.errors import FencedMemberEpochError
 from ottla.model import TopicIdPartition
 
 
@@ -37,17 +35,8 @@ class RegexVisibility(NamedTuple):
     sees: Callable[[str], bool]
 
 
-class ConsumerGroupUpdate:
-    """The group after the update. It is copied at the first change, as most heartbeats change nothing."""
-
-    def __init__(
-        self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[CoordinatorRecord] = ()
-    ) -> None:
-        self.original = group
-        self.group = group
-        self.records = list(before)
-        self._image = image
-        self._now_ms = now_ms
+class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
+    """The consumer group after the update."""
 
     def set_member(self, member: ConsumerMember) -> None:
         old = self.group.members.get(member.id)
@@ -135,7 +124,11 @@ class ConsumerGroupUpdate:
     def advance(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
         group = self.group
         member = group.members[member_id]
-        after = reconcile(member, group.target_epoch, group.target_of(member), group.owners, owned)
+
+        def is_free(partition: TopicIdPartition) -> bool:
+            return group.owners.get(partition, member_id) == member_id
+
+        after = reconcile(member, group.target_epoch, group.target_of(member), is_free, owned)
         return self.set_current(after) if after is not member else member
 
     def set_current(self, member: ConsumerMember) -> ConsumerMember:
@@ -171,70 +164,9 @@ class ConsumerGroupUpdate:
     def _hash(self) -> int:
         return metadata_hash(self.group.topics(), self._image)
 
-    def _write(self, *new: CoordinatorRecord) -> None:
-        if self.group is self.original:
-            self.group = self.original.copy()
-        self.records += new
-
 
 def _topics_version(topics: Iterable[str]) -> int:
     """Return a number that differs if other topics match. It takes the place of Kafka's metadata version; as it is
     negative, it is older than all of those, so that Kafka resolves expressions again.
     """
     return -1 - zlib.crc32("\n".join(sorted(topics)).encode())
-
-
-def reconcile(
-    member: ConsumerMember,
-    target_epoch: int,
-    target: Assignment,
-    owners: Mapping[TopicIdPartition, str],
-    owned: Assignment | None,
-) -> ConsumerMember:
-    """Return the member's next state; the same if it has to wait.
-
-    `owners`: the members that hold partitions. `owned`: what the member reports that it reads; None: no report.
-    """
-    match member.state:
-        case MemberState.STABLE if member.epoch == target_epoch:
-            return member
-        case MemberState.STABLE | MemberState.UNRELEASED:
-            return _next(member, member.epoch, target_epoch, target, owners, owned)
-        case MemberState.UNREVOKED:
-            if owned is None or owned & member.revoking:
-                return member
-            # one epoch more, so that commits for revoked partitions are rejected
-            return _next(member, member.epoch + 1, target_epoch, target, owners, owned)
-        case _:
-            if owned is None or owned:
-                raise FencedMemberEpochError(
-                    "This broker does not know the member's state. It must give up its partitions and rejoin."
-                )
-            return _next(member, target_epoch, target_epoch, target, owners, owned)
-
-
-def _next(
-    member: ConsumerMember,
-    epoch: int,
-    target_epoch: int,
-    target: Assignment,
-    owners: Mapping[TopicIdPartition, str],
-    owned: Assignment | None,
-) -> ConsumerMember:
-    retained = member.assigned & target
-    revoking = member.assigned - retained
-    if revoking and (owned is None or owned & revoking):
-        return _moved(member, epoch, MemberState.UNREVOKED, retained, revoking)
-    missing = target - retained
-    free = frozenset(p for p in missing if owners.get(p, member.id) == member.id)
-    state = MemberState.STABLE if free == missing else MemberState.UNRELEASED
-    return _moved(member, target_epoch, state, retained | free, NOTHING)
-
-
-def _moved(
-    member: ConsumerMember, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment
-) -> ConsumerMember:
-    now = (epoch, state, assigned, revoking)
-    if now == (member.epoch, member.state, member.assigned, member.revoking):
-        return member
-    return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking)

@@ -30,15 +30,15 @@ from ottla.coordinator.group.common.consumer_member import (
 )
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.common.group_configs import CONSUMER
-from ottla.coordinator.group.common.modern_group import ModernGroups, check_not_blank, described
+from ottla.coordinator.group.common.member_timers import TimedGroups
+from ottla.coordinator.group.common.modern_group import check_not_blank, described
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor
 from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
-from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, RegexVisibility
 from ottla.coordinator.group.consumer.consumer_records import group_of, replay
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
-from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
 from ottla.protocol.messages import consumer_group_heartbeat as m
 
@@ -49,7 +49,7 @@ OWN_IDS_SINCE = 1
 log = logging.getLogger("ottla.coordinator.group")
 
 
-class ConsumerGroups(ModernGroups):
+class ConsumerGroups(TimedGroups):
     """The consumer groups of one coordinator."""
 
     def __init__(
@@ -62,7 +62,6 @@ class ConsumerGroups(ModernGroups):
     ) -> None:
         super().__init__(CONSUMER, config, clock, image, by_id)
         self._migration = migration
-        self._timers: dict[str, dict[str, Timers]] = {}
         self._hides_topics = bool(config.authorizer_class_name)
 
     def heartbeat(
@@ -81,11 +80,7 @@ class ConsumerGroups(ModernGroups):
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
         """Remove members whose session, revocation, join or sync has timed out."""
         result = CoordinatorResult()
-        now = self._clock.monotonic()
-        due = {member_id for member_id, timers in group.timers.items() if timers.next <= now}
-        for member_id in due - group.members.keys():
-            del group.timers[member_id]  # its record was never written
-        self.remove(group, due & group.members.keys(), result, "timed out")
+        self.remove(group, self._timed_out(group), result, "timed out")
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -105,19 +100,6 @@ class ConsumerGroups(ModernGroups):
             self._timers.pop(group_id, None)
         elif done.member_id in group.members:
             self._start_timers(group, group.members[done.member_id])
-
-    def timers_of(self, group_id: str) -> dict[str, Timers]:
-        """Return the timers of a group, which may be about to be created."""
-        return self._timers.setdefault(group_id, {})
-
-    def remove_timers(self, group_id: str) -> None:
-        self._timers.pop(group_id, None)
-
-    def renew_session(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
-        """Renew the session of a member. Return its timers."""
-        timers = self.timers_of(group_id).setdefault(member_id, Timers())
-        timers.session = self._clock.monotonic() + timeout_ms / 1000
-        return timers
 
     def begin_update(self, group: ConsumerGroup) -> ConsumerGroupUpdate:
         return ConsumerGroupUpdate(group, self._image(), self._clock.now_ms())
@@ -308,7 +290,7 @@ class ConsumerGroups(ModernGroups):
                 group.id, member.id, member.classic.session_timeout_ms if member.classic else timeout_ms
             )
         must_revoke = member.state is MemberState.UNREVOKED and member.classic is None
-        timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if must_revoke else NEVER
+        self._limit_revocation(timers, must_revoke, member.rebalance_timeout_ms)
 
 
 def _log_rebalance(group: ConsumerGroup, reason: str) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ottla.coordinator.group.common.consumer_member import ModernMember
+from ottla.coordinator.group.common.consumer_member import SubscribedMember
 from ottla.coordinator.group.common.group import Committer
-from ottla.coordinator.group.common.modern_group import ModernGroup
+from ottla.coordinator.group.common.modern_group import SubscribedGroup
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.errors import FencedMemberEpochError, GroupIdNotFoundError
 
@@ -23,7 +23,7 @@ class ShareGroupState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ShareMember(ModernMember):
+class ShareMember(SubscribedMember):
     """A member, a frozen value."""
 
     @property
@@ -41,7 +41,7 @@ class ShareMember(ModernMember):
 
 
 @dataclass(slots=True)
-class ShareGroup(ModernGroup[ShareMember]):
+class ShareGroup(SubscribedGroup[ShareMember]):
     """A share group. `deadlines` and `evaluated_topics` are not in the log."""
 
     TYPE = "share"

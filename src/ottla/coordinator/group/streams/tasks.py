@@ -1,0 +1,71 @@
+"""Tasks of Kafka Streams: a partition of all topics that a subtopology reads, in one of three roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+S = TypeVar("S")
+
+
+class TaskRole(IntEnum):
+    """The role of a member for a task."""
+
+    ACTIVE = 0
+    """Processes its records; one member of the group at a time."""
+    STANDBY = 1
+    """Has a copy of its state."""
+    WARMUP = 2
+    """Restores its state, to become active later."""
+
+
+class TaskId(NamedTuple):
+    """A task, whatever its role."""
+
+    subtopology_id: str
+    partition: int
+
+
+class Task(NamedTuple):
+    """A task in a role: what a member is assigned."""
+
+    role: TaskRole
+    id: TaskId
+
+
+Tasks = frozenset[Task]
+NO_TASKS: Tasks = frozenset()
+
+
+def tasks_of(role: TaskRole, ids: Iterable[TaskId]) -> Iterator[Task]:
+    """Return tasks in this role."""
+    return (Task(role, task_id) for task_id in ids)
+
+
+def ids_of(tasks: Iterable[Task], role: TaskRole) -> frozenset[TaskId]:
+    """Return the ids of the tasks in this role."""
+    return frozenset(task.id for task in tasks if task.role is role)
+
+
+def by_subtopology(tasks: Iterable[Task], role: TaskRole) -> Iterator[tuple[str, list[int]]]:
+    """Return the partitions of the tasks in this role by subtopology, both in order."""
+    for subtopology_id, some in groupby(sorted(ids_of(tasks, role)), lambda task: task.subtopology_id):
+        yield subtopology_id, [task.partition for task in some]
+
+
+def to_message(kind: type[S], tasks: Iterable[Task], role: TaskRole) -> list[S]:
+    """Return the tasks in this role as the structures of a message."""
+    return [kind(subtopology_id=s, partitions=p) for s, p in by_subtopology(tasks, role)]  # type: ignore[call-arg]
+
+
+def from_message(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[Any]) -> Tasks:
+    """Return the tasks of a message's lists by role: the reverse of `to_message`."""
+    lists = zip(TaskRole, (active, standby, warmup), strict=True)
+    return frozenset(
+        Task(role, TaskId(entry.subtopology_id, partition))
+        for role, entries in lists
+        for entry in entries
+        for partition in entry.partitions
+    )
