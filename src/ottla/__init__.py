@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from ottla.client.admin.groups.group_descriptions import GroupState as GroupState
     from ottla.client.admin.groups.group_descriptions import GroupType as GroupType
     from ottla.client.admin.groups.groups import MemberToRemove as MemberToRemove
+    from ottla.client.admin.groups.streams_groups import StreamsGroupDescription as StreamsGroupDescription
+    from ottla.client.admin.groups.streams_groups import StreamsGroupMember as StreamsGroupMember
+    from ottla.client.admin.groups.streams_groups import StreamsInternalTopic as StreamsInternalTopic
+    from ottla.client.admin.groups.streams_groups import StreamsSubtopology as StreamsSubtopology
+    from ottla.client.admin.groups.streams_groups import StreamsTasks as StreamsTasks
     from ottla.client.admin.log_dirs import LogDirDescription as LogDirDescription
     from ottla.client.admin.log_dirs import ReplicaInfo as ReplicaInfo
     from ottla.client.admin.log_dirs import ReplicaLogDirInfo as ReplicaLogDirInfo
@@ -211,6 +216,11 @@ _HOMES = {
     "ShortSerializer": "ottla.serializers",
     "StringDeserializer": "ottla.serializers",
     "StringSerializer": "ottla.serializers",
+    "StreamsGroupDescription": "ottla.client.admin.groups.streams_groups",
+    "StreamsGroupMember": "ottla.client.admin.groups.streams_groups",
+    "StreamsInternalTopic": "ottla.client.admin.groups.streams_groups",
+    "StreamsSubtopology": "ottla.client.admin.groups.streams_groups",
+    "StreamsTasks": "ottla.client.admin.groups.streams_groups",
     "SubscriptionPattern": "ottla.client.consumer.subscription",
     "TopicListing": "ottla.client.admin.topics.topics",
     "TopicPartition": "ottla.model",

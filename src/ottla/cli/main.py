@@ -67,6 +67,11 @@ COMMANDS = tuple(
             "list, describe and delete share groups, reset their offsets (kafka-share-groups.sh)",
         ),
         (
+            "streams-groups",
+            "groups.streams_groups",
+            "list, describe and delete streams groups, reset their offsets (kafka-streams-groups.sh)",
+        ),
+        (
             "streams-application-reset",
             "consumer_groups.streams_application_reset",
             "reset offsets and internal topics of a Streams application (kafka-streams-application-reset.sh)",

@@ -33,6 +33,7 @@ MAX_AUDITED: Final = 10
 """Partitions in the line of the audit log."""
 DEAD: Final = "Dead"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 
 
 class ResetRow(NamedTuple):
@@ -87,12 +88,24 @@ async def group(page: Page) -> Response:
 
 async def _describe(page: Page, group_id: str) -> tuple[GroupDescription, bool]:
     """Return a group, and whether it is a share group. Raises GroupIdNotFoundError if it does not exist."""
-    if await _is_share(page, group_id):
+    group_type = await _type(page, group_id)
+    if group_type == SHARE:
         return (await page.admin.describe_share_groups([group_id], READ_MS))[group_id], True
+    if group_type == STREAMS:
+        return (await page.admin.describe_streams_groups([group_id], READ_MS))[group_id].as_group(), False
     description = (await page.admin.describe_consumer_groups([group_id], READ_MS))[group_id]
     if description.state == DEAD:
         raise GroupIdNotFoundError(f"there is no group {group_id}")
     return description, False
+
+
+async def _type(page: Page, group_id: str) -> str:
+    """Return the type of a group in small letters; empty if it does not exist."""
+    row: GroupRow | None = (await page.console.collector.groups()).get(group_id)
+    if row is not None:
+        return row.group_type.lower()
+    listed = await page.admin.list_groups(timeout_ms=READ_MS, errors={})
+    return next((group.group_type.lower() for group in listed if group.group_id == group_id), "")
 
 
 async def _lags(page: Page, group_id: str) -> list[PartitionLag]:
@@ -122,8 +135,7 @@ async def preview(page: Page) -> Response:
 
 
 async def _is_share(page: Page, group_id: str) -> bool:
-    row = (await page.console.collector.groups()).get(group_id)
-    return row is not None and row.group_type.lower() == SHARE
+    return await _type(page, group_id) == SHARE
 
 
 async def _current(page: Page, group_id: str) -> Mapping[TopicPartition, int]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.client.streams_thread import StreamsThread
 
 from ottla import (
     ACL,
@@ -442,6 +443,34 @@ def share_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
     admin.delete_share_groups([name])
     with pytest.raises(errors.GroupIdNotFoundError):
         admin.describe_share_groups([name])
+
+
+@scenario
+def streams_groups(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    tp = filled(admin, name)
+    if kind == "3.9":
+        with pytest.raises(errors.UnsupportedVersionError):
+            admin.describe_streams_groups([name])
+        return
+    with StreamsThread(address(admin), name, name) as thread:
+        described = admin.describe_streams_groups([name])[name]
+        assert (described.state, described.topology_epoch) == (GroupState.STABLE, 0)
+        assert [s.subtopology_id for s in described.subtopologies] == ["0", "1"]
+        assert [m.member_id for m in described.members] == [thread.member_id]
+        assert {s: list(p) for s, p in described.members[0].assignment.active.items()} == thread.tasks
+        assert name in [g.group_id for g in admin.list_streams_groups()]
+        with pytest.raises(errors.UnknownMemberIdError):
+            admin.alter_streams_group_offsets(name, {tp: 2})
+        with pytest.raises(errors.GroupSubscribedToTopicError):
+            admin.delete_streams_group_offsets(name, [tp])
+        with pytest.raises(errors.NonEmptyGroupError):
+            admin.delete_streams_groups([name])
+    admin.alter_streams_group_offsets(name, {tp: 2})
+    assert {at: entry.offset for at, entry in admin.list_streams_group_offsets(name).items()} == {tp: 2}
+    admin.delete_streams_group_offsets(name, [tp])
+    admin.delete_streams_groups([name])
+    with pytest.raises(errors.GroupIdNotFoundError):
+        admin.describe_streams_groups([name])
 
 
 # Transactions

@@ -7,6 +7,7 @@ import re
 import time
 
 import pytest
+from tests.unit.client.streams_thread import StreamsThread
 from tests.unit.console.consoles import ConsoleBrowser, open_console
 
 from ottla import KafkaAdminClient, KafkaProducer
@@ -130,6 +131,17 @@ def test_produced_record_has_key_value_and_headers(console: ConsoleBrowser, ottl
     assert "The record has offset 0 in partition 0." in text
     assert all(part in text for part in ("a key", "a value", "trace", "42"))
     assert "expected a line NAME: VALUE" in console.post(page, {"headers": "trace"}, form=page, status=400)
+
+
+def test_streams_group_has_the_partitions_of_its_tasks(
+    console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    produce(ottla_broker, ottla_topic, b"v")
+    with StreamsThread(ottla_broker.bootstrap_servers, ottla_topic, ottla_topic) as thread:
+        text = console.text(f"/group?id={ottla_topic}")
+    assert "streams group" in text
+    assert thread.member_id in text
+    assert f"{ottla_topic}-words-repartition-0" in text
 
 
 def test_offsets_are_reset_as_the_preview_says(console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str) -> None:

@@ -40,6 +40,18 @@ def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Ou
     unknown: dict[Any, errors.KafkaError] = {}
     infos = admin.describe_topics(topics, timeout_ms, errors=unknown) if topics else {}
     partitions += [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
+    return delete_partitions(admin, group, partitions, unknown, timeout_ms, output)
+
+
+def delete_partitions(
+    admin: KafkaAdminClient,
+    group: str,
+    partitions: list[TopicPartition],
+    unknown: Mapping[Any, errors.KafkaError],
+    timeout_ms: float,
+    output: Output,
+) -> dict[str, Any]:
+    """Delete the offsets of partitions, and print the results; `unknown`: topics without metadata."""
     failed: dict[Any, errors.KafkaError] = {}
     admin.delete_consumer_group_offsets(group, partitions, timeout_ms, errors=failed)
     results: Results = {tp: failed.get(tp) for tp in partitions}

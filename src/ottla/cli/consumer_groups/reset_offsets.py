@@ -145,6 +145,19 @@ def new_offsets(admin: KafkaAdminClient, group: str, request: Request) -> Offset
     return _Resetter(admin, group, request).offsets()
 
 
+def check_partitions(admin: KafkaAdminClient, partitions: Collection[TopicPartition], timeout_ms: int) -> None:
+    """Raise UnknownTopicOrPartitionError or LeaderNotAvailableError for partitions that cannot be read."""
+    topics = {tp.topic for tp in partitions}
+    infos = admin.describe_topics(topics, timeout_ms) if topics else {}
+    leaders = {TopicPartition(t.name, p.partition): p.leader for t in infos.values() for p in t.partitions}
+    unknown = [str(tp) for tp in partitions if tp not in leaders]
+    if unknown:
+        raise UnknownTopicOrPartitionError(f'The partitions "{",".join(unknown)}" do not exist')
+    leaderless = [str(tp) for tp in partitions if leaders[tp] < 0]
+    if leaderless:
+        raise LeaderNotAvailableError(f'The partitions "{",".join(leaderless)}" have no leader')
+
+
 class _Resetter:
     """The new offsets of one group."""
 
@@ -157,7 +170,7 @@ class _Resetter:
         args = self._request.args
         if args.from_file is not None:
             offsets = self._request.file[self._group]
-            self._check(offsets)
+            check_partitions(self._admin, offsets, self._request.timeout_ms)
             return self._within_log(offsets)
         partitions = self._partitions()
         if args.to_offset is not None:
@@ -180,20 +193,8 @@ class _Resetter:
             infos = self._admin.describe_topics(topics, self._request.timeout_ms) if topics else {}
             whole = [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
             partitions = list(dict.fromkeys([*self._request.partitions, *whole]))
-        self._check(partitions)
+        check_partitions(self._admin, partitions, self._request.timeout_ms)
         return partitions
-
-    def _check(self, partitions: Collection[TopicPartition]) -> None:
-        """Raise UnknownTopicOrPartitionError or LeaderNotAvailableError for partitions that cannot be read."""
-        topics = {tp.topic for tp in partitions}
-        infos = self._admin.describe_topics(topics, self._request.timeout_ms) if topics else {}
-        leaders = {TopicPartition(t.name, p.partition): p.leader for t in infos.values() for p in t.partitions}
-        unknown = [str(tp) for tp in partitions if tp not in leaders]
-        if unknown:
-            raise UnknownTopicOrPartitionError(f'The partitions "{",".join(unknown)}" do not exist')
-        leaderless = [str(tp) for tp in partitions if leaders[tp] < 0]
-        if leaderless:
-            raise LeaderNotAvailableError(f'The partitions "{",".join(leaderless)}" have no leader')
 
     def _committed(self) -> Offsets:
         committed = self._admin.list_consumer_group_offsets(self._group, None, self._request.timeout_ms)

@@ -97,13 +97,16 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
     list_groups = synchronous(AdminCore.list_groups)
     list_consumer_groups = synchronous(AdminCore.list_consumer_groups)
     list_share_groups = synchronous(AdminCore.list_share_groups)
+    list_streams_groups = synchronous(AdminCore.list_streams_groups)
     describe_consumer_groups = synchronous(AdminCore.describe_consumer_groups)
     describe_groups = synchronous(AdminCore.describe_groups)
     describe_classic_groups = synchronous(AdminCore.describe_classic_groups)
     describe_share_groups = synchronous(AdminCore.describe_share_groups)
+    describe_streams_groups = synchronous(AdminCore.describe_streams_groups)
     delete_consumer_groups = synchronous(AdminCore.delete_consumer_groups)
     delete_groups = synchronous(AdminCore.delete_groups)
     delete_share_groups = synchronous(AdminCore.delete_share_groups)
+    delete_streams_groups = synchronous(AdminCore.delete_streams_groups)
     remove_members_from_consumer_group = synchronous(AdminCore.remove_members_from_consumer_group)
     remove_group_members = synchronous(AdminCore.remove_group_members)
 
@@ -120,6 +123,10 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
     list_share_group_offsets = synchronous(AdminCore.list_share_group_offsets)
     alter_share_group_offsets = synchronous(AdminCore.alter_share_group_offsets)
     delete_share_group_offsets = synchronous(AdminCore.delete_share_group_offsets)
+
+    list_streams_group_offsets = synchronous(AdminCore.list_streams_group_offsets)
+    alter_streams_group_offsets = synchronous(AdminCore.alter_streams_group_offsets)
+    delete_streams_group_offsets = synchronous(AdminCore.delete_streams_group_offsets)
 
     # Offsets of partitions
 

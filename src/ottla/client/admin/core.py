@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ottla.client.admin.cluster import ClusterAdmin
 from ottla.client.admin.configs import ConfigsAdmin
-from ottla.client.admin.groups.group_offsets import GroupOffsetsAdmin
-from ottla.client.admin.groups.groups import GroupsAdmin
+from ottla.client.admin.groups.streams_groups import StreamsGroupsAdmin
 from ottla.client.admin.log_dirs import LogDirsAdmin
 from ottla.client.admin.quorum import QuorumAdmin
 from ottla.client.admin.quotas import QuotasAdmin
@@ -27,8 +26,7 @@ class AdminCore(
     ReplicaRecordsAdmin,
     PartitionsAdmin,
     ConfigsAdmin,
-    GroupsAdmin,
-    GroupOffsetsAdmin,
+    StreamsGroupsAdmin,
     TransactionsAdmin,
     AclsAdmin,
     QuotasAdmin,

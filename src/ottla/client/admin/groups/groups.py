@@ -1,4 +1,4 @@
-"""Groups of every kind (classic, consumer, share): lists, descriptions, deletion, removal of members."""
+"""Groups of every kind: lists, descriptions, deletion, removal of members."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ class GroupsAdmin(AdminDriver):
     ) -> list[GroupListing]:
         """Return the groups of consumers: classic ones, those of KIP-848, and those that only commit offsets."""
         groups = await self.list_groups(None, states_filter, types_filter, timeout_ms, errors=errors)
-        return [g for g in groups if g.protocol_type in ("", CONSUMER) and g.group_type != GroupType.SHARE]
+        others = (GroupType.SHARE, GroupType.STREAMS)
+        return [g for g in groups if g.protocol_type in ("", CONSUMER) and g.group_type.lower() not in others]
 
     async def list_share_groups(
         self, timeout_ms: float | None = None, states_filter: Collection[str] = (), *, errors: Errors | None = None

@@ -1,0 +1,184 @@
+"""`ottla streams-groups` and the admin client's calls about streams groups."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.client.streams_thread import StreamsThread
+
+from ottla import Broker, KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
+from ottla.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"offsets.topic.num.partitions": 1, "group.streams.assignment.interval.ms": 0}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def at(broker: Broker) -> tuple[str, str]:
+    return "--bootstrap-server", broker.bootstrap_servers
+
+
+@pytest.fixture
+def name(broker: Broker) -> str:
+    """A topic of two partitions with three records in each."""
+    name = f"words-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for partition in (0, 1, 0, 1, 0, 1):
+            producer.send(name, b"x", partition=partition)
+    return name
+
+
+@pytest.fixture
+def thread(broker: Broker, name: str) -> Iterator[StreamsThread]:
+    """A member of a group of the topic's name."""
+    with StreamsThread(broker.bootstrap_servers, name, name) as thread:
+        yield thread
+
+
+@pytest.fixture
+def left(broker: Broker, name: str) -> str:
+    """The name of a group whose member has left, with a committed offset in both partitions of the topic."""
+    with StreamsThread(broker.bootstrap_servers, name, name):
+        pass
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_streams_group_offsets(name, {TopicPartition(name, 0): 1, TopicPartition(name, 1): 2})
+    return name
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["streams-groups", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def table(output: str) -> list[list[str]]:
+    return [line.split() for line in output.splitlines() if line.strip()]
+
+
+def test_members_lag_and_state_are_described(
+    at: tuple[str, str], name: str, thread: StreamsThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = (*at, "--describe", "--group", name)
+    repartition = f"{name}-words-repartition"
+    assert sorted(table(run(capsys, *of))) == sorted(
+        [
+            ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"],
+            *([name, name, str(n), "3"] for n in range(2)),
+            *([name, repartition, str(n), "0"] for n in range(2)),
+        ]
+    )
+    assert [name, name, "0", "-", "-", "3", "3"] in table(run(capsys, *of, "--verbose"))
+    members = run(capsys, *of, "--members")
+    assert "ACTIVE: 0:[0,1]; 1:[0,1]; \n" in members
+    assert thread.member_id in members
+    assert "TARGET-ACTIVE: 0:[0,1]; 1:[0,1]; " in run(capsys, *of, "--members", "--verbose")
+    state, epoch, target_epoch, count = table(run(capsys, *of, "--state", "--verbose"))[1][-4:]
+    assert (state, epoch, count) == ("Stable", target_epoch, "1")
+    (document,) = json.loads(run(capsys, *of, "--members", "--json"))
+    assert document["members"][0]["assignment"]["active"] == {"0": [0, 1], "1": [0, 1]}
+    assert name in run(capsys, *at, "--list").split()
+    assert [name, "Stable"] in table(run(capsys, *at, "--list", "--state", "stable,empty"))
+
+
+def test_group_with_members_is_neither_reset_nor_deleted(
+    at: tuple[str, str], name: str, thread: StreamsThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = (*at, "--group", name)
+    assert f"* Group '{name}' could not be deleted due to: " in run(capsys, *of, "--delete")
+    output = run(capsys, *of, "--reset-offsets", "--all-input-topics", "--to-earliest", "--execute")
+    assert "Assignments can only be reset if the group" in output
+    assert "Error: Encountered some partition-level error" in run(
+        capsys, *of, "--delete-offsets", "--input-topic", name
+    )
+
+
+def test_offsets_are_reset_and_internal_topics_deleted(
+    broker: Broker, at: tuple[str, str], left: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = (*at, "--group", left, "--reset-offsets")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        output = run(capsys, *of, "--all-input-topics", "--to-latest", "--dry-run")
+        assert table(output) == [
+            ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"],
+            *([left, left, str(n), "3"] for n in range(2)),
+        ]
+        assert admin.list_streams_group_offsets(left)[TopicPartition(left, 0)].offset == 1
+        run(capsys, *of, "--input-topic", f"{left}:1", "--shift-by", "-2", "--execute", "--delete-all-internal-topics")
+        committed = {tp: entry.offset for tp, entry in admin.list_streams_group_offsets(left).items()}
+        assert committed == {TopicPartition(left, 0): 1, TopicPartition(left, 1): 0}
+        assert not [topic for topic in admin.list_topics() if topic.startswith(f"{left}-")]
+    assert f"{left},1,0" in run(capsys, *of, "--all-input-topics", "--to-current", "--dry-run", "--export")
+    run(capsys, *of, "--input-topic", f"{left}:7", "--to-latest", "--dry-run", code=1)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(f"{left}.other", 1, 1)])
+    assert "not part of the group" in run(capsys, *of, "--input-topic", f"{left}.other", "--to-latest", "--dry-run")
+
+
+def test_offsets_and_group_are_deleted_with_internal_topics(
+    broker: Broker, at: tuple[str, str], left: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = (*at, "--group", left)
+    assert "has no active members" in run(capsys, *of, "--describe", "--state")
+    output = run(capsys, *of, "--delete-offsets", "--input-topic", f"{left}:0")
+    assert output.startswith(f"Request succeeded for deleting offsets from group {left}.")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert [*admin.list_streams_group_offsets(left)] == [TopicPartition(left, 1)]
+        run(capsys, *of, "--delete-offsets", "--all-input-topics")
+        assert admin.list_streams_group_offsets(left) == {}
+        assert run(capsys, *of, "--delete", "--delete-all-internal-topics") == (
+            f"Deletion of requested streams groups ('{left}') was successful.\n"
+            f"Deletion of associated internal topics of the streams groups ('{left}') was successful.\n"
+        )
+        assert left not in [group.group_id for group in admin.list_streams_groups()]
+    assert "does not exist or is not a streams group" in run(capsys, *of, "--delete")
+    run(capsys, *of, "--describe", code=1)
+
+
+def test_admin_client_describes_topology_and_tasks(broker: Broker, name: str, thread: StreamsThread) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        group = admin.describe_streams_groups([name])[name]
+        assert (group.state, group.topology_epoch, group.assignor) == ("Stable", 0, "sticky")
+        assert [s.sources for s in group.subtopologies] == [(name,), (f"{name}-words-repartition",)]
+        (changelog,) = group.subtopologies[1].state_changelog_topics.values()
+        assert (changelog.name, changelog.partitions) == (f"{name}-counts-changelog", 2)
+        (member,) = group.members
+        assert (member.process_id, member.assignment.active) == ("process", {"0": (0, 1), "1": (0, 1)})
+        assert name not in [group.group_id for group in admin.list_consumer_groups()]
+        (listed,) = [group for group in admin.list_groups(types_filter=["streams"]) if group.group_id == name]
+        assert listed.group_type == "streams"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--describe",),
+        ("--describe", "--group", "g", "--members", "--offsets"),
+        ("--list", "--state", "Nowhere"),
+        ("--delete-offsets", "--group", "g"),
+        ("--reset-offsets", "--group", "g", "--all-input-topics", "--to-latest"),
+        ("--reset-offsets", "--group", "g", "--to-latest", "--dry-run"),
+        (
+            "--reset-offsets",
+            "--group",
+            "g",
+            "--all-input-topics",
+            "--to-latest",
+            "--dry-run",
+            "--delete-all-internal-topics",
+        ),
+        ("--delete", "--group", "g", "--all-groups"),
+        ("--delete", "--group", "g", "--input-topic", "t"),
+    ],
+)
+def test_contradictions_are_refused(
+    at: tuple[str, str], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["streams-groups", *at, *arguments]) == 1
+    assert capsys.readouterr().err.startswith("Error: Executing streams group command failed due to ")
