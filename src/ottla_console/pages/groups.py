@@ -101,7 +101,7 @@ async def _describe(page: Page, group_id: str) -> tuple[GroupDescription, bool]:
 
 async def _type(page: Page, group_id: str) -> str:
     """Return the type of a group in small letters; empty if it does not exist."""
-    row: GroupRow | None = (await page.console.collector.groups()).get(group_id)
+    row = (await page.console.collector.groups()).get(group_id)
     if row is not None:
         return row.group_type.lower()
     listed = await page.admin.list_groups(timeout_ms=READ_MS, errors={})

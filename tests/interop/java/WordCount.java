@@ -27,7 +27,7 @@ public final class WordCount {
 
     public static void main(String[] args) throws Exception {
         if (args[0].equals("count")) {
-            count(args[1], args[2], args[3], args[4], args[5]);
+            count(args[1], args[2], args[3], args[4], args[5], args.length > 6 ? args[6] : "classic");
             return;
         }
         String bootstrap = args[0], input = args[1], output = args[2], guarantee = args[3], state = args[4];
@@ -68,7 +68,8 @@ public final class WordCount {
     }
 
     /** The job itself, until it is killed or told to end. */
-    static void count(String bootstrap, String input, String output, String guarantee, String state) {
+    static void count(
+            String bootstrap, String input, String output, String guarantee, String state, String protocol) {
         Properties p = new Properties();
         p.put("bootstrap.servers", bootstrap);
         p.put("application.id", "count-" + input);
@@ -79,8 +80,9 @@ public final class WordCount {
         p.put("default.key.serde", Serdes.String().getClass());
         p.put("default.value.serde", Serdes.String().getClass());
         p.put("consumer.auto.offset.reset", "earliest");
+        if (protocol.equals("streams")) p.put("group.protocol", protocol);
         // A member that comes back under its name need not wait for the session of the one that was killed.
-        p.put("group.instance.id", "one");
+        else p.put("group.instance.id", "one");
         p.put("producer.transaction.timeout.ms", "3000");
         StreamsBuilder builder = new StreamsBuilder();
         KStream<String, String> lines = builder.stream(input);

@@ -6,11 +6,13 @@ import re
 import shutil
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import apache_kafka
 from tests.interop.group_members import Member, until
 from tests.interop.kafka_jars import kafka, run_tool
+from tests.unit.client.streams_thread import StreamsThread, word_count
 
 from ottla import KafkaAdminClient, NewTopic
 from ottla.clock import SYSTEM_CLOCK
@@ -23,11 +25,14 @@ from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.classic.records import read_key
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
+from ottla.coordinator.group.streams.streams_group import StreamsGroup
+from ottla.coordinator.group.streams.tasks import TaskRole, by_subtopology
 from ottla.coordinator.runtime.coordinator_log import partition_of
-from ottla.coordinator.runtime.result import CoordinatorRecord
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.net.ports import free_port
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, StreamsGroupHeartbeatRequest
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
 from ottla.storage.log import Log
@@ -37,6 +42,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TOPIC = "exchange"
 OFFSETS_PARTITIONS = 5
+CLIENT = GroupClient("client", "/127.0.0.1")
 CONFIG = LogConfig(cleanup_policy=("compact",))
 TOOLS = "org.apache.kafka.tools."
 
@@ -75,9 +81,11 @@ def loaded(log: Log, image: ClusterImage) -> GroupCoordinator:
     return coordinator
 
 
-def image_of(topic_id: uuid.UUID) -> ClusterImage:
+def image_of(topic_id: uuid.UUID, *others: str) -> ClusterImage:
     partition = PartitionImage(1, 0, (1,), (1,))
-    return ClusterImage("c", topics={TOPIC: TopicImage(TOPIC, topic_id, (partition,) * 3)}, names={topic_id: TOPIC})
+    ids = {TOPIC: topic_id, **{name: uuid.uuid4() for name in others}}
+    topics = {name: TopicImage(name, each, (partition,) * 3) for name, each in ids.items()}
+    return ClusterImage("c", topics=topics, names={each: name for name, each in ids.items()})
 
 
 def ours(image: ClusterImage) -> list[CoordinatorRecord]:
@@ -94,11 +102,31 @@ def ours(image: ClusterImage) -> list[CoordinatorRecord]:
             subscribed_topic_regex="exch.*" if member == "second" else None,
             topic_partitions=[],
         )
-        result = coordinator.consumer_heartbeat(request, 1, GroupClient("client", "/127.0.0.1"), object())
-        for record in result.records:
-            coordinator.replay(record.key, record.value, live=True)
-        records += result.records
+        result = coordinator.consumer_heartbeat(request, 1, CLIENT, object())
+        records += replayed(coordinator, result)
     return records
+
+
+def our_streams(image: ClusterImage) -> list[CoordinatorRecord]:
+    """The records of a streams group of two members, one of whom waits for the other, which has to close tasks."""
+    config = {"group.streams.initial.rebalance.delay.ms": 0, "group.streams.assignment.interval.ms": 0}
+    coordinator = GroupCoordinator(BrokerConfig(config), SYSTEM_CLOCK, lambda: image)
+    records: list[CoordinatorRecord] = []
+    for member, epoch in (("first", 0), ("second", 0), ("first", 2)):
+        fields: dict[str, Any] = {"group_id": "ours", "member_id": member, "member_epoch": epoch}
+        if epoch == 0:
+            fields |= {"process_id": member, "rebalance_timeout_ms": 60_000, "topology": word_count("ours", TOPIC)}
+            fields |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+            fields |= {"user_endpoint": Endpoint(host="h", port=80), "client_tags": [KeyValue(key="k", value="v")]}
+        result = coordinator.streams_heartbeat(StreamsGroupHeartbeatRequest(**fields), CLIENT, object())
+        records += replayed(coordinator, result)
+    return records
+
+
+def replayed(coordinator: GroupCoordinator, result: CoordinatorResult) -> list[CoordinatorRecord]:
+    for record in result.records:
+        coordinator.replay(record.key, record.value, live=True)
+    return result.records
 
 
 def append(log: Log, records: list[CoordinatorRecord]) -> None:
@@ -151,3 +179,43 @@ def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         actual = members(bootstrap, "ours")
     assert re.search(rf"first\s+/127.0.0.1\s+client\s+3\s+1\s+{TOPIC}:0,1,2\s+2\s", actual), actual
     assert re.search(r"second\s+/127.0.0.1\s+client\s+0\s+2\s", actual), actual
+
+
+def test_streams_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
+    port = free_port(in_a_row=2)
+    internal = ("ours-words-repartition", "ours-counts-changelog")
+    with kafka(tmp_path, port) as bootstrap:
+        with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic(name, 3, 1) for name in (TOPIC, *internal)])
+            with StreamsThread(bootstrap, "new", TOPIC) as thread:
+                described = admin.describe_streams_groups(["new"])["new"]
+                shutil.copytree(tmp_path / "log", tmp_path / "copy", ignore=shutil.ignore_patterns(".lock"))
+    with LogDir.open(tmp_path / "copy", broker_id=1) as log_dir:
+        log_dir.load(lambda tp: CONFIG)
+        topic_id = log_dir.logs[TopicPartition(TOPIC, 0)].topic_id
+        assert topic_id is not None
+        image = image_of(znodes.uuid_of(topic_id), *internal)
+        group = loaded(log_of(log_dir, "new"), image).by_id["new"]
+        assert isinstance(group, StreamsGroup)
+        (member,) = group.members.values()
+        assert (group.epoch, group.target_epoch) == (described.group_epoch, described.target_assignment_epoch)
+        assert (member.id, member.epoch) == (thread.member_id, described.members[0].member_epoch)
+        assert group.state_name == described.state
+        assert dict(by_subtopology(member.assigned, TaskRole.ACTIVE)) == thread.tasks
+        assert group.topology is not None
+        assert [*group.topology.subtopologies] == ["0", "1"]
+    with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
+        log_dir.load(lambda tp: CONFIG)
+        log = log_of(log_dir, "ours")
+        append(log, our_streams(image))
+        segment = log.dir / "00000000000000000000.log"
+    dumped = tool("DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    assert dumped.count('"groupId":"ours"') >= 10, dumped
+    assert "Could not decode" not in dumped
+    with kafka(tmp_path, port) as bootstrap, KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        ours = admin.describe_streams_groups(["ours"])["ours"]
+    assert (ours.state, ours.group_epoch, ours.target_assignment_epoch, ours.topology_epoch) == ("Reconciling", 3, 3, 0)
+    first, second = sorted(ours.members)
+    assert (first.member_epoch, first.assignment.active) == (2, {"0": (0,), "1": (0, 1)})
+    assert (second.member_epoch, second.assignment.active) == (3, {})
+    assert (first.endpoint, first.client_tags, first.process_id) == (("h", 80), {"k": "v"}, "first")
