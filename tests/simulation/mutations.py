@@ -137,15 +137,15 @@ def detect(name: str, first: int, runs: int, jobs: int) -> Detection:
     """Run seeds until one breaks a promise."""
     done, cpu = 0, 0.0
     plans = (Plan(seed, SECONDS) for seed in range(first, first + runs))
-    found: Outcome | None = None
-    while found is None and (batch := list(itertools.islice(plans, jobs))):
+    broken: Outcome | None = None
+    while broken is None and (batch := list(itertools.islice(plans, jobs))):
         for outcome in in_children(iter(batch), jobs, MUTATIONS[name]):
             done, cpu = done + 1, cpu + outcome.cpu_seconds
             if outcome.violations:
-                found = outcome
-    if found is None:
+                broken = outcome
+    if broken is None:
         return Detection(name, None, done, cpu, "")
-    return Detection(name, found.seed, done, cpu, found.violations[0])
+    return Detection(name, broken.seed, done, cpu, broken.violations[0])
 
 
 def main() -> int:

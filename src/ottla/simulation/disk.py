@@ -72,8 +72,8 @@ class Disk:
 
     def lose_power(self) -> None:
         """Undo a part of what is not on disk. No process may use the disk any more."""
-        kept = self.rng.randint(0, len(self.names))
-        for name in reversed(self.names[kept:]):
+        retained = self.rng.randint(0, len(self.names))
+        for name in reversed(self.names[retained:]):
             name.undo()
         for inode, writes in self.writes.items():
             self._undo_writes(self.paths[inode], inode, writes)
@@ -89,12 +89,12 @@ class Disk:
         try:
             if os.fstat(fd).st_ino != inode:
                 return
-            kept = self.rng.randint(0, len(writes))
-            for write in reversed(writes[kept:]):
+            retained = self.rng.randint(0, len(writes))
+            for write in reversed(writes[retained:]):
                 os.pwrite(fd, write.before, write.position)
                 os.ftruncate(fd, write.size_before)
-            if kept < len(writes) and writes[kept].after and self.rng.random() < 0.5:
-                torn = writes[kept]  # its first sectors have reached the disk
+            if retained < len(writes) and writes[retained].after and self.rng.random() < 0.5:
+                torn = writes[retained]  # its first sectors have reached the disk
                 sectors = self.rng.randint(0, torn.nbytes // SECTOR_BYTES)
                 os.pwrite(fd, torn.after[: sectors * SECTOR_BYTES], torn.position)
         finally:
@@ -357,9 +357,6 @@ class SimulatedFile:
 
     def fileno(self) -> int:
         return self._fd
-
-    def tell(self) -> int:
-        return os.lseek(self._fd, 0, os.SEEK_CUR)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -73,13 +73,13 @@ class Outcome(NamedTuple):
 class Simulation:
     """A run. Raises nothing: what goes wrong is a violation."""
 
-    def __init__(self, given: Plan, directory: Path) -> None:
-        self.plan = given
-        self.world = World(given.seed, directory)
+    def __init__(self, run_plan: Plan, directory: Path) -> None:
+        self.plan = run_plan
+        self.world = World(run_plan.seed, directory)
         self.history = History()
-        rng = random.Random(given.seed)
-        planned = plan(rng, given.seconds, BROKERS, given.kinds)
-        self.faults = planned if given.faults is None else list(given.faults)
+        rng = random.Random(run_plan.seed)
+        planned = plan(rng, run_plan.seconds, BROKERS, run_plan.kinds)
+        self.faults = planned if run_plan.faults is None else list(run_plan.faults)
         self.cluster = SimulatedCluster(self.world, BROKERS)
         self.observer = Observer(self.cluster)
         self.clients: list[Workload] = []
@@ -210,11 +210,11 @@ class Simulation:
             self._violate(promise, broken)
 
 
-def run(given: Plan) -> Outcome:
+def run(run_plan: Plan) -> Outcome:
     """Run a simulation in this process, which can run no other one afterwards."""
     parent = MEMORY if MEMORY.is_dir() else None
     directory = Path(tempfile.mkdtemp(prefix="ottla-simulation-", dir=parent))
     try:
-        return Simulation(given, directory).run()
+        return Simulation(run_plan, directory).run()
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -136,9 +136,9 @@ def load_modules() -> None:
     for package in PACKAGES:
         name = f"ottla.{package}"
         module = importlib.import_module(name)
-        for found in pkgutil.walk_packages(module.__path__, f"{name}."):
-            if not found.name.startswith(SKIPPED):
-                importlib.import_module(found.name)
+        for info in pkgutil.walk_packages(module.__path__, f"{name}."):
+            if not info.name.startswith(SKIPPED):
+                importlib.import_module(info.name)
     assert ottla.__version__
 
 

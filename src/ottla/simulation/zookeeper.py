@@ -57,7 +57,7 @@ class Session:
     id: int
     password: bytes
     timeout: float
-    last_heard: float
+    last_contact: float
     client: SimulatedKazoo | None = None
     """The client that is connected."""
     ephemeral: dict[str, None] = field(default_factory=dict)
@@ -112,13 +112,13 @@ class ZooKeeper:
                 self._fire(self._delete(path))
 
     def _tick(self) -> None:
-        """Hear from the clients that can be heard, and expire the sessions of the others."""
+        """Note which clients are connected, and expire the sessions of the others."""
         now = self.loop.time()
         for session in list(self.sessions.values()):
             client = session.client
-            if client is not None and client.is_audible:
-                session.last_heard = now
-            elif now - session.last_heard > session.timeout:
+            if client is not None and client.is_alive:
+                session.last_contact = now
+            elif now - session.last_contact > session.timeout:
                 self.end_session(session)
         for client in list(self.clients):
             client.check()
@@ -289,8 +289,8 @@ class SimulatedKazoo:
         return None if self._session is None else (self._session.id, self._session.password)
 
     @property
-    def is_audible(self) -> bool:
-        """Whether the service hears heartbeats of this client."""
+    def is_alive(self) -> bool:
+        """Whether heartbeats of this client arrive."""
         return (
             self._session is not None
             and self.process.state is ProcessState.RUNNING
@@ -305,10 +305,10 @@ class SimulatedKazoo:
 
         if not self.service.is_reachable(self.process):
             raise KazooTimeoutError("connection time-out")
-        known = None if self._earlier is None else self.service.sessions.get(self._earlier[0])
-        if known is not None:
-            known.client = self
-            self._session = known
+        earlier = None if self._earlier is None else self.service.sessions.get(self._earlier[0])
+        if earlier is not None:
+            earlier.client = self
+            self._session = earlier
         else:
             self._session = self.service.open_session(self, self._timeout)
         self._state = "CONNECTED"
