@@ -16,7 +16,6 @@ from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.client.admin.groups.streams_groups import StreamsGroupDescription
 from ottla.errors import KafkaError
 
-VERSION = "4.3.1"
 WORDS = ("log", "segment", "index", "offset", "epoch")
 SECONDS = 90
 
@@ -24,13 +23,13 @@ SECONDS = 90
 class WordCount:
     """The application on a broker: its topics, its instances, and the counts that its readers must see."""
 
-    def __init__(self, servers: str, directory: Path, topic: str, partitions: int = 4) -> None:
+    def __init__(self, servers: str, directory: Path, topic: str, version: str, partitions: int = 4) -> None:
         self.servers, self.topic, self.output = servers, topic, f"{topic}-counts"
         self.group = f"count-{topic}"
         self.sent: Counter[str] = Counter()
         self._directory = directory
         self._instances: list[subprocess.Popen[bytes]] = []
-        self._partitions = partitions
+        self._version, self._partitions = version, partitions
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
             admin.create_topics([NewTopic(topic, partitions, 1), NewTopic(self.output, 1, 1)])
 
@@ -48,7 +47,7 @@ class WordCount:
         """Start an instance with a state directory of its own."""
         state = self._directory / f"state-{len(self._instances)}"
         arguments = ("count", self.servers, self.topic, self.output, guarantee, str(state), "streams")
-        command = java_command("kafka-streams", VERSION, "WordCount", *arguments, with_=("Check",))
+        command = java_command("kafka-streams", self._version, "WordCount", *arguments, with_=("Check",))
         with state.with_suffix(".txt").open("wb") as output:
             instance = subprocess.Popen(command, stdout=output, stderr=output)
         self._instances.append(instance)

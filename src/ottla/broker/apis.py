@@ -37,6 +37,9 @@ class ApiEntry(NamedTuple):
     inter_broker_since: int | None = None
     """The first version that only brokers of the cluster may send; a standalone broker does not support it."""
 
+    last_version: int | None = None
+    """The last version that the broker supports, if its message has later ones, which need what the broker lacks."""
+
     parts: tuple[str, ...] = ()
     """Arrays of requests whose items are independent: a long one is processed in parts (`request_parts`)."""
     merged_levels: int | None = None
@@ -47,6 +50,8 @@ class ApiEntry(NamedTuple):
     def versions(self, *, in_cluster: bool) -> range:
         """Return the supported versions, an empty range if the API is not supported."""
         versions: range = self.api.request.VERSIONS
+        if self.last_version is not None:
+            versions = range(versions.start, self.last_version + 1)
         if in_cluster or self.inter_broker_since is None:
             return versions
         return range(versions.start, self.inter_broker_since)
@@ -110,7 +115,8 @@ SPECIAL_APIS = (
     ApiEntry("ConsumerGroupDescribe", parts=("group_ids",)),
     ApiEntry("ShareGroupHeartbeat", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("ShareGroupDescribe", parts=("group_ids",)),
-    ApiEntry("StreamsGroupHeartbeat", max_items=MAX_ITEMS_TOGETHER),
+    # from version 1 on members report offsets of their tasks, for warm-up tasks
+    ApiEntry("StreamsGroupHeartbeat", last_version=0, max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("StreamsGroupDescribe", parts=("group_ids",)),
     ApiEntry("ShareFetch", max_items=MAX_ITEMS_TOGETHER),
     ApiEntry("ShareAcknowledge", max_items=MAX_ITEMS_TOGETHER),

@@ -13,7 +13,7 @@ import pytest
 from scripts import apache_kafka
 from tests.interop.java_clients import Record
 from tests.interop.kafka_jars import kafka, run_tool
-from tests.interop.streams_application import VERSION, WordCount
+from tests.interop.streams_application import WordCount
 
 from ottla import KafkaAdminClient, TopicPartition
 from ottla.broker.embedded import Broker
@@ -32,7 +32,10 @@ QUICK = {
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 
 
-def test_words_are_counted_once_through_kills_and_a_restart(tmp_path: Path, compatibility: Record) -> None:
+@pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
+def test_words_are_counted_once_through_kills_and_a_restart(
+    tmp_path: Path, version: str, compatibility: Record
+) -> None:
     port, checked = free_port(), []
     configs = {**QUICK, "group.streams.num.standby.replicas": 1}
 
@@ -42,7 +45,7 @@ def test_words_are_counted_once_through_kills_and_a_restart(tmp_path: Path, comp
     running = broker()
     running.start()
     try:
-        with WordCount(running.bootstrap_servers, tmp_path, "words") as application:
+        with WordCount(running.bootstrap_servers, tmp_path, "words", version) as application:
             first, second = application.start(), application.start()
             application.send()
             assert application.counts() == (application.sent, 0)
@@ -74,7 +77,7 @@ def test_words_are_counted_once_through_kills_and_a_restart(tmp_path: Path, comp
             checked.append("every word is counted once")
     finally:
         running.stop()
-    compatibility("Kafka Streams", VERSION, "group.protocol=streams", checked)
+    compatibility("Kafka Streams", version, "group.protocol=streams", checked)
 
 
 @pytest.fixture(scope="module", params=["ottla", "kafka"])
@@ -107,7 +110,7 @@ def test_tool_prints_what_kafkas_prints(
         # Kafka's tool sorts neither partitions nor members
         assert sorted(ours.splitlines()) == sorted(theirs.stdout.splitlines()), arguments
 
-    with WordCount(servers, tmp_path, "words") as application:
+    with WordCount(servers, tmp_path, "words", apache_kafka.VERSION) as application:
         application.start()
         application.start()
         application.send()
@@ -149,5 +152,8 @@ def test_tool_prints_what_kafkas_prints(
         assert ours.startswith(f"Deletion of requested streams groups ('{application.group}') was successful.")
         assert not [topic for topic in admin.list_topics() if topic.startswith(f"{application.group}-")]
     compatibility(
-        "Kafka's tools", VERSION, "streams groups", ["StreamsGroupCommand, compared with ottla streams-groups"]
+        "Kafka's tools",
+        apache_kafka.VERSION,
+        "streams groups",
+        ["StreamsGroupCommand, compared with ottla streams-groups"],
     )

@@ -13,6 +13,7 @@ from tests.unit.broker.asking import Asker, with_broker
 from ottla.errors import for_code
 from ottla.model import CONSUMER_OFFSETS, ACLOperation
 from ottla.protocol.messages import streams_group_heartbeat as m
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -257,6 +258,15 @@ def test_topology_with_impossible_topics_is_rejected(topic: str, message: str, t
         answer = await client.ask(joining(topology), 0)
         assert for_code(answer.error_code).name == "STREAMS_INVALID_TOPOLOGY"
         assert (answer.error_message or "").startswith(message)
+
+    with_broker(test, tmp_path)
+
+
+def test_version_with_task_offsets_is_not_offered(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        answer = await client.ask(ApiVersionsRequest(), 0)
+        (served,) = [api for api in answer.api_keys if api.api_key == m.StreamsGroupHeartbeatRequest.API_KEY]
+        assert (served.min_version, served.max_version) == (0, 0)
 
     with_broker(test, tmp_path)
 

@@ -2,7 +2,10 @@
 
 Requires READ on the group, and DESCRIBE on all topics of the topology that a joining member sends. Internal topics that
 are missing are created if the client has CREATE on the cluster or the topics; if not, or if that fails, the status
-MISSING_INTERNAL_TOPICS says so. Version 1 reports the assignor's limits; there are none yet.
+MISSING_INTERNAL_TOPICS says so.
+
+Left out on purpose: version 1, in which members report the offsets of their tasks (Kafka 4.4). Newer clients use
+version 0 then, as with Kafka 4.3.
 """
 
 from __future__ import annotations
