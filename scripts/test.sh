@@ -5,9 +5,12 @@ cd "$(dirname "$0")/.."
 PYTEST=".venv/bin/python -m pytest"
 # Each worker would otherwise rewrite the asserts of all tests again, which takes it 8 seconds.
 export PYTHONDONTWRITEBYTECODE=
-# Half of the tests wait rather than compute: four workers keep two cores busy.
+# Half of the tests wait rather than compute: six workers keep two cores busy.
 WITH_SPARK="tests/unit/spark tests/unit/pipelines"
-UNIT="tests/unit -n 4 $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
+UNIT="tests/unit -n 6 $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
+# Random histories, checks of the whole source, and the console, which is an application of its own: not for every save.
+LONGER="$(find tests/unit -name 'test_*_model.py') tests/unit/storage/test_crashes.py tests/unit/replication/test_simulation.py
+  tests/unit/test_structure.py tests/unit/docs tests/unit/console"
 COVERAGE="--cov --cov-report term:skip-covered --cov-fail-under 84"
 
 # Run a command whose temporary files are in memory, where that has 2 GiB left: unit tests sync 24,000 small files.
@@ -22,7 +25,7 @@ in_memory() (
 )
 
 case "${1:-}" in
-  --fast) in_memory $PYTEST $UNIT; exit ;;
+  --fast) in_memory $PYTEST $UNIT $(printf -- '--ignore %s ' $LONGER); exit ;;
   --coverage) in_memory $PYTEST $UNIT $COVERAGE; exit ;;
   ?*) exec $PYTEST "$@" ;;
 esac
