@@ -249,6 +249,33 @@ def test_created_topic_is_in_every_image() -> None:
     run(test)
 
 
+def test_topics_created_together_make_one_image() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        images = one.member.metadata_cache.number
+        names = [f"t{number}" for number in range(300)]  # more than one transaction
+        await asyncio.gather(*(one.controller.topics.create(name, [[1, 2, 3]], {}) for name in names))
+        assert one.member.metadata_cache.number == images + 1
+        assert sorted(two.member.metadata_cache.image.topics) == sorted(names)
+
+    run(test)
+
+
+def test_topic_that_exists_does_not_affect_those_created_with_it() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, *_ = await three(cluster)
+        create = one.controller.topics.create
+        await create("old", [[1]], {})
+        image = one.member.metadata_cache.image
+        one.member.metadata_cache.image = image.with_topics({})  # as if a tool had created the topic a moment ago
+        names = ["a", "old", "b", "a"]
+        results = await asyncio.gather(*(create(name, [[1]], {}) for name in names), return_exceptions=True)
+        assert [isinstance(result, TopicAlreadyExistsError) for result in results] == [False, True, False, True]
+        assert {"a", "b"} <= one.member.metadata_cache.image.topics.keys()
+
+    run(test)
+
+
 def test_dead_leader_is_replaced_by_the_next_in_sync_replica() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -35,6 +36,14 @@ def test_topic_names_that_differ_in_dot_and_underscore_collide() -> None:
     with pytest.raises(TopicAlreadyExistsError):
         replica_placement.check_collision("a", ["a"])
     replica_placement.check_collision("c", ["a.b"])
+
+
+def test_name_without_dot_or_underscore_is_not_compared_with_all_topics() -> None:
+    class Names(set[str]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all topics are read")
+
+    replica_placement.check_collision("c", Names(["a.b"]))
 
 
 def test_assign_replicas_is_even_and_without_duplicates() -> None:

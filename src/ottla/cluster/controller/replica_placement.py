@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from ottla import errors
@@ -12,16 +12,18 @@ MAX_PARTITIONS = 10_000
 """The maximum number of partitions per topic: a mistyped number must not exhaust the broker's files and memory."""
 
 
-def check_collision(name: str, existing: Iterable[str]) -> None:
+def check_collision(name: str, existing: Collection[str]) -> None:
     """Raise InvalidTopicError for `a_b` if `a.b` exists: metrics write both the same way."""
+    if name in existing:
+        raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
     folded = name.replace(".", "_")
+    if "_" not in folded:
+        return  # no other name is written like this one, so there is no need to look at all topics
     for other in existing:
         if other != name and other.replace(".", "_") == folded:
             raise errors.InvalidTopicError(
                 f"Topic '{name}' collides with existing topic '{other}': metrics do not distinguish '.' and '_'"
             )
-    if name in set(existing):
-        raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
 
 
 def assign_replicas(

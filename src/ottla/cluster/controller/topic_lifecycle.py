@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.controller import leader_election, partition_states, reassignment_rules
 from ottla.cluster.controller.context import ControllerContext
+from ottla.cluster.controller.election import ControllerTerm
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
 from ottla.cluster.store import znodes
-from ottla.cluster.store.metadata_store import Create, Delete, NodeExistsError, Operation, Set, put
-from ottla.errors import InvalidPartitionsError, TopicAlreadyExistsError
+from ottla.cluster.store.metadata_store import Create, Delete, NodeExistsError, Operation, Set
+from ottla.errors import InvalidPartitionsError, KafkaError, TopicAlreadyExistsError
 from ottla.model import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.cluster.interbroker.request_batcher import RequestBatcher
+
 log = logging.getLogger("ottla.controller")
+
+
+class _NewTopic(NamedTuple):
+    """A topic to create, and the client that requests it."""
+
+    name: str
+    assignment: Sequence[tuple[int, ...]]
+    configs: Mapping[str, str]
+    id: uuid.UUID
+    by: str
+
+
+class _Creation(NamedTuple):
+    """A new topic and its znodes."""
+
+    topic: TopicImage
+    writes: Sequence[Operation]
 
 
 class TopicLifecycle:
@@ -40,38 +63,62 @@ class TopicLifecycle:
         topic_id: uuid.UUID | None = None,
         by: str = "",
     ) -> TopicImage:
-        """Create a topic with validated name, replicas and configs. `by`: the client that requests it, for the log."""
+        """Create a topic with validated name, replicas and configs. `by`: the client that requests it, for the log.
+
+        Topics that are requested at the same time share one change of the image: its cost grows with all topics of the
+        cluster. Cancelling the caller does not stop the change.
+        """
+        new = _NewTopic(name, [tuple(replicas) for replicas in assignment], configs, topic_id or uuid.uuid4(), by)
+        result = await self._batcher.submit(self._context.broker_id, new)
+        if isinstance(result, KafkaError):
+            raise result
+        await self._context.wait_propagated()
+        return result
+
+    @cached_property
+    def _batcher(self) -> RequestBatcher[_NewTopic, TopicImage | KafkaError]:
+        from ottla.cluster.interbroker.request_batcher import RequestBatcher  # a broker starts without it
+
+        return RequestBatcher(self._create_all)
+
+    async def _create_all(self, _controller_id: int, new: Sequence[_NewTopic]) -> list[TopicImage | KafkaError]:
+        """Create topics with one change of the image. Return each topic, or why it could not be created."""
+        results: list[TopicImage | KafkaError] = [_already_exists(topic.name) for topic in new]
         async with self._context.exclusive() as term:
             image = self._context.image
-            if name in image.topics or name in image.deleting:
-                raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
-            alive = image.brokers.keys()
-            partitions = tuple(leader_election.new_partition(tuple(replicas), alive) for replicas in assignment)
-            topic = TopicImage(name, topic_id or uuid.uuid4(), partitions, dict(configs))
-            # older tools leave the configs of a topic that they delete
-            config = await put(self._context.store, znodes.config_topic(name), znodes.config_value(configs))
-            writes: list[Operation] = [
-                Create(znodes.topic(name), znodes.topic_value(topic.id, assignment)),
-                Create(znodes.partitions(name)),
-                config,
-                *partition_states.creations(term, name, 0, partitions),
-            ]
-            try:
-                await partition_states.write_fenced_in_batches(self._context.store, term, writes)
-            except NodeExistsError:
-                raise TopicAlreadyExistsError(f"Topic '{name}' already exists.") from None
-            log.info(
-                "Created topic %s: partitions=%d replication_factor=%d id=%s configs=%s%s",
-                name,
-                len(partitions),
-                len(assignment[0]),
-                znodes.uuid_text(topic.id),
-                dict(configs),
-                by,
-            )
-            await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
-        await self._context.wait_propagated()
-        return topic
+            seen: set[str] = set()
+            creations: dict[int, _Creation] = {}
+            configs = await store_reader.get_all(self._context.store, [znodes.config_topic(n.name) for n in new])
+            for index, (request, config) in enumerate(zip(new, configs, strict=True)):
+                if not any(request.name in names for names in (image.topics, image.deleting, seen)):
+                    seen.add(request.name)
+                    creations[index] = _creation(term, request, image.brokers.keys(), has_config=config is not None)
+            for group in _transactions(creations):
+                results_of_group = await self._write_creations(term, [creations[index] for index in group])
+                for index, result in zip(group, results_of_group, strict=True):
+                    results[index] = result
+            created = {topic.name: topic for topic in results if isinstance(topic, TopicImage)}
+            for index, creation in creations.items():
+                if creation.topic.name in created:
+                    _log_created(creation.topic, new[index])
+            if created:
+                await self._context.publish(lambda current: current.with_topics({**current.topics, **created}))
+        return results
+
+    async def _write_creations(
+        self, term: ControllerTerm, creations: Sequence[_Creation]
+    ) -> list[TopicImage | KafkaError]:
+        """Write topics in one transaction, or one by one if a tool has created one of them meanwhile."""
+        writes = [write for creation in creations for write in creation.writes]
+        try:
+            await partition_states.write_fenced_in_batches(self._context.store, term, writes)
+        except NodeExistsError:
+            if len(creations) == 1:
+                return [_already_exists(creations[0].topic.name)]
+            return [result for c in creations for result in await self._write_creations(term, [c])]
+        except KafkaError as error:
+            return [error] * len(creations)
+        return [creation.topic for creation in creations]
 
     async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int, by: str = "") -> None:
         """Add partitions to a topic, so that it has `count`. Raises InvalidPartitionsError if it has changed
@@ -176,3 +223,46 @@ class TopicLifecycle:
 
 def _replica_brokers(topic: TopicImage) -> set[int]:
     return {broker for p in topic.partitions for broker in p.replicas}
+
+
+def _already_exists(name: str) -> TopicAlreadyExistsError:
+    return TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+
+
+def _creation(term: ControllerTerm, new: _NewTopic, alive: Collection[int], *, has_config: bool) -> _Creation:
+    partitions = tuple(leader_election.new_partition(replicas, alive) for replicas in new.assignment)
+    config = znodes.config_topic(new.name), znodes.config_value(new.configs)
+    writes: list[Operation] = [
+        Create(znodes.topic(new.name), znodes.topic_value(new.id, new.assignment)),
+        Create(znodes.partitions(new.name)),
+        # older tools leave the configs of a topic that they delete
+        Set(*config) if has_config else Create(*config),
+        *partition_states.creations(term, new.name, 0, partitions),
+    ]
+    return _Creation(TopicImage(new.name, new.id, partitions, dict(new.configs)), writes)
+
+
+def _transactions(creations: Mapping[int, _Creation]) -> Iterator[list[int]]:
+    """Return the numbers of the topics that are written together; a topic of many partitions is written alone."""
+    group: list[int] = []
+    size = 0
+    for index, creation in creations.items():
+        if group and size + len(creation.writes) > partition_states.MAX_STATES:
+            yield group
+            group, size = [], 0
+        group.append(index)
+        size += len(creation.writes)
+    if group:
+        yield group
+
+
+def _log_created(topic: TopicImage, new: _NewTopic) -> None:
+    log.info(
+        "Created topic %s: partitions=%d replication_factor=%d id=%s configs=%s%s",
+        topic.name,
+        len(topic.partitions),
+        len(new.assignment[0]),
+        znodes.uuid_text(topic.id),
+        dict(topic.configs),
+        new.by,
+    )

@@ -87,6 +87,9 @@ class TopicsAdmin(AdminDriver):
 
         Topics are NewTopic, names, or (as in kafka-python) a mapping from names to `num_partitions`,
         `replication_factor`, `assignments` and `configs`. A failure of one does not affect the others.
+
+        If the response of an attempt is lost, the next one raises TopicAlreadyExistsError for topics that the first has
+        created, as Java's admin client does: the client cannot know who has created them.
         """
         topics = {topic.name: topic for topic in _new_topics(new_topics)}
         call: AdminCall[str, CreatedTopic] = AdminCall(
