@@ -29,6 +29,7 @@ def test_a_seed_gives_the_same_run_twice() -> None:
     "seed",
     [
         1008,  # a leader lost its power with the controller, and led on without records that it had acknowledged
+        2242,  # a loss of power undid a truncation, and not the leader epoch that it was for
     ],
 )
 def test_seeds_of_bugs_that_were_fixed(seed: int) -> None:

@@ -164,7 +164,7 @@ def _keep_responses(cluster: SimulatedCluster, fault: Fault) -> None:
 def _move_clock(cluster: SimulatedCluster, fault: Fault) -> None:
     process = _broker(cluster, fault).process
     if process is not None:
-        process.clock_offset_ms += random.Random(str(fault)).choice([-3_600_000, -5_000, 5_000, 3_600_000])
+        process.clock_offset_ms += random.Random(str(fault)).choice([-60_000, -5_000, 5_000, 60_000])
 
 
 def _nothing(cluster: SimulatedCluster, fault: Fault) -> None:

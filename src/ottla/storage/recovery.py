@@ -289,6 +289,8 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         checked_from = opened.log_start_offset
     if checked_from is None:
         return
+    # A loss of power may have undone a truncation of the log that the file already knows: only batches count.
+    epochs.truncate_from_end(checked_from)
     for _, scanner in _scan(opened, checked_from):
         for epoch, offset in scanner.epochs:
             if epoch > epochs.latest:

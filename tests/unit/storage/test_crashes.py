@@ -64,6 +64,18 @@ def after_crash(make_log: Callable[..., Log], log: Log, before: list[Record], fl
     check(clean, contents(clean), clean.log_end_offset)
 
 
+def test_epochs_of_an_undone_truncation_are_read_from_the_batches(make_log: Callable[..., Log]) -> None:
+    log = make_log(**CONFIG)
+    for _ in range(5):
+        log.append(batch(b"of epoch 0"), leader_epoch=0)
+    log.leader_epochs.assign(1, 3)  # the log was truncated to 3 for it, and that was not on disk
+    log.close_without_flush()
+    again = make_log(recovery_point=0, **CONFIG)
+    assert again.log_end_offset == 5
+    assert again.epoch_for_offset(4) == 0
+    assert [tuple(entry) for entry in again.leader_epochs.entries] == [(0, 0)]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_end_of_the_active_segment_cut_or_garbled(make_log: Callable[..., Log], seed: int) -> None:
     rng = random.Random(seed)
