@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.simulation import system
 from ottla.simulation.command import WARM_UP, in_children
-from ottla.simulation.runner import Outcome, Plan, run
+from ottla.simulation.runner import Plan, RunOutcome, run
 
 Mutation = Callable[[], None]
 SECONDS: Final = 120.0
@@ -137,7 +137,7 @@ def detect(name: str, first: int, runs: int, jobs: int) -> Detection:
     """Run seeds until one breaks a promise."""
     done, cpu = 0, 0.0
     plans = (Plan(seed, SECONDS) for seed in range(first, first + runs))
-    broken: Outcome | None = None
+    broken: RunOutcome | None = None
     while broken is None and (batch := list(itertools.islice(plans, jobs))):
         for outcome in in_children(iter(batch), jobs, MUTATIONS[name]):
             done, cpu = done + 1, cpu + outcome.cpu_seconds

@@ -16,11 +16,10 @@ from typing import Any, BinaryIO, Final, cast
 
 from ottla.simulation import system
 from ottla.simulation.faults import KINDS
-from ottla.simulation.runner import Outcome, Plan, run
+from ottla.simulation.runner import Plan, RunOutcome, run
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
 """A run before all others: codecs are compiled at their first use, which the others then need not do again."""
-STORY_LINES: Final = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +63,7 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
         seed += 1
 
 
-def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None) -> Iterator[Outcome]:
+def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None) -> Iterator[RunOutcome]:
     """Run each plan in a child process of its own, which inherits what is compiled here. `prepare` is called there."""
     selector = selectors.DefaultSelector()
     running = 0
@@ -81,7 +80,7 @@ def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] 
                 content = pipe.read()
             running -= 1
             os.wait()
-            outcome: Outcome = pickle.loads(content)  # written by our own child
+            outcome: RunOutcome = pickle.loads(content)  # written by our own child
             yield outcome
 
 
@@ -107,9 +106,9 @@ class Report:
         self._json = as_json
         self._timelines = timelines
         self._began = time.monotonic()
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[RunOutcome] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         """Print the result of a run."""
         broken = bool(outcome.violations)
         if self._json:
@@ -123,11 +122,11 @@ class Report:
         self._outcomes.append(outcome._replace(timeline=[]))
 
     @staticmethod
-    def _row(outcome: Outcome) -> dict[str, Any]:
+    def _row(outcome: RunOutcome) -> dict[str, Any]:
         return {name: value for name, value in outcome._asdict().items() if name not in ("timeline", "faults")}
 
     @staticmethod
-    def _print_story(outcome: Outcome) -> None:
+    def _print_story(outcome: RunOutcome) -> None:
         print(
             f"seed {outcome.seed}: {'BROKEN' if outcome.violations else 'ok'}, trace {outcome.trace_hash}, "
             f"{outcome.virtual_seconds:.0f} s of virtual time in {outcome.cpu_seconds:.2f} s of CPU, "

@@ -103,7 +103,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.workers: Executor | None = None
         """Runs what the code gives to the default executor."""
         self.steps = 0
-        self.jump: Callable[[float], None] | None = None
         super().__init__(self.polled)
         self.set_task_factory(_task_factory)
 

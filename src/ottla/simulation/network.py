@@ -281,13 +281,17 @@ class SimulatedSocket:
         self._transmit(lambda: self._deliver(data))
         return len(data)
 
-    def _check_writable(self) -> None:
+    def _check_open(self) -> None:
+        """Raise the error of a closed socket, or of a connection that has failed; the latter once."""
         if self.is_closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if self._error:
             error, self._error = self._error, 0
             self._has_end = True
             raise OSError(error, os.strerror(error))
+
+    def _check_writable(self) -> None:
+        self._check_open()
         if not self.is_connected:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         if self.peer is None:
@@ -335,12 +339,7 @@ class SimulatedSocket:
         return self._nothing_received()
 
     def _nothing_received(self) -> int:
-        if self.is_closed:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        if self._error:
-            error, self._error = self._error, 0
-            self._has_end = True
-            raise OSError(error, os.strerror(error))
+        self._check_open()
         if self._has_end:
             return 0
         raise BlockingIOError(errno.EAGAIN, "nothing received")

@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     """These faults instead of those of the seed."""
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """The result of a run."""
 
     seed: int
@@ -87,7 +87,7 @@ class Simulation:
         self.violations: list[str] = []
         self._protocol = rng.choice(["classic", "consumer"])
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         began = time.process_time()
         self.world.install()
         try:
@@ -95,7 +95,7 @@ class Simulation:
         except BaseException as error:
             self.world.timeline.lines.append(traceback.format_exc())
             self._violate("the run ends", [repr(error)])
-        return Outcome(
+        return RunOutcome(
             self.plan.seed,
             self.violations,
             self.world.trace_hash,
@@ -210,7 +210,7 @@ class Simulation:
             self._violate(promise, broken)
 
 
-def run(run_plan: Plan) -> Outcome:
+def run(run_plan: Plan) -> RunOutcome:
     """Run a simulation in this process, which can run no other one afterwards."""
     parent = MEMORY if MEMORY.is_dir() else None
     directory = Path(tempfile.mkdtemp(prefix="ottla-simulation-", dir=parent))

@@ -116,7 +116,7 @@ class FcntlModule(types.ModuleType):
             return
         path, process = str(opened[1]), current()
         owner = self._owners.get(path)
-        if owner is not None and owner is not process and getattr(owner, "holds_locks", True):
+        if owner is not None and owner is not process:
             raise BlockingIOError(11, "locked")
         self._owners[path] = process
         process.on_death.append(lambda: self._release(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import hashlib
 import logging
@@ -39,11 +40,12 @@ class Timeline(logging.Handler):
             text += f": {record.exc_info[1]!r}"
         self.note("-" if process is None else process.name, f"{record.levelname} {text}")
 
-    def note(self, who: str, text: str) -> None:
-        """Add a line."""
+    def note(self, who: str, text: str) -> str:
+        """Add a line. Return the text without the directory of the run, whose name differs from run to run."""
         text = text.replace(self._directory, "")
         if len(self.lines) < MAX_EVENTS:
             self.lines.append(f"{self._loop.time():10.4f} {who:12} {text}")
+        return text
 
 
 class World:
@@ -67,7 +69,7 @@ class World:
         self.unhandled: list[str] = []
         """Exceptions that no code has handled."""
         self.network.on_message = self._on_message
-        self.zookeeper.on_change = lambda text: self.timeline.note("zookeeper", text)
+        self.zookeeper.on_change = functools.partial(self.timeline.note, "zookeeper")
         SimulatedKazoo.service = self.zookeeper
 
     def install(self) -> None:
@@ -123,8 +125,7 @@ class World:
 
     def note(self, who: str, text: str) -> None:
         """Add a line to the timeline and to the trace."""
-        text = text.replace(str(self.directory), "")
-        self.timeline.note(who, text)
+        text = self.timeline.note(who, text)
         self._hash.update(f"{self.loop.time():.9f} {who} {text}".encode())
 
     def _on_message(self, source: str, target: str, data: bytes) -> None:

@@ -86,7 +86,7 @@ class ZooKeeper:
         self.zxid = 0
         self.lost_responses = 0.0
         """The share of requests that are applied and whose responses are lost with the connection."""
-        self.on_change: Callable[[str], None] | None = None
+        self.on_change: Callable[[str], object] | None = None
         self._next_session = 0
         loop.call_outside(loop.time() + TICK_SECONDS, self._tick)
 

@@ -329,7 +329,7 @@ def test_acls_larger_than_a_znode_are_rejected(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_acls_stay_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(acl_store, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(change_notifications, "REFRESH_SECONDS", 0.01)
 
     async def test(tree: SharedTree, _: MetadataStore) -> None:
         session = tree.session()

@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from ottla.cluster.broker.config_store import REFRESH_SECONDS
 from ottla.cluster.image import store_reader
 from ottla.cluster.store import znodes
-from ottla.cluster.store.change_notifications import ChangeListener, ChangeNotifications
+from ottla.cluster.store.change_notifications import ChangeReader
 from ottla.cluster.store.metadata_store import (
     MAX_NODE_BYTES,
     BadVersionError,
@@ -61,27 +60,21 @@ class AclStore:
         self._unreadable: set[ResourcePattern] = set()
         self._is_published = True
         """Whether the listener has been called since the last change."""
-        self._notifications = ChangeNotifications(store, list(znodes.ACL_CHANGES.values()), monotonic)
-        self._lock = asyncio.Lock()
-        """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
-        self._changes = ChangeListener("ACLs", self._read_changes)
+        self._changes = ChangeReader(
+            "ACLs", store, list(znodes.ACL_CHANGES.values()), self._apply_notifications, monotonic
+        )
 
     async def start(self) -> None:
         """Create missing znodes, read all ACLs, and apply changes from now on."""
         await store_reader.create_persistent_nodes(self._store, znodes.ACL_NODES)
-        await self._read_changes()
-        self._changes.start()
+        await self._changes.start()
 
     async def close(self) -> None:
         await self._changes.close()
 
     async def refresh(self) -> None:
         """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
-        try:
-            async with asyncio.timeout(REFRESH_SECONDS):
-                await self._read_changes()
-        except (TimeoutError, KafkaError) as error:
-            log.warning("ACLs cannot be read; using the last that were read: %s", error)
+        await self._changes.refresh()
 
     def matching(self, acl_filter: ACLFilter) -> list[ACL]:
         """Return the ACLs that match, sorted by resource."""
@@ -94,14 +87,14 @@ class AclStore:
         added: dict[ResourcePattern, set[ACL]] = {}
         for acl in acls:
             added.setdefault(acl.resource_pattern, set()).add(acl)
-        async with self._lock:
+        async with self._changes.lock:
             outcomes = await self._change_each(added, lambda pattern, existing: existing | added[pattern])
         return [outcomes[acl.resource_pattern][1] for acl in acls]
 
     async def remove(self, filters: Sequence[ACLFilter]) -> list[list[tuple[ACL, KafkaError | None]]]:
         """Remove the ACLs that match. Return, for each filter, the matching ACLs with their errors."""
-        await self._read_changes()
-        async with self._lock:
+        await self._changes.read()
+        async with self._changes.lock:
             resources = [await self._resources(acl_filter) for acl_filter in filters]
             filters_of: dict[ResourcePattern, list[ACLFilter]] = {}
             for acl_filter, patterns in zip(filters, resources, strict=True):
@@ -216,10 +209,6 @@ class AclStore:
 
     # Changes by other brokers and tools
 
-    async def _read_changes(self) -> None:
-        async with self._lock:
-            await self._notifications.read(self._changes.notify, self._apply_notifications)
-
     async def _apply_notifications(self, notifications: list[str]) -> None:
         nodes = await self._changed_nodes(notifications)
         if nodes is None:
@@ -232,7 +221,7 @@ class AclStore:
 
     async def _changed_nodes(self, notifications: Sequence[str]) -> dict[ResourcePattern, ZNode | None] | None:
         """Return the znodes that notifications name, or None if some were missed or cannot be parsed."""
-        if self._notifications.may_have_missed:
+        if self._changes.may_have_missed:
             return None
         nodes = await store_reader.get_all(self._store, notifications)
         patterns = {None if node is None else znodes.changed_acls(node.value) for node in nodes}

@@ -11,13 +11,12 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
 
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import config_entities, znodes
-from ottla.cluster.store.change_notifications import ChangeListener, ChangeNotifications
+from ottla.cluster.store.change_notifications import REFRESH_SECONDS, ChangeListener, ChangeNotifications
 from ottla.cluster.store.metadata_store import (
     Create,
     MetadataStore,
@@ -29,9 +28,6 @@ from ottla.cluster.store.metadata_store import (
 from ottla.errors import UnknownTopicOrPartitionError
 
 log = logging.getLogger("ottla.cluster")
-
-REFRESH_SECONDS: Final = 2.0
-"""Time for which a request waits for the store before the last configs that were read are returned."""
 
 
 class DynamicConfigStore:

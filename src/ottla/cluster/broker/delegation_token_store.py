@@ -7,7 +7,6 @@ this broker has read before. The znode has no secret: each broker computes it fr
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import uuid
@@ -15,10 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.cluster.broker.config_store import REFRESH_SECONDS
 from ottla.cluster.image import store_reader
 from ottla.cluster.store import token_znodes, znodes
-from ottla.cluster.store.change_notifications import ChangeListener, ChangeNotifications
+from ottla.cluster.store.change_notifications import ChangeReader
 from ottla.cluster.store.metadata_store import (
     MAX_NODE_BYTES,
     BadVersionError,
@@ -37,7 +35,6 @@ from ottla.errors import (
     DelegationTokenNotFoundError,
     DelegationTokenOwnerMismatchError,
     InvalidRequestError,
-    KafkaError,
 )
 from ottla.security.delegation_token import TokenInformation, token_hmac, token_password
 from ottla.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, Credential, TokenCredential, salted
@@ -72,27 +69,21 @@ class DelegationTokenStore:
         self._ids_by_hmac: dict[bytes, str] = {}
         self._credentials: dict[tuple[str, str], Credential] = {}
         """SCRAM credentials by mechanism and token id, computed when they are first used: each takes milliseconds."""
-        self._notifications = ChangeNotifications(store, [token_znodes.CHANGES], clock.monotonic)
-        self._lock = asyncio.Lock()
-        """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
-        self._changes = ChangeListener("delegation tokens", self._read_changes)
+        self._changes = ChangeReader(
+            "delegation tokens", store, [token_znodes.CHANGES], self._apply_notifications, clock.monotonic
+        )
 
     async def start(self) -> None:
         """Create missing znodes, read all tokens, and apply changes from now on."""
         await store_reader.create_persistent_nodes(self._store, token_znodes.NODES)
-        await self._read_changes()
-        self._changes.start()
+        await self._changes.start()
 
     async def close(self) -> None:
         await self._changes.close()
 
     async def refresh(self) -> None:
         """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
-        try:
-            async with asyncio.timeout(REFRESH_SECONDS):
-                await self._read_changes()
-        except (TimeoutError, KafkaError) as error:
-            log.warning("Delegation tokens cannot be read; using the last that were read: %s", error)
+        await self._changes.refresh()
 
     def tokens(self) -> list[TokenInformation]:
         """Return all tokens, the oldest first."""
@@ -135,7 +126,7 @@ class DelegationTokenStore:
         value = token_znodes.token_value(token)
         if len(value) > MAX_NODE_BYTES:
             raise InvalidRequestError(f"a delegation token with {len(token.renewers)} renewers cannot be stored")
-        async with self._lock:
+        async with self._changes.lock:
             await self._write(Create(token_znodes.token_path(token_id), value), token_id)
             self._apply(token_id, token)
         return token
@@ -201,7 +192,7 @@ class DelegationTokenStore:
     async def _change(self, token_id: str, change: Change) -> TokenInformation | None:
         """Replace a token by what `change` makes of the current one, even if another broker changes it."""
         path = token_znodes.token_path(token_id)
-        async with self._lock:
+        async with self._changes.lock:
             for _ in range(ATTEMPTS):
                 node = await self._store.get(path)
                 if node is None:
@@ -238,10 +229,6 @@ class DelegationTokenStore:
 
     # Changes by other brokers
 
-    async def _read_changes(self) -> None:
-        async with self._lock:
-            await self._notifications.read(self._changes.notify, self._apply_notifications)
-
     async def _apply_notifications(self, notifications: list[str]) -> None:
         token_ids = await self._changed_ids(notifications)
         nodes = await store_reader.get_all(self._store, list(map(token_znodes.token_path, token_ids)))
@@ -249,7 +236,7 @@ class DelegationTokenStore:
             self._apply(token_id, _token(token_id, node))
 
     async def _changed_ids(self, notifications: Sequence[str]) -> Sequence[str]:
-        if self._notifications.may_have_missed:
+        if self._changes.may_have_missed:
             stored = await self._store.children(token_znodes.TOKENS)
             return sorted(self._tokens.keys() | set(stored))
         nodes = await store_reader.get_all(self._store, notifications)

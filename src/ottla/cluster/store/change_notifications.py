@@ -17,6 +17,8 @@ from ottla.errors import KafkaError, NotControllerError
 log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.5
+REFRESH_SECONDS: Final = 2.0
+"""Time for which a request waits for the store before what was read last is used."""
 EXPIRY_SECONDS: Final = 900.0
 """Lifetime of a notification, as in Kafka; a broker that was away for longer reads everything anyway."""
 
@@ -97,3 +99,50 @@ class ChangeNotifications:
             await self._store.multi([Delete(path)])
         except NoNodeError:
             pass  # another broker has deleted it
+
+
+class ChangeReader:
+    """Reads what notifications name, now and at each change. Not thread-safe: event loop only."""
+
+    def __init__(
+        self,
+        subject: str,
+        store: MetadataStore,
+        parents: Sequence[str],
+        handle: Callable[[list[str]], Awaitable[None]],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`handle` is called with the paths of new notifications; if some `may_have_missed`, it reads everything."""
+        self._subject = subject
+        self._handle = handle
+        self._notifications = ChangeNotifications(store, parents, monotonic)
+        self._listener = ChangeListener(subject, self.read)
+        self.lock = asyncio.Lock()
+        """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
+
+    @property
+    def may_have_missed(self) -> bool:
+        """Whether notifications may have expired unread."""
+        return self._notifications.may_have_missed
+
+    async def start(self) -> None:
+        """Read everything, and apply changes from now on."""
+        await self.read()
+        self._listener.start()
+
+    async def close(self) -> None:
+        await self._listener.close()
+
+    async def read(self) -> None:
+        """Read and apply the changes of other brokers."""
+        async with self.lock:
+            await self._notifications.read(self._listener.notify, self._handle)
+
+    async def refresh(self) -> None:
+        """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS):
+                await self.read()
+        except (TimeoutError, KafkaError) as error:
+            subject = self._subject[:1].upper() + self._subject[1:]
+            log.warning("%s cannot be read; using the last that were read: %s", subject, error)
