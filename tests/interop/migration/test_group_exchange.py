@@ -137,6 +137,18 @@ def append(log: Log, records: list[CoordinatorRecord]) -> None:
     log.high_watermark = log.log_end_offset
 
 
+def append_as_kafka_reads_it(directory: Path, records: list[CoordinatorRecord]) -> None:
+    """Append records of the group `ours` to the log of Kafka's broker, whose tool has to decode all of them."""
+    with LogDir.open(directory, broker_id=1) as log_dir:
+        log_dir.load(lambda tp: CONFIG)
+        log = log_of(log_dir, "ours")
+        append(log, records)
+        segment = log.dir / "00000000000000000000.log"
+    dumped = tool("DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    assert dumped.count('"groupId":"ours"') >= 10, dumped
+    assert "Could not decode" not in dumped
+
+
 def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     port = free_port(in_a_row=2)
     with kafka(tmp_path, port) as bootstrap:
@@ -167,14 +179,7 @@ def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         classic = loaded(log_of(log_dir, "old"), image).by_id["old"]
         assert isinstance(classic, ClassicGroup)
         assert len(classic.members) == 1
-    with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
-        log_dir.load(lambda tp: CONFIG)
-        log = log_of(log_dir, "ours")
-        append(log, ours(image))
-        segment = log.dir / "00000000000000000000.log"
-    dumped = tool("DumpLogSegments", "--offsets-decoder", "--files", str(segment))
-    assert dumped.count('"groupId":"ours"') >= 10, dumped
-    assert "Could not decode" not in dumped
+    append_as_kafka_reads_it(tmp_path / "log", ours(image))
     with kafka(tmp_path, port) as bootstrap:
         actual = members(bootstrap, "ours")
     assert re.search(rf"first\s+/127.0.0.1\s+client\s+3\s+1\s+{TOPIC}:0,1,2\s+2\s", actual), actual
@@ -204,14 +209,7 @@ def test_streams_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         assert dict(by_subtopology(member.assigned, TaskRole.ACTIVE)) == thread.tasks
         assert group.topology is not None
         assert [*group.topology.subtopologies] == ["0", "1"]
-    with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
-        log_dir.load(lambda tp: CONFIG)
-        log = log_of(log_dir, "ours")
-        append(log, our_streams(image))
-        segment = log.dir / "00000000000000000000.log"
-    dumped = tool("DumpLogSegments", "--offsets-decoder", "--files", str(segment))
-    assert dumped.count('"groupId":"ours"') >= 10, dumped
-    assert "Could not decode" not in dumped
+    append_as_kafka_reads_it(tmp_path / "log", our_streams(image))
     with kafka(tmp_path, port) as bootstrap, KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         ours = admin.describe_streams_groups(["ours"])["ours"]
     assert (ours.state, ours.group_epoch, ours.target_assignment_epoch, ours.topology_epoch) == ("Reconciling", 3, 3, 0)

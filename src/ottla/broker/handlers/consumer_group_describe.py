@@ -7,7 +7,7 @@ from ottla.broker.security.authorized_operations import UNASKED, on_group
 from ottla.broker.security.topic_visibility import check_described
 from ottla.coordinator.group.common.consumer_member import Assignment, ConsumerMember, by_topic
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
-from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import consumer_group_describe as m
 from ottla.security.acl import ResourceType
@@ -25,11 +25,7 @@ def handle(request: m.ConsumerGroupDescribeRequest, context: RequestContext) -> 
 def _describe(group_id: str, with_operations: bool, context: RequestContext) -> m.DescribedGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        context.broker.groups.check(group_id)
-        group = context.broker.groups.groups.by_id.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            what = "not found" if group is None else "is not a consumer group"
-            raise GroupIdNotFoundError(f"Group {group_id} {what}.")
+        group = context.broker.groups.described(group_id, ConsumerGroup)
         members = group.members.values()
         check_described((p for member in members for p in member.assigned | group.target_of(member)), context)
     except KafkaError as error:

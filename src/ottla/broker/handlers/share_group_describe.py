@@ -8,7 +8,7 @@ from ottla.broker.security.topic_visibility import check_described
 from ottla.coordinator.group.common.consumer_member import by_topic
 from ottla.coordinator.group.share import share_assignor
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
-from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_group_describe as m
 from ottla.security.acl import ResourceType
@@ -24,11 +24,7 @@ def handle(request: m.ShareGroupDescribeRequest, context: RequestContext) -> m.S
 def _describe(group_id: str, with_operations: bool, context: RequestContext) -> m.DescribedGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        context.broker.groups.check(group_id)
-        group = context.broker.groups.groups.by_id.get(group_id)
-        if not isinstance(group, ShareGroup):
-            what = "not found" if group is None else "is not a share group"
-            raise GroupIdNotFoundError(f"Group {group_id} {what}.")
+        group = context.broker.groups.described(group_id, ShareGroup)
         check_described((partition for member in group.members.values() for partition in member.assigned), context)
     except KafkaError as error:
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)

@@ -15,7 +15,6 @@ from ottla.coordinator.group.streams.streams_group import StreamsGroup, StreamsM
 from ottla.coordinator.group.streams.streams_topology import names
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskRole, Tasks, to_message
 from ottla.errors import (
-    GroupIdNotFoundError,
     KafkaError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -39,11 +38,7 @@ def handle(request: m.StreamsGroupDescribeRequest, context: RequestContext) -> m
 def _describe(group_id: str, with_operations: bool, context: RequestContext) -> m.DescribedGroup:
     try:
         context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        context.broker.groups.check(group_id)
-        group = context.broker.groups.groups.by_id.get(group_id)
-        if not isinstance(group, StreamsGroup):
-            what = "not found" if group is None else "is not a streams group"
-            raise GroupIdNotFoundError(f"Group {group_id} {what}.")
+        group = context.broker.groups.described(group_id, StreamsGroup)
         _check_described(group, context)
     except KafkaError as error:
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)

@@ -12,7 +12,7 @@ from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action, CommandFailedError
 from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
-from ottla.cli.framework.output import Output, lines
+from ottla.cli.framework.output import Output, coordinator_of, lines
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember, GroupState
 from ottla.client.consumer.consumer import KafkaConsumer
@@ -144,14 +144,18 @@ def _member_as_json(member: GroupMember) -> dict[str, Any]:
 
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node]) -> dict[str, Any]:
     """Print the coordinator and state of a group, and return them for JSON."""
-    # Only the id of a coordinator that is not among the live brokers is known.
-    node = next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
+    address, coordinator = coordinator_of(group, nodes)
     header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    coordinator = f"{node.host}:{node.port} ({node.id})"
-    row = (group.group_id, coordinator, group.protocol or None, group.state, len(group.members))
+    row = (
+        group.group_id,
+        f"{address} ({group.coordinator_id})",
+        group.protocol or None,
+        group.state,
+        len(group.members),
+    )
     output.text("", *lines(header, [row]))
     return {
-        "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+        "coordinator": coordinator,
         "assignment_strategy": group.protocol or None,
         "members": len(group.members),
     }

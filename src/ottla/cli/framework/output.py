@@ -8,9 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.errors import KafkaError
+from ottla.model import Node
 
 MIN_WIDTH: Final = 15
 """The minimum width of a column, in characters."""
+
+
+def coordinator_of(group: Any, nodes: Iterable[Node]) -> tuple[str, dict[str, Any]]:
+    """Return the coordinator of a described group as text, without its id, and for JSON.
+
+    Only the id of one that is not among the live brokers is known.
+    """
+    node = next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
+    return f"{node.host}:{node.port}", {"id": node.id, "host": node.host, "port": node.port}
 
 
 class Output:

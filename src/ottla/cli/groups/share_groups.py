@@ -11,7 +11,7 @@ from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, OneOf, Option, Repeatable
-from ottla.cli.framework.output import Output, columns, lines
+from ottla.cli.framework.output import Output, columns, coordinator_of, lines
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember
 from ottla.client.admin.topics.offsets import OffsetSpec
@@ -163,18 +163,17 @@ def _member_as_json(member: GroupMember) -> dict[str, Any]:
 
 def _print_state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, verbose: bool) -> dict[str, Any]:
     _warn_if_inactive(output, group)
-    node = next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
+    address, coordinator = coordinator_of(group, nodes)
     epochs: Mapping[str, int | None] = {
         "GROUP-EPOCH": group.group_epoch,
         "ASSIGNMENT-EPOCH": group.target_assignment_epoch,
     }
     shown = epochs if verbose else {}
     header = ["GROUP", "COORDINATOR (ID)", "STATE", *shown, "#MEMBERS"]
-    coordinator = f"{node.host}:{node.port}  ({node.id})"
-    row = (group.group_id, coordinator, group.state, *shown.values(), len(group.members))
+    row = (group.group_id, f"{address}  ({group.coordinator_id})", group.state, *shown.values(), len(group.members))
     output.text("", *columns(header, [row], [_MIN, 25, _MIN, *([12, 17] if verbose else [])]))
     return {
-        "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+        "coordinator": coordinator,
         "members": len(group.members),
         "group_epoch": group.group_epoch,
         "assignment_epoch": group.target_assignment_epoch,

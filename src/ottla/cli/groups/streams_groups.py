@@ -15,7 +15,7 @@ from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.java_errors import java_class
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
-from ottla.cli.framework.output import Output, columns
+from ottla.cli.framework.output import Output, columns, coordinator_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.streams_groups import (
     StreamsGroupDescription,
@@ -211,18 +211,17 @@ def _print_state(
 ) -> dict[str, Any]:
     if group.state == "Empty":
         output.text(f"\nError: Streams group '{group.group_id}' has no active members.")
-    node = next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
+    address, coordinator = coordinator_of(group, nodes)
     epochs: Mapping[str, int] = {
         "GROUP-EPOCH": group.group_epoch,
         "TARGET-ASSIGNMENT-EPOCH": group.target_assignment_epoch,
     }
     shown = epochs if verbose else {}
     header = ["GROUP", "COORDINATOR (ID)", "STATE", *shown, "#MEMBERS"]
-    coordinator = f"{node.host}:{node.port} ({node.id})"
-    row = (group.group_id, coordinator, group.state, *shown.values(), len(group.members))
+    row = (group.group_id, f"{address} ({group.coordinator_id})", group.state, *shown.values(), len(group.members))
     output.text(*columns(header, [row], [_MIN, 25, 25, *([_MIN, 25] if verbose else [])]))
     return {
-        "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+        "coordinator": coordinator,
         "members": len(group.members),
         "group_epoch": group.group_epoch,
         "target_assignment_epoch": group.target_assignment_epoch,

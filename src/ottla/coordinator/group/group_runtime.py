@@ -9,6 +9,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import errors
 from ottla.clock import Clock
@@ -32,7 +33,11 @@ from ottla.records.batch import BatchHeader
 from ottla.records.decoder import records as records_of
 from ottla.storage.producer_state import COMMIT, read_marker
 
+if TYPE_CHECKING:
+    from ottla.coordinator.group.common.modern_group import ModernGroup
+
 log = logging.getLogger("ottla.coordinator")
+G = TypeVar("G", bound="ModernGroup[Any, Any]")
 
 REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
 """The types of records that a rebalance writes: a new generation, or a new group epoch."""
@@ -88,6 +93,15 @@ class GroupRuntime(CoordinatorRuntime):
             self._expiry.cancel()
         for group in self.groups.by_id.values():
             self._respond(self.groups.unload(group), None)
+
+    def described(self, group_id: str, group_type: type[G]) -> G:
+        """Return a group of a type, for its description. Raises GroupIdNotFoundError, or the error of `check`."""
+        self.check(group_id)
+        group: object = self.groups.by_id.get(group_id)
+        if not isinstance(group, group_type):
+            what = "not found" if group is None else f"is not a {group_type.TYPE} group"
+            raise errors.GroupIdNotFoundError(f"Group {group_id} {what}.")
+        return group
 
     def response_future(self) -> asyncio.Future[Response]:
         """Return a future for a response that `execute` sends."""
