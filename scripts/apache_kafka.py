@@ -5,18 +5,22 @@ Jars are fetched once into `.cache/`. `missing()` says why it cannot be had here
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from scripts import maven
+from scripts.tool_host import ToolHost
 
 VERSION = "4.3.1"
-HEAP = ("-Xmx1G", "-Xms1G")
+AS_SHIPPED = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """What kafka-server-start.sh gives the broker."""
 NO_CONFIGS: Mapping[str, object] = {}
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For a JVM of seconds: of two cores, one would compile at length what is used no more."""
+TOOL_HOST = Path(__file__).parent / "java" / "ToolHost.java"
 
 
 def missing(version: str = VERSION) -> str | None:
@@ -46,16 +50,31 @@ def java(
 
 
 def tool(main: str, *arguments: str, version: str = VERSION, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools; the result is not checked."""
-    return subprocess.run(java(main, *arguments, version=version), capture_output=True, text=True, timeout=timeout)
+    """Run one of Kafka's tools without input; the result is not checked. Tools of one version share a JVM."""
+    return _tool_host(version).run(main, arguments, timeout)
+
+
+@cache
+def _tool_host(version: str) -> ToolHost:
+    classes = maven.compiled(f"kafka-{version}", libs(version), [TOOL_HOST])
+    program, *options = java("ToolHost", version=version)
+    place = options.index("-cp") + 1
+    options[place] += f":{classes}"
+    host = ToolHost([program, *options])
+    atexit.register(host.close)
+    return host
 
 
 def prepare_node(
-    directory: Path, port: int, version: str = VERSION, configs: Mapping[str, object] = NO_CONFIGS
+    directory: Path,
+    port: int,
+    version: str = VERSION,
+    configs: Mapping[str, object] = NO_CONFIGS,
+    jvm: Sequence[str] = AS_SHIPPED,
 ) -> list[str]:
     """Configure and format a node (KRaft) in `directory`, and return the command that runs it in the foreground.
 
-    `configs` are further ones, by Kafka's names.
+    `configs` are further ones, by Kafka's names; `jvm` are the options of its JVM.
     """
     directory.mkdir(parents=True, exist_ok=True)
     properties = directory / "server.properties"
@@ -79,10 +98,8 @@ def prepare_node(
     }
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     formatting = ("format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(properties))
-    subprocess.run(java("kafka.tools.StorageTool", *formatting, version=version), check=True, capture_output=True)
-    return java(
-        "kafka.Kafka", str(properties), version=version, heap=(*HEAP, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-    )
+    tool("kafka.tools.StorageTool", *formatting, version=version).check_returncode()
+    return java("kafka.Kafka", str(properties), version=version, heap=jvm)
 
 
 def wait_for_end(process: subprocess.Popen[bytes], seconds: float = 20) -> None:

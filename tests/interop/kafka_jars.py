@@ -1,18 +1,22 @@
 """Apache Kafka's own classes, for tests that let Kafka judge us."""
 
 import contextlib
+import os
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
-from scripts import apache_kafka
+from scripts import apache_kafka, maven
+
+from ottla.net.ports import free_port
 
 START_SECONDS = 90
-NODE_HEAP = ("-Xmx512M", *apache_kafka.SHORT_LIVED)
+SMALL = ("-Xmx512M", *apache_kafka.SHORT_LIVED)
 
 
 @cache
@@ -28,13 +32,45 @@ def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return apache_kafka.tool(name, *arguments)
 
 
+def prepare_node(
+    directory: Path,
+    port: int,
+    version: str = apache_kafka.VERSION,
+    configs: Mapping[str, object] = apache_kafka.NO_CONFIGS,
+) -> list[str]:
+    """Configure and format a node that is small and starts quickly, and return the command that runs it."""
+    return apache_kafka.prepare_node(directory, port, version, configs, _node_jvm(version))
+
+
+def node(properties: Path, version: str = apache_kafka.VERSION) -> list[str]:
+    """The command that runs a node with this configuration."""
+    return apache_kafka.java("kafka.Kafka", str(properties), version=version, heap=_node_jvm(version))
+
+
+@cache
+def _node_jvm(version: str) -> tuple[str, ...]:
+    """Options of a node's JVM, with an archive of the classes that it loads: it starts in half the time (JEP 350)."""
+    archive = apache_kafka.libs(version).parent / "classes.jsa"
+    with maven.locked(f"kafka-{version}-archive"):
+        if not archive.exists():
+            port = free_port(in_a_row=2)
+            with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+                written = Path(directory) / archive.name
+                options = (*SMALL, f"-XX:ArchiveClassesAtExit={written}")
+                command = apache_kafka.prepare_node(Path(directory), port, version, jvm=options)
+                with server(command, port, Path(directory) / "out.txt"):
+                    pass
+                if written.exists():  # not if the node had to be killed
+                    os.replace(written, archive)
+    return (*SMALL, f"-XX:SharedArchiveFile={archive}")
+
+
 @contextlib.contextmanager
 def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apache_kafka.VERSION) -> Iterator[str]:
     """A running node on the data in `directory`; its address."""
     if not (directory / "log").exists():
-        apache_kafka.prepare_node(directory, port, version)
-    properties = str(directory / "server.properties")
-    command = apache_kafka.java("kafka.Kafka", properties, version=version, heap=NODE_HEAP)
+        prepare_node(directory, port, version)
+    command = node(directory / "server.properties", version)
     with server(command, port, directory / "out.txt", kill=kill):
         yield f"127.0.0.1:{port}"
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import NODE_HEAP, server
+from tests.interop.kafka_jars import node, server
 
 from ottla.net.ports import free_port
 
@@ -35,7 +35,7 @@ def kafka_on_zookeeper(
     }
     properties = directory / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    command = apache_kafka.java("kafka.Kafka", str(properties), version=WITH_ZOOKEEPER, heap=NODE_HEAP)
+    command = node(properties, WITH_ZOOKEEPER)
     with server(command, port, directory / "kafka.txt"):
         yield f"127.0.0.1:{port}"
 

@@ -27,7 +27,7 @@ from uuid import UUID
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import NODE_HEAP, server
+from tests.interop.kafka_jars import prepare_node, server
 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.errors import FencedMemberEpochError, UnreleasedInstanceIdError
@@ -130,11 +130,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
     if reason := apache_kafka.missing():
         pytest.skip(reason)
     folder, port = tmp_path_factory.mktemp("kafka"), free_port(in_a_row=2)
-    apache_kafka.prepare_node(folder, port)
-    properties = folder / "server.properties"
-    with properties.open("a") as file:
-        file.write("group.consumer.assignment.interval.ms=0\n")
-    command = apache_kafka.java("kafka.Kafka", str(properties), heap=NODE_HEAP)
+    command = prepare_node(folder, port, configs={"group.consumer.assignment.interval.ms": 0})
     with server(command, port, folder / "out.txt", kill=True), Broker({"offsets.topic.num.partitions": 5}) as ours:
         yield f"127.0.0.1:{port}", ours.bootstrap_servers
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.kafka_jars import server
 from tests.unit.client.admin_scenarios import SCENARIOS, Scenario
 
@@ -38,7 +39,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if reason:
         pytest.skip(reason)
     directory, port = tmp_path_factory.mktemp(f"kafka-{version}"), free_port(in_a_row=2)
-    command = apache_kafka.prepare_node(directory, port, version)
+    command = kafka_jars.prepare_node(directory, port, version)
     with (directory / "server.properties").open("a") as properties:
         properties.write(WITH_RULES)
     with (

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.steady import new_topic
 
 from ottla import (
@@ -41,7 +42,7 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port(in_a_row=2)
-        self.command = apache_kafka.prepare_node(directory, self.port)
+        self.command = kafka_jars.prepare_node(directory, self.port)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -48,6 +48,11 @@ def send(bootstrap: str, topic: str, values: range) -> None:
             producer.send(topic, b"%d" % value)
 
 
+def described_members(bootstrap: str, group: str) -> int:
+    described = run_tool(GROUPS, "--bootstrap-server", bootstrap, "--describe", "--group", group, "--members").stdout
+    return len(re.findall(rf"{group}\s+\S+\s+/127.0.0.1\s+console-share-consumer\s+1\s", described))
+
+
 def test_members_share_the_records_of_one_partition(tmp_path: Path) -> None:
     reason = apache_kafka.missing()
     if reason:
@@ -65,10 +70,7 @@ def test_members_share_the_records_of_one_partition(tmp_path: Path) -> None:
         members = [ShareMember(bootstrap, topic, tmp_path / f"{n}.out") for n in range(2)]
         try:
             until(lambda: sum(len(m.seen()) for m in members) == 100, "not all records are read")
-            described = run_tool(
-                GROUPS, "--bootstrap-server", bootstrap, "--describe", "--group", topic, "--members"
-            ).stdout
-            assert len(re.findall(rf"{topic}\s+\S+\s+/127.0.0.1\s+console-share-consumer\s+1\s", described)) == 2
+            until(lambda: described_members(bootstrap, topic) == 2, "not both are members")
             for begin in range(100, RECORDS, 100):
                 send(bootstrap, topic, range(begin, begin + 100))
             until(lambda: sum(len(m.seen()) for m in members) >= RECORDS, "not all records are read")

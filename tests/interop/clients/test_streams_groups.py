@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.java_clients import Record
 from tests.interop.kafka_jars import kafka, run_tool
 from tests.interop.streams_application import WordCount
@@ -92,7 +93,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("kafka")
     port = free_port(in_a_row=2)
-    apache_kafka.prepare_node(directory, port, configs=QUICK)
+    kafka_jars.prepare_node(directory, port, configs=QUICK)
     with kafka(directory, port) as running:
         yield running
 

@@ -82,8 +82,12 @@ def in_sync(admin: KafkaAdminClient, topic: str) -> list[set[int]]:
 def tool(cluster: LocalCluster, name: str, *arguments: str, text: str | None = None) -> str:
     """A tool of Apache Kafka 3.9."""
     kafka_or_skip(WITH_ZOOKEEPER)
-    command = apache_kafka.java(name, "--bootstrap-server", cluster.bootstrap_servers, version=WITH_ZOOKEEPER)
-    done = subprocess.run([*command, *arguments], input=text, capture_output=True, text=True, timeout=120)
+    arguments = ("--bootstrap-server", cluster.bootstrap_servers, *arguments)
+    if text is None:
+        done = apache_kafka.tool(name, *arguments, version=WITH_ZOOKEEPER)
+    else:
+        command = apache_kafka.java(name, *arguments, version=WITH_ZOOKEEPER)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

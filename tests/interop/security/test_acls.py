@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scripts import apache_kafka, maven
 from tests.crash.process import BrokerProcess
+from tests.interop import kafka_jars
 from tests.interop.eventually import eventually
 from tests.interop.kafka_jars import run_tool, server
 
@@ -278,7 +279,7 @@ def test_rules_of_a_node_without_zookeeper_are_taken_over(
     if reason:
         pytest.skip(reason)
     port = free_port(in_a_row=2)
-    command = apache_kafka.prepare_node(tmp_path, port)
+    command = kafka_jars.prepare_node(tmp_path, port)
     restricted = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     restricted |= {"super.users": "User:ANONYMOUS"}
     with (tmp_path / "server.properties").open("a") as properties:

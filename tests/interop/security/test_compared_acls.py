@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.kafka_jars import run_tool, server
 
 from ottla import Broker
@@ -37,7 +38,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if reason:
         pytest.skip(reason)
     directory, port = tmp_path_factory.mktemp("kafka"), free_port(in_a_row=2)
-    command = apache_kafka.prepare_node(directory, port, version)
+    command = kafka_jars.prepare_node(directory, port, version)
     with (directory / "server.properties").open("a") as properties:
         properties.writelines(f"{key}={value}\n" for key, value in WITH_RULES.items())
     with server(command, port, directory / "out.txt", kill=True):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.eventually import eventually
 from tests.interop.kafka_jars import server
 from tests.unit.broker.allowing import AUTHORIZATION_CODES, codes
@@ -50,7 +51,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if reason := apache_kafka.missing(version):
         pytest.skip(reason)
     folder, port = tmp_path_factory.mktemp("kafka"), free_port(in_a_row=3)
-    command = apache_kafka.prepare_node(folder, port, version)
+    command = kafka_jars.prepare_node(folder, port, version)
     with (folder / "server.properties").open("a") as properties:
         properties.write(
             f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1},"

@@ -10,9 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from scripts import apache_kafka
 from tests.interop.eventually import eventually
-from tests.interop.kafka_jars import NODE_HEAP, run_tool, server
+from tests.interop.kafka_jars import prepare_node, run_tool, server
 from tests.interop.kafka_on_zookeeper import WITH_ZOOKEEPER, kafka_on_zookeeper, kafka_or_skip
 from tests.interop.secured import Access, Copy, java, ours
 
@@ -82,8 +81,7 @@ def address(
         "advertised.listeners": names,
         "controller.quorum.voters": f"1@127.0.0.1:{port + 2}",
     }
-    apache_kafka.prepare_node(directory, port, version, configs)
-    command = apache_kafka.java("kafka.Kafka", str(directory / "server.properties"), version=version, heap=NODE_HEAP)
+    command = prepare_node(directory, port, version, configs)
     with server(command, port, directory / "out.txt", kill=True):
         yield sasl
 

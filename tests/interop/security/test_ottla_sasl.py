@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.kafka_jars import server
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
@@ -29,7 +30,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka: {reason}")
     folder, port = tmp_path_factory.mktemp("sasl"), free_port(in_a_row=2)
-    command = apache_kafka.prepare_node(folder / "node", port)
+    command = kafka_jars.prepare_node(folder / "node", port)
     with (folder / "node" / "server.properties").open("a") as properties:
         # The last value of a property counts.
         properties.write(

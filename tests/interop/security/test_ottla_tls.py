@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 from tests.interop.kafka_jars import server
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
@@ -57,7 +58,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for name in ("broker", "client"):
         stores(folder, name, kind)
     port = free_port(in_a_row=2)
-    command = apache_kafka.prepare_node(folder / "node", port)
+    command = kafka_jars.prepare_node(folder / "node", port)
     with (folder / "node" / "server.properties").open("a") as properties:
         # The last value of a property counts.
         properties.write(

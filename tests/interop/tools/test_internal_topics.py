@@ -78,7 +78,7 @@ def used(address: str, directory: Path) -> Cluster:
             shared.commit()
         admin.delete_topics(["u"])
     copy = directory / "copy"
-    shutil.copytree(directory / "log", copy, ignore=shutil.ignore_patterns("u-*"))  # of the deleted topic
+    shutil.copytree(directory / "log", copy, ignore=shutil.ignore_patterns("u-*", "*.tmp"))  # u is deleted
     return Cluster(address, copy)
 
 
@@ -131,7 +131,7 @@ def test_metadata_of_kafkas_controllers_is_printed_alike(cluster: Cluster) -> No
 def test_formatters_print_what_kafkas_print(
     formatter: str, topic: str, cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    reading = ("--bootstrap-server", cluster.address, "--topic", topic, "--from-beginning", "--timeout-ms", "4000")
+    reading = ("--bootstrap-server", cluster.address, "--topic", topic, "--from-beginning", "--timeout-ms", "2000")
     formatted = ("--formatter", formatter)
     theirs = run_tool(f"{FORMATTERS}ConsoleConsumer", *reading, *formatted).stdout
     capfdbinary.readouterr()

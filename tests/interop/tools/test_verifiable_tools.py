@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
-from tests.interop.kafka_jars import run_tool
+from scripts import apache_kafka
 
 from ottla import KafkaAdminClient, KafkaProducer, NewTopic
 from ottla.cli.main import main
@@ -51,7 +52,7 @@ def test_ottla_verifiable_producer_says_what_kafkas_tool_says(
     small.write_text("max.request.size=50\n")
     arguments = [str(small) if option == small.name else option for option in options]
     at = ("--bootstrap-server", address, *arguments, "--topic")
-    theirs = run_tool("org.apache.kafka.tools.VerifiableProducer", *at, topics[0])
+    theirs = kafkas("VerifiableProducer", *at, topics[0])
     assert main(["verifiable-producer", *at, topics[1]]) == theirs.returncode == 0
     ours = events(capsys.readouterr().out.replace(topics[1], topics[0]))
     assert ours == events(theirs.stdout)
@@ -97,8 +98,16 @@ def test_ottla_verifiable_consumer_is_a_member_of_a_new_group_as_kafkas(
     compare_consumers(bootstrap, topic, ["--max-messages", "1", *protocol], capsys)
 
 
+def kafkas(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool in a JVM of its own, as it prints events in shutdown hooks. Skips the test where it cannot be had."""
+    if reason := apache_kafka.missing():
+        pytest.skip(reason)
+    command = apache_kafka.java(f"org.apache.kafka.tools.{tool}", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
 def compare_consumers(address: str, topic: str, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     at = ("--bootstrap-server", address, "--topic", topic, *options, "--group-id")
-    theirs = run_tool("org.apache.kafka.tools.VerifiableConsumer", *at, f"{topic}-theirs")
+    theirs = kafkas("VerifiableConsumer", *at, f"{topic}-theirs")
     assert main(["verifiable-consumer", *at, f"{topic}-ours"]) == theirs.returncode == 0
     assert events(capsys.readouterr().out) == events(theirs.stdout)
