@@ -152,12 +152,24 @@ class Partitions:
             if not partition.leads and not partition.failed:
                 raise errors.NotLeaderOrFollowerError
             return partition
+        raise self._no_replica(image, tp)
+
+    def replica(self, image: ClusterImage, tp: TopicPartition) -> Partition:
+        """Return the partition if this broker has a replica of it, or raise the error that a client gets."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise self._no_replica(image, tp)
+        if partition.failed:
+            raise errors.KafkaStorageError(f"{tp} is in a log directory that is out of service")
+        return partition
+
+    def _no_replica(self, image: ClusterImage, tp: TopicPartition) -> errors.KafkaError:
         partition_image = image.partition(tp)
         if partition_image is None:
-            raise errors.UnknownTopicOrPartitionError
+            return errors.UnknownTopicOrPartitionError()
         if self.broker_id in partition_image.replicas:
-            raise errors.KafkaStorageError(f"{tp} has no log on this broker")
-        raise errors.NotLeaderOrFollowerError
+            return errors.KafkaStorageError(f"{tp} has no log on this broker")
+        return errors.NotLeaderOrFollowerError()
 
     def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
         """Return the partition for reading, as leader or follower, or raise the error that a client gets."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, KafkaProducer, TopicPartition
+from ottla import Broker, KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from ottla.cli.framework.output import tabbed
 from ottla.cli.main import main
 from ottla.cli.transactions import hanging_transactions
@@ -196,3 +196,24 @@ def test_what_is_wrong_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_followers_describe_producers_of_their_replicas(
+    ottla_cluster: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("transactions", "--bootstrap-server", ottla_cluster.bootstrap_servers)
+    with KafkaAdminClient(bootstrap_servers=ottla_cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("visits", 1, 2)])
+        replicas = admin.describe_topics(["visits"])["visits"].partitions[0].replicas
+    with KafkaProducer(bootstrap_servers=ottla_cluster.bootstrap_servers, acks="all") as producer:
+        producer.send("visits", b"1").get(timeout=30)
+    for broker in replicas:
+        assert (
+            main([*at, "describe-producers", "--topic", "visits", "--partition", "0", "--broker-id", str(broker)]) == 0
+        )
+        assert len(capsys.readouterr().out.splitlines()) == 2, "the header and the producer"
+    for broker in range(3):
+        assert main([*at, "find-hanging", "--broker-id", str(broker)]) == 0
+    (other,) = set(range(3)) - set(replicas)
+    assert main([*at, "describe-producers", "--topic", "visits", "--partition", "0", "--broker-id", str(other)]) == 1
+    assert "visits-0" in capsys.readouterr().err

@@ -1,6 +1,7 @@
-"""DescribeProducers: the active producers of partitions. Requires READ on the topic.
+"""DescribeProducers: the active producers of partitions, by this broker's replicas. Requires READ on the topic.
 
-`kafka-transactions.sh find-hanging` uses it to find open transactions.
+`kafka-transactions.sh find-hanging` uses it to find open transactions. Followers answer, too, with what they have
+fetched.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _partition(name: str, index: int, context: RequestContext, unauthorized: Col
         check_topic_name(name)
         if name in unauthorized:
             raise TopicAuthorizationFailedError
-        partition = broker.partitions.leader(broker.image, TopicPartition(name, index))
+        partition = broker.partitions.replica(broker.image, TopicPartition(name, index))
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=code_of(error), error_message=error.message)
     producers = partition.log.producers.producers.values()

@@ -22,6 +22,7 @@ from ottla.client.admin.driver import (
 )
 from ottla.errors import (
     KafkaError,
+    NotLeaderOrFollowerError,
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -170,7 +171,10 @@ class TransactionsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Return the producer states of partitions, from their leaders or from one broker with a replica."""
+        """Return the producer states of partitions, from their leaders or from one broker with a replica.
+
+        Raises NotLeaderOrFollowerError if this broker has no replica.
+        """
         call: AdminCall[TopicPartition, list[ProducerState]] = AdminCall(
             lambda remaining: producers.DescribeProducersRequest(
                 topics=[
@@ -182,6 +186,8 @@ class TransactionsAdmin(AdminDriver):
                 response.topics, lambda p: [_producer(state) for state in p.active_producers]
             ),
             to_leaders if broker_id is None else to_broker(broker_id),
+            # A retry cannot help where the caller has named the broker, as in Kafka's DescribeProducersHandler.
+            final=() if broker_id is None else (NotLeaderOrFollowerError,),
             doubted=(UnknownTopicOrPartitionError,),
         )
         return await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
