@@ -135,6 +135,11 @@ SPECIAL_APIS = (
     ApiEntry("ElectLeaders", parts=("topic_partitions.partitions",), by_controller=True),
     ApiEntry("AlterPartition", inter_broker_since=0),
     ApiEntry("AllocateProducerIds", inter_broker_since=0),
+    ApiEntry("InitializeShareGroupState", inter_broker_since=0),
+    ApiEntry("ReadShareGroupState", inter_broker_since=0),
+    ApiEntry("WriteShareGroupState", inter_broker_since=0),
+    ApiEntry("DeleteShareGroupState", inter_broker_since=0),
+    ApiEntry("ReadShareGroupStateSummary", inter_broker_since=0),
     ApiEntry(
         "AlterPartitionReassignments",
         required_cluster_operation=ACLOperation.ALTER,
@@ -183,7 +188,6 @@ def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntr
 
 
 REASONS: tuple[tuple[str, str], ...] = (
-    ("ShareGroupState", "between the coordinators of share groups, which are one coordinator in Ottla"),
     (
         "TopologyDescription",
         "for a plugin of Kafka's brokers that stores topologies; Kafka refuses it without one",

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ottla.cluster.broker.delegation_token_store import DelegationTokenStore
     from ottla.coordinator.group.group_runtime import GroupRuntime
     from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
+    from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
+    from ottla.coordinator.share_partition.share_persister import SharePersister
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
     from ottla.coordinator.transaction.transaction_markers import LocalMarkers
     from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
@@ -104,6 +106,14 @@ class BrokerContext:
     @property
     def share_states(self) -> ShareCoordinator:
         return self.coordinators.share_states
+
+    @property
+    def share_persister(self) -> SharePersister:
+        return self.coordinators.share_persister
+
+    @property
+    def share_partitions(self) -> SharePartitionManager:
+        return self.coordinators.share_partitions
 
     @property
     def markers(self) -> LocalMarkers:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.group_runtime import GroupRuntime
     from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
+    from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
+    from ottla.coordinator.share_partition.share_persister import SharePersister
     from ottla.coordinator.transaction.transaction_markers import LocalMarkers, Markers
     from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 
@@ -44,6 +46,8 @@ class Coordinators:
         self._groups: GroupRuntime | None = None
         self._transactions: TransactionRuntime | None = None
         self._share_states: ShareCoordinator | None = None
+        self._share_persister: SharePersister | None = None
+        self._share_partitions: SharePartitionManager | None = None
         self._markers: LocalMarkers | None = None
         self._closed = False
 
@@ -84,6 +88,31 @@ class Coordinators:
         return self._share_states
 
     @property
+    def share_persister(self) -> SharePersister:
+        """Access to the states of share partitions at the share coordinators of all brokers."""
+        if self._share_persister is None:
+            from ottla.coordinator.share_partition.share_persister import SharePersister
+
+            config = self._config
+            self._share_persister = SharePersister(
+                self._partitions.broker_id,
+                self.share_states,
+                self._inter_broker,
+                config.offsets_commit_timeout_ms / 1000,
+                config.request_timeout_ms / 1000,
+            )
+        return self._share_persister
+
+    @property
+    def share_partitions(self) -> SharePartitionManager:
+        """The share partitions that this broker leads."""
+        if self._share_partitions is None:
+            from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
+
+            self._share_partitions = SharePartitionManager(self._config, self._clock, self._image, self.share_persister)
+        return self._share_partitions
+
+    @property
     def markers(self) -> LocalMarkers:
         """The writer of transaction markers to the partitions that this broker leads."""
         if self._markers is None:
@@ -116,6 +145,10 @@ class Coordinators:
     def close(self) -> None:
         """Stop coordinating; requests fail with NotCoordinatorError."""
         self._closed = True
+        if self._share_partitions is not None:
+            self._share_partitions.close()
+        if self._share_persister is not None:
+            self._share_persister.close()
         for runtime in self._built:
             runtime.close()
 
@@ -127,6 +160,8 @@ class Coordinators:
 
     def on_resigned(self, tp: TopicPartition) -> None:
         """Drop the state of a partition that this broker no longer leads."""
+        if self._share_partitions is not None:
+            self._share_partitions.on_resigned(tp)
         for runtime in self._built:
             runtime.shards.on_resigned(tp)
 

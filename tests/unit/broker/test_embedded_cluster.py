@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla import (
+    Broker,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    KafkaShareConsumer,
+    NewTopic,
+)
 from ottla.errors import ConfigurationError, IllegalStateError, StartupError
 
 FROM_START = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
@@ -66,3 +75,27 @@ def test_broker_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
 def test_number_of_brokers_is_at_least_one() -> None:
     with pytest.raises(ConfigurationError, match="brokers: 0"):
         Broker(brokers=0)
+
+
+def test_share_group_continues_after_the_leader_and_share_coordinators_stop(ottla_cluster: Broker) -> None:
+    servers = ottla_cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("jobs", 3, 3)])
+        admin.alter_configs({ConfigResource(ConfigResourceType.GROUP, "g"): {"share.auto.offset.reset": "earliest"}})
+        leader = admin.describe_topics(["jobs"])["jobs"].partitions[0].leader
+    with (
+        KafkaProducer(bootstrap_servers=servers, acks="all") as producer,
+        KafkaShareConsumer("jobs", bootstrap_servers=servers, group_id="g") as consumer,
+    ):
+        seen: list[bytes | None] = []
+        for stopped, values in ((False, range(6)), (True, range(6, 12))):
+            if stopped:
+                consumer.commit()
+                ottla_cluster.stop_broker(leader)
+            for number in values:
+                producer.send("jobs", b"%d" % number, partition=number % 3).get(30)
+            while len(set(seen)) <= values[-1]:
+                seen += [record.value for records in consumer.poll(1000).values() for record in records]
+        assert sorted(int(value or b"") for value in seen) == list(range(12)), (
+            "accepted records are not delivered again"
+        )

@@ -186,10 +186,14 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_coordinators_of_share_groups_are_refused_with_a_message(tmp_path: Path) -> None:
+def test_coordinator_of_a_share_partition_needs_a_full_key(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        actual = (await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]), 6)).coordinators[0]
-        assert (actual.error_code, actual.error_message) == (42, "coordinators of type 2 are not supported")
+        keys = ["s", "s:AAAAAAAAAAAAAAAAAAAAAQ:0"]
+        wrong, right = (await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=keys), 6)).coordinators
+        assert (wrong.error_code, wrong.error_message) == (42, "'s' is not a key group:topicId:partition")
+        assert (right.error_code, right.node_id) == (0, client.context.broker_id)
+        unknown = (await client.ask(FindCoordinatorRequest(key_type=3, coordinator_keys=keys), 6)).coordinators[0]
+        assert (unknown.error_code, unknown.error_message) == (42, "coordinators of type 3 are not supported")
 
     with_broker(test, tmp_path)
 

@@ -104,7 +104,7 @@ def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) 
     async def test(client: Asker) -> None:
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
-        (stored,) = client.context.share_states._stored.values()
+        (stored,) = client.context.share_partitions._loaded.values()
 
         async def fetch_and_wait(epoch: int) -> asyncio.Future[ShareFetchResponse]:
             waiting = asyncio.ensure_future(fetch(client, epoch, "other", max_wait_ms=15_000))
@@ -146,7 +146,7 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
         assert (await beat(client, 0)).heartbeat_interval_ms == 6000
         assert client.context.groups.groups.share.configs.session_timeout_ms("g") == 50_000
         assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
-        states = client.context.share_states
+        states = client.context.share_partitions
         (key,) = states.keys_of_group("g")
         partition = states.get(key)
         assert partition is not None
@@ -157,14 +157,14 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
 
 def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_once(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
-        states = client.context.share_states
+        states = client.context.share_partitions
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
         clock.advance(20_000)
         await produce(client, 1)
         assert got(await fetch(client, 1)) == [(1, 1, 1)]
         assert len(states._lock_timeouts._due) == 1
-        (stored,) = states._stored.values()
+        (stored,) = states._loaded.values()
         for milliseconds, back in ((11_000, 0), (20_000, 1)):
             clock.advance(milliseconds)
             states._lock_timeouts.expire()
@@ -294,3 +294,29 @@ def test_the_progress_of_a_group_without_members_is_set_and_forgotten(tmp_path: 
 
     with_broker(first, tmp_path)
     with_broker(second, tmp_path)
+
+
+def test_a_member_that_has_not_read_yet_has_partitions_without_offsets(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        await beat(client, 0)
+        requested = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+        (group,) = (await client.ask(DescribeShareGroupOffsetsRequest(groups=[requested]), 1)).groups
+        assert [(p.partition_index, p.start_offset, p.lag, p.error_code) for p in group.topics[0].partitions] == [
+            (0, -1, -1, 0)
+        ]
+
+    with_broker(test, tmp_path)
+
+
+def test_a_closed_connection_ends_the_session_and_releases_its_records(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client, 1)
+        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        for callback in client.connection.on_close:
+            callback()
+        assert len(client.context.share_sessions) == 0
+        assert client.context.share_partitions.keys_of_group("g") == [], "offsets may be reset before a member returns"
+        assert got(await fetch(client, 0, "other")) == [(0, 0, 2)]
+
+    with_broker(test, tmp_path)

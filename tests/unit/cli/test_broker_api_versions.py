@@ -34,7 +34,7 @@ def at(ottla_broker: Broker) -> tuple[str, ...]:
         (1, (90, 91), "Fetch(1): 90 to 91 [unusable: node too new]"),
         (46, (0, 0), "ListPartitionReassignments(46): 0 [usable: 0]"),
         (76, (0, 0), "ShareGroupHeartbeat(76): 0 [unusable: node too old]"),
-        (83, (0, 1), "InitializeShareGroupState(83): 0 to 1 [unusable: node too new]"),
+        (82, (0, 1), "UpdateRaftVoter(82): 0 to 1 [unusable: node too new]"),
         (4711, (2, 3), "UNKNOWN(4711): 2 to 3"),
     ],
 )

@@ -100,3 +100,41 @@ def test_e2e_latency_creates_the_topic_and_prints_percentiles(
     assert json.loads(capsys.readouterr().out)["records"] == 20
     assert main([*test, "0"]) == 1
     assert "requires synchronous acknowledgement" in capsys.readouterr().err
+
+
+def test_share_groups_on_three_brokers(ottla_cluster: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    """The coordinator of the group, the leaders and the share coordinators are different brokers."""
+    servers = ottla_cluster.bootstrap_servers
+    at = ("--bootstrap-server", servers)
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("jobs", 6, 1)])
+        admin.alter_configs(
+            {ConfigResource(ConfigResourceType.GROUP, "workers"): {"share.auto.offset.reset": "earliest"}}
+        )
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            for number in range(12):
+                producer.send("jobs", b"%d" % number, partition=number % 6).get(30)
+        assert (
+            main(["console-share-consumer", *at, "--topic", "jobs", "--group", "workers", "--max-messages", "12"]) == 0
+        )
+        assert {int(line) for line in capsys.readouterr().out.splitlines()} == set(range(12))
+
+        def offsets() -> list[tuple[str, str]]:
+            capsys.readouterr()
+            assert main(["share-groups", *at, "--describe", "--group", "workers"]) == 0
+            rows = [line.split() for line in capsys.readouterr().out.splitlines() if " jobs " in line]
+            return [(row[3], row[4]) for row in rows]
+
+        assert offsets() == [("2", "0")] * 6
+        reset = ("share-groups", *at, "--reset-offsets", "--group", "workers", "--topic", "jobs", "--execute")
+        assert main([*reset, "--to-earliest"]) == 0
+        assert offsets() == [("0", "2")] * 6
+        assert (
+            main(["console-share-consumer", *at, "--topic", "jobs", "--group", "workers", "--max-messages", "12"]) == 0
+        )
+        assert {int(line) for line in capsys.readouterr().out.splitlines()} == set(range(12))
+        delete = ("share-groups", *at, "--group", "workers")
+        assert main([*delete, "--delete-offsets", "--topic", "jobs"]) == 0
+        assert offsets() == []
+        assert main([*delete, "--delete"]) == 0
+        assert [group.group_id for group in admin.list_share_groups()] == []

@@ -1,21 +1,109 @@
-"""The lock timeouts of share partitions: each is checked when its first record times out."""
+"""The stored states of share partitions, the persister that calls their coordinators, and lock timeouts."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
+import pytest
+
+from ottla import errors
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
-from ottla.coordinator.share_partition.share_state_records import ShareKey
+from ottla.coordinator.share_partition.share_partition import RecordRange, RecordState
+from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
+from ottla.coordinator.share_partition.share_persister import SharePersister
+from ottla.coordinator.share_partition.share_state_records import ShareKey, ShareState, merge_runs
+from ottla.protocol.messages import read_share_group_state as read
+
+KEY = ShareKey("g", UUID(int=1), 0)
+DONE, FREE = RecordState.ACKNOWLEDGED, RecordState.AVAILABLE
+
+
+class AppendedLog:
+    """In place of the coordinator's log: everything is committed at once."""
+
+    def partition(self, key: str) -> None:
+        """Accept every key."""
+
+    def partition_for(self, _: str) -> int:
+        return 0
+
+    def append(self, key: str, records: list[Any]) -> None:
+        """Accept records."""
+
+
+def coordinator() -> ShareCoordinator:
+    image = ClusterImage("c")
+    states = ShareCoordinator(BrokerConfig({}), ManualClock(), lambda: image)
+    states._log = AppendedLog()  # type: ignore[assignment]
+    return states
+
+
+async def test_state_is_changed_by_current_leaders_only() -> None:
+    states = coordinator()
+    await states.initialize(KEY, 3, -1)
+    assert (await states.read(KEY, 5)).state_epoch == 3
+    await states.write(KEY, ShareState(3, 5, start=2, done=0))
+    with pytest.raises(errors.FencedLeaderEpochError):
+        await states.read(KEY, 4)
+    with pytest.raises(errors.FencedLeaderEpochError):
+        await states.write(KEY, ShareState(3, 4, start=9))
+    await states.initialize(KEY, 4, -1)
+    assert states.summary(KEY).start == 2, "a state is not lost when it is initialized again"
+    await states.initialize(KEY, 4, 0)
+    with pytest.raises(errors.FencedStateEpochError):
+        await states.write(KEY, ShareState(3, 5, start=9))
+    with pytest.raises(errors.FencedStateEpochError):
+        await states.initialize(KEY, 3, 7)
+    assert states.summary(KEY).start == 0
+    await states.delete(KEY)
+    with pytest.raises(errors.InvalidRequestError):
+        await states.write(KEY, ShareState(4, 5, start=9))
+
+
+def test_write_replaces_the_ranges_that_it_overlaps() -> None:
+    old = [RecordRange(0, 9, DONE, 1), RecordRange(10, 19, FREE, 2)]
+    new = [RecordRange(5, 11, FREE, 0), RecordRange(12, 12, DONE, 3)]
+    assert merge_runs(old, new, 2) == [
+        RecordRange(2, 4, DONE, 1),
+        RecordRange(12, 12, DONE, 3),
+        RecordRange(13, 19, FREE, 2),
+    ]
+
+
+async def test_persister_repeats_a_call_while_the_coordinator_moves() -> None:
+    leaders = iter([-1, 1, 2])
+    called: list[int] = []
+
+    async def send(broker_id: int, request: Any, version: int, **_: Any) -> Any:
+        called.append(broker_id)
+        result = read.PartitionResult(partition=0, state_epoch=7, start_offset=4)
+        if broker_id == 1:
+            result.error_code = errors.code_of(errors.NotCoordinatorError())
+        return read.ReadShareGroupStateResponse(results=[read.TopicResult(topic_id=KEY.topic_id, partitions=[result])])
+
+    local: Any = SimpleNamespace(leader=lambda _: next(leaders))
+    persister = SharePersister(0, local, SimpleNamespace(send=send), 5, 1)
+    state = await persister.read(KEY, 6)
+    assert (called, state.state_epoch, state.start) == ([1, 2], 7, 4)
+
+
+async def test_persister_names_the_share_partition_if_no_coordinator_answers() -> None:
+    local: Any = SimpleNamespace(leader=lambda _: -1)
+    persister = SharePersister(0, local, SimpleNamespace(), 0.01, 1)
+    with pytest.raises(errors.CoordinatorNotAvailableError, match=str(KEY)):
+        await persister.delete(KEY)
 
 
 def test_lock_timeout_uses_the_earliest_deadline() -> None:
     async def test() -> None:
         config, clock, image = BrokerConfig({}), ManualClock(), ClusterImage("c")
-        states = ShareCoordinator(config, clock, lambda: image)
+        states = SharePartitionManager(config, clock, lambda: image, None)  # type: ignore[arg-type]
         timeouts = states._lock_timeouts
         slow, fast = ShareKey("slow", UUID(int=1), 0), ShareKey("fast", UUID(int=1), 0)
         states.schedule_lock_timeout(slow, 60.0)

@@ -14,6 +14,7 @@ from ottla.coordinator.share_partition.share_partition import (
     ShareLimits,
     SharePartition,
 )
+from ottla.coordinator.share_partition.share_state_records import merge_runs
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 LIMITS = ShareLimits(max_records=10, max_deliveries=3, lock_seconds=30.0)
@@ -154,7 +155,7 @@ def test_stored_ranges_are_restored_without_owners() -> None:
         0,
     )
     again = begun()
-    again.restore(shared.start, shared.stored_runs())
+    again.restore(shared.start, merge_runs((), shared.stored_runs(), shared.start))
     assert (again.start, again.end) == (1, 5)
     assert {o: (s.state, s.delivered) for o, s in again.slots.items()} == {
         1: (RecordState.AVAILABLE, 0),
@@ -199,7 +200,7 @@ def test_record_has_one_owner_at_a_time_and_limited_deliveries(seed: int) -> Non
                 assert owners.pop(offset) == member
         else:
             again = begun()
-            again.restore(shared.start, shared.stored_runs())
+            again.restore(shared.start, merge_runs((), shared.stored_runs(), shared.start))
             assert again.start == shared.start
             for offset in owners:
                 deliveries[offset] -= 1

@@ -6,13 +6,17 @@ A group that does not exist is created, so that its first member starts there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from ottla import errors
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
+from ottla.broker.sessions.share_state import end_offsets, record_initialized
 from ottla.broker.topic_creation import create_internal
+from ottla.cluster.image.cluster_image import TopicImage
+from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.share_partition.share_state_records import ShareKey
-from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
+from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as m
 from ottla.security.acl import ResourceType
 
@@ -26,10 +30,16 @@ async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestConte
     unauthorized = context.unauthorized_errors(
         ACLOperation.READ, ResourceType.TOPIC, (topic.topic_name for topic in request.topics)
     )
+    ends = await end_offsets(
+        context.broker,
+        (TopicPartition(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions),
+    )
+    altered = OffsetAlteration(request.group_id, context, ends)
     answers = []
     for topic in request.topics:
         error = unauthorized.get(topic.topic_name)
-        answers.append(await _alter_topic(request.group_id, topic, context) if error is None else _failed(topic, error))
+        answers.append(await altered.alter(topic) if error is None else _failed(topic, error))
+    await record_initialized(context.broker, request.group_id, altered.partitions)
     return m.AlterShareGroupOffsetsResponse(responses=answers)
 
 
@@ -48,33 +58,43 @@ def _failed(
     )
 
 
-async def _alter_topic(
-    group_id: str, requested: m.AlterShareGroupOffsetsRequestTopic, context: RequestContext
-) -> m.AlterShareGroupOffsetsResponseTopic:
-    answer = m.AlterShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
-    topic = context.broker.image.topics.get(requested.topic_name)
-    if topic is not None:
-        answer.topic_id = topic.id
-    for partition in requested.partitions:
-        result = m.AlterShareGroupOffsetsResponsePartition(partition_index=partition.partition_index)
+class OffsetAlteration:
+    """The alteration of a group's start offsets; `ends` are the high watermarks of the partitions."""
+
+    def __init__(self, group_id: str, context: RequestContext, ends: Mapping[TopicPartition, int]) -> None:
+        group = context.broker.groups.groups.by_id[group_id]
+        assert isinstance(group, ShareGroup)
+        self._group_id = group_id
+        self._state_epoch = group.epoch
+        self._broker = context.broker
+        self._ends = ends
+        self.partitions: list[TopicIdPartition] = []
+        """The partitions that have a new state."""
+
+    async def alter(self, requested: m.AlterShareGroupOffsetsRequestTopic) -> m.AlterShareGroupOffsetsResponseTopic:
+        """Set the offsets of a topic, in all partitions at once."""
+        answer = m.AlterShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
+        topic = self._broker.image.topics.get(requested.topic_name)
+        if topic is not None:
+            answer.topic_id = topic.id
+        answer.partitions = list(
+            await asyncio.gather(*(self._partition(topic, requested.topic_name, p) for p in requested.partitions))
+        )
+        return answer
+
+    async def _partition(
+        self, topic: TopicImage | None, name: str, requested: m.AlterShareGroupOffsetsRequestPartition
+    ) -> m.AlterShareGroupOffsetsResponsePartition:
+        result = m.AlterShareGroupOffsetsResponsePartition(partition_index=requested.partition_index)
         with errors_in(result):
-            safe = _reset(
-                group_id,
-                TopicPartition(requested.topic_name, partition.partition_index),
-                partition.start_offset,
-                context,
-            )
-            if safe is not None:
-                await safe
-        answer.partitions.append(result)
-    return answer
-
-
-def _reset(group_id: str, tp: TopicPartition, start: int, context: RequestContext) -> asyncio.Future[None] | None:
-    topic = context.broker.image.topics.get(tp.topic)
-    partition = context.broker.partitions.get_leader(tp)
-    if topic is None or partition is None:
-        raise errors.UnknownTopicOrPartitionError(f"{tp} does not exist.")
-    if not 0 <= start <= partition.high_watermark:
-        raise errors.OffsetOutOfRangeError(f"{tp}: offset {start} is not in the range 0 to {partition.high_watermark}")
-    return context.broker.share_states.reset(ShareKey(group_id, topic.id, tp.partition), start)
+            tp, start = TopicPartition(name, requested.partition_index), requested.start_offset
+            if topic is None or self._broker.image.partition(tp) is None:
+                raise errors.UnknownTopicOrPartitionError(f"{tp} does not exist.")
+            if tp not in self._ends:
+                raise errors.LeaderNotAvailableError(f"{tp}: its end offset is not available.")
+            if not 0 <= start <= self._ends[tp]:
+                raise errors.OffsetOutOfRangeError(f"{tp}: offset {start} is not in the range 0 to {self._ends[tp]}")
+            tip = TopicIdPartition(topic.id, tp.partition)
+            await self._broker.share_persister.initialize(ShareKey(self._group_id, *tip), self._state_epoch, start)
+            self.partitions.append(tip)
+        return result

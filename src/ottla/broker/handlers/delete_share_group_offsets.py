@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from uuid import UUID
+
 from ottla import errors
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.share.share_group import ShareGroup
+from ottla.coordinator.group.share.share_group_records import initialized_record
+from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.model import ACLOperation
 from ottla.protocol.messages import delete_share_group_offsets as m
 from ottla.security.acl import ResourceType
 
 
-def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -> m.DeleteShareGroupOffsetsResponse:
+async def handle(
+    request: m.DeleteShareGroupOffsetsRequest, context: RequestContext
+) -> m.DeleteShareGroupOffsetsResponse:
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
-    _check_empty(request.group_id, context)
+    group = _empty_group(request.group_id, context)
     responses = []
     for requested in request.topics:
         answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
@@ -23,17 +31,22 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -
             if topic is None:
                 raise errors.UnknownTopicOrPartitionError(f"Topic {requested.topic_name} does not exist.")
             answer.topic_id = topic.id
-            context.broker.share_states.delete_topic(request.group_id, topic.id)
+            await _delete(group, topic.id, context.broker)
         responses.append(answer)
     return m.DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-def _check_empty(group_id: str, context: RequestContext) -> None:
-    """Raise an error unless the group is a share group without members."""
-    runtime = context.broker.groups
-    runtime.check(group_id)
-    group = runtime.groups.by_id.get(group_id)
-    if not isinstance(group, ShareGroup):
-        raise errors.GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+async def _delete(group: ShareGroup, topic_id: UUID, broker: BrokerContext) -> None:
+    states = (ShareKey(group.id, *tip) for tip in group.initialized if tip.topic_id == topic_id)
+    await asyncio.gather(*(broker.share_persister.delete(key) for key in states))
+    others = frozenset(tip for tip in group.initialized if tip.topic_id != topic_id)
+    if others != group.initialized:
+        await broker.groups.append(group.id, [initialized_record(group.id, others, broker.image.names)])
+
+
+def _empty_group(group_id: str, context: RequestContext) -> ShareGroup:
+    """Return a share group. Raises NonEmptyGroupError if it has members."""
+    group = context.broker.groups.described(group_id, ShareGroup)
     if group.members:
         raise errors.NonEmptyGroupError(f"Group {group_id} has members.")
+    return group

@@ -3,7 +3,7 @@
 The coordinator is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`. The first request
 creates that topic. From version 4 on a request may have several keys.
 
-Left out on purpose: coordinators of share group state, which clients do not use.
+From version 6 on brokers may look up the share coordinator of `group:topicId:partition`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
-from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, ACLOperation, Node
+from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, ACLOperation, Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.security.acl import ResourceType
 
-TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
-"""The internal topic of each key type: groups, transactional ids."""
+TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STATE}
+"""The internal topic of each key type: groups, transactional ids, share partitions."""
 KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 """The resource that requires DESCRIBE, by the key type."""
 SHARE = 2
 SHARE_SINCE = 6
+SHARE_KEY_COLONS = 2
+"""The fewest colons in `group:topicId:partition`; a group id may have some, too."""
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
@@ -54,11 +56,14 @@ async def _node(key: str, kind: int, context: RequestContext) -> Node:
     name = TOPICS.get(kind)
     if kind == SHARE and context.version >= SHARE_SINCE:
         context.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    if name is None:
+    if name is None or (kind == SHARE and context.version < SHARE_SINCE):
         raise InvalidRequestError(f"coordinators of type {kind} are not supported")
     if key is None:
         raise InvalidGroupIdError
-    context.require(ACLOperation.DESCRIBE, KINDS[kind], key)
+    if kind != SHARE:
+        context.require(ACLOperation.DESCRIBE, KINDS[kind], key)
+    elif key.count(":") < SHARE_KEY_COLONS:
+        raise InvalidRequestError(f"{key!r} is not a key group:topicId:partition")
     topic = await topic_creation.create_internal(context.broker, name)
     leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
     broker = context.broker.image.brokers.get(leader)

@@ -38,5 +38,5 @@ async def _answer(
         topics.append(m.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=answers))
     if request.share_session_epoch == FINAL_EPOCH:
         reader.release()
-    lock_ms = context.broker.share_states.configs.record_lock_ms(request.group_id or "")
+    lock_ms = context.broker.share_partitions.configs.record_lock_ms(request.group_id or "")
     return m.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=topics)

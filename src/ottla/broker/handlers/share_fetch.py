@@ -60,12 +60,18 @@ class ShareFetch:
         request, sessions = self._request, self._broker.share_sessions
         if request.share_session_epoch == INITIAL_EPOCH:
             session = sessions.open(self._key)
+            self._context.connection.on_close.append(lambda: self._on_close(session))
         else:
             session = sessions.next_epoch(self._key, request.share_session_epoch)
         added = (TopicIdPartition(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions)
         forgotten = (TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions)
         session.update(added, forgotten)
         return session
+
+    def _on_close(self, session: ShareSession) -> None:
+        """End the session with its connection: other members get its records at once, as in Kafka."""
+        if self._broker.share_sessions.close(self._key, session):
+            self._reader.release()
 
     async def _acknowledge(self) -> None:
         for topic in self._request.topics:
@@ -87,6 +93,7 @@ class ShareFetch:
 
         connection.on_close.append(on_close)
         try:
+            await self._reader.load(session.partitions)
             while not (self._client_gone or self._acquire_now(session)):
                 if self._not_cached is not None:
                     await self._not_cached.load()
@@ -95,6 +102,7 @@ class ShareFetch:
                 if remaining <= 0 or not session.partitions:
                     return
                 await self._reader.wait_for_change(list(session.partitions), changed, remaining)
+                await self._reader.load(session.partitions)
         finally:
             if not self._client_gone:
                 connection.on_close.remove(on_close)
@@ -145,7 +153,7 @@ class ShareFetch:
     def _response(self) -> m.ShareFetchResponse:
         ordered = sorted(self._answers.items(), key=lambda item: (item[0].topic_id.int, item[0].partition))
         return m.ShareFetchResponse(
-            acquisition_lock_timeout_ms=self._broker.share_states.configs.record_lock_ms(self._key.group_id),
+            acquisition_lock_timeout_ms=self._broker.share_partitions.configs.record_lock_ms(self._key.group_id),
             responses=[
                 m.ShareFetchableTopicResponse(topic_id=topic_id, partitions=[data for _, data in some])
                 for topic_id, some in groupby(ordered, key=lambda item: item[0].topic_id)

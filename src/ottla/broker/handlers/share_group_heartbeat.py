@@ -1,4 +1,7 @@
-"""ShareGroupHeartbeat: join, stay in, or leave a share group (KIP-932). Decided in `coordinator.group.share`."""
+"""ShareGroupHeartbeat: join, stay in, or leave a share group (KIP-932). Decided in `coordinator.group.share`.
+
+The states of partitions that are new to the group are created before the member is assigned to them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.topic_visibility import check_subscription, client_of
+from ottla.broker.sessions.share_state import initialize_subscribed
 from ottla.errors import UnsupportedVersionError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
@@ -24,4 +28,13 @@ def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Awai
         runtime.check(request.group_id)
     token = runtime.response_future()
     runtime.execute(request.group_id, runtime.groups.share_heartbeat(request, client_of(context), token))
-    return token
+    return _answer(request, token, context)
+
+
+async def _answer(
+    request: ShareGroupHeartbeatRequest, decided: Awaitable[Response], context: RequestContext
+) -> Response:
+    response = await decided
+    if request.group_id:
+        await initialize_subscribed(context.broker, request.group_id)
+    return response

@@ -13,7 +13,13 @@ from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
 from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, RecordRange, SharePartition
 from ottla.coordinator.share_partition.share_state_records import ShareKey
-from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
+from ottla.errors import (
+    InvalidRecordStateError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    UnknownTopicIdError,
+    code_of,
+)
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicIdPartition, TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import split
@@ -39,6 +45,8 @@ class SharePartitionReader:
         self._context = context
         self._broker = context.broker
         self._group_id, self._member_id = key
+        self._failed: dict[TopicIdPartition, KafkaError] = {}
+        """Errors of partitions that could not be loaded."""
 
     def partition(self, tip: TopicIdPartition) -> Partition:
         """Return the partition; raise if it is unknown, unauthorized, or led by another broker."""
@@ -53,14 +61,31 @@ class SharePartitionReader:
         if SHARE_GROUP_STATE not in self._broker.image.topics:
             await topic_creation.create_internal(self._broker, SHARE_GROUP_STATE)
 
+    async def load(self, tips: Iterable[TopicIdPartition]) -> None:
+        """Load the group's state of partitions; a new one starts where the group's config says.
+
+        A failure is raised when the partition is read.
+        """
+        await asyncio.gather(*(self._load(tip) for tip in tips))
+
+    async def _load(self, tip: TopicIdPartition) -> None:
+        self._failed.pop(tip, None)
+        try:
+            log = self.partition(tip).log
+            earliest = self._options().share_auto_offset_reset == EARLIEST
+            await self._broker.share_partitions.load(
+                self._key(tip), self.partition(tip), lambda: log.log_start_offset if earliest else log.high_watermark
+            )
+        except KafkaError as error:
+            self._failed[tip] = error
+
     def shared(self, tip: TopicIdPartition) -> SharePartition:
-        """Return the group's state of the partition; the first access sets the group's start offset."""
-        key, states = self._key(tip), self._broker.share_states
+        """Return the group's state of a partition. Raises NotLeaderOrFollowerError if it is not loaded."""
+        key, states = self._key(tip), self._broker.share_partitions
         log = self.partition(tip).log
         share_partition = states.get(key)
         if share_partition is None:
-            earliest = self._options().share_auto_offset_reset == EARLIEST
-            share_partition = states.initialize(key, log.log_start_offset if earliest else log.high_watermark)
+            raise self._failed.get(tip) or NotLeaderOrFollowerError(f"{key} is not loaded")
         if share_partition.start < log.log_start_offset:
             share_partition.archive_before(log.log_start_offset)
             states.write(key)
@@ -90,7 +115,7 @@ class SharePartitionReader:
                 count += sum(run.last - run.first + 1 for run in taken)
         if not runs:
             return None
-        self._broker.share_states.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
+        self._broker.share_partitions.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
         return Acquired(data[first:last], _joined(runs))
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
@@ -106,7 +131,7 @@ class SharePartitionReader:
         return self._broker.partitions.topic_stats.get(self._broker.image.names.get(tip.topic_id))
 
     async def _acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
-        key, states = self._key(tip), self._broker.share_states
+        key, states = self._key(tip), self._broker.share_partitions
         try:
             self.partition(tip)
             shared = states.get(key)
@@ -118,9 +143,8 @@ class SharePartitionReader:
             for batch in said:
                 self._count(batch)
             states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some locks may have been renewed
-            safe = states.write(key) if changed else None
-            if safe is not None:
-                await safe
+            if changed:
+                await states.write(key)
         except KafkaError as error:
             return code_of(error)
         return 0
@@ -133,8 +157,10 @@ class SharePartitionReader:
             counts.update(batch.types)
 
     def release(self) -> None:
-        """Release the member's records, as its session ends."""
-        self._broker.share_states.release(self._group_id, self._member_id)
+        """Release the member's records, as its session has ended."""
+        self._broker.share_partitions.release(self._group_id, self._member_id)
+        if not self._broker.share_sessions.has_group(self._group_id):
+            self._broker.share_partitions.drop_group(self._group_id)
 
     async def wait_for_change(
         self, partitions: Iterable[TopicIdPartition], changed: asyncio.Event, seconds: float

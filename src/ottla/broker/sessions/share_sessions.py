@@ -81,6 +81,17 @@ class ShareSessions:
             session.used = self._clock.monotonic()
         return session
 
+    def close(self, key: SessionKey, session: ShareSession) -> bool:
+        """Close a session, as its connection is closed. Return whether it was the member's current one."""
+        if self._sessions.get(key) is not session:
+            return False
+        del self._sessions[key]
+        return True
+
+    def has_group(self, group_id: str) -> bool:
+        """Return whether a member of the group has a session."""
+        return any(key.group_id == group_id for key in self._sessions)
+
     def _drop_silent(self) -> None:
         since = self._clock.monotonic() - self._idle_seconds
         before = len(self._sessions)

@@ -123,8 +123,9 @@ def _print_offsets(
     return [{**tp._asdict(), **info._asdict()} for tp, info in infos]
 
 
-def _offset(info: Any) -> tuple[int, int | None]:
-    return info.start_offset, info.lag
+def _offset(info: Any) -> tuple[int | None, int | None]:
+    """Return start offset and lag; None, which is printed as "-", before a member has read the partition."""
+    return (None, None) if info.start_offset < 0 else (info.start_offset, info.lag)
 
 
 def _print_members(output: Output, group: GroupDescription, *, verbose: bool) -> None:

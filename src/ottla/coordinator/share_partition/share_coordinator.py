@@ -1,54 +1,92 @@
-"""The share coordinator: the state of all share partitions, its log (`__share_group_state`) and the acquisition locks.
+"""The share coordinator: the stored state of share partitions, in its log `__share_group_state`.
 
-The log has the start offset and the states of records behind it, not which member has acquired a record: after a change
-of the leader all acquired records are available again.
+The leaders of the partitions read and write it through `SharePersister`. The log has the start offset and the states
+of records behind it, not which member has acquired a record: after a change of the leader all acquired records are
+available again. Epochs fence leaders that do not know of a newer leader or of reset offsets. Kafka's
+`ShareCoordinatorShard`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from uuid import UUID
 
+from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.common.group_configs import SHARE, GroupConfigs
+from ottla.coordinator.runtime.coordinator_log import to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.coordinator.share_partition import share_state_records as records
-from ottla.coordinator.share_partition.share_partition import ShareLimits, SharePartition
-from ottla.coordinator.share_partition.share_state_records import ShareKey, ShareState
-from ottla.errors import KafkaError
+from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey, ShareState
 from ottla.model import SHARE_GROUP_STATE
 
 log = logging.getLogger("ottla.coordinator")
 
 
-@dataclass(slots=True)
-class StoredPartition:
-    """A share partition and the number of its last snapshot."""
-
-    partition: SharePartition
-    snapshot_epoch: int = 0
-
-
 class ShareCoordinator(CoordinatorRuntime):
-    """The share partitions of all groups whose state is in the partitions that this broker leads."""
+    """The states of share partitions whose partition of `__share_group_state` this broker leads.
+
+    Methods with a key raise NotCoordinatorError or CoordinatorLoadInProgressError.
+    """
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
         super().__init__(SHARE_GROUP_STATE, config, clock, image)
-        self._stored: ShardedMap[ShareKey, StoredPartition] = ShardedMap(lambda key: self._log.partition_for(str(key)))
-        self._lock_timeouts: DeadlineQueue[ShareKey] = DeadlineQueue(clock, self._expire_locks)
-        self.configs = GroupConfigs(SHARE, config, image)
+        self._append_seconds = config.offsets_commit_timeout_ms / 1000
+        self._stored: ShardedMap[ShareKey, ShareState] = ShardedMap(lambda key: self._log.partition_for(str(key)))
 
-    def close(self) -> None:
-        super().close()
-        self._lock_timeouts.close()
+    def leader(self, key: ShareKey) -> int:
+        """Return the id of the broker that coordinates a share partition, or NO_LEADER."""
+        return self._log.leader(str(key))
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
+        """Create a state, or reset it to a start offset. UNINITIALIZED leaves an existing state as it is."""
+        self.check(str(key))
+        stored = self._stored.get(key)
+        if stored is not None and start == UNINITIALIZED:
+            return
+        before = stored or ShareState()
+        if state_epoch < before.state_epoch:
+            raise errors.FencedStateEpochError(f"the state of {key} has epoch {before.state_epoch}, not {state_epoch}")
+        await self._write(key, ShareState(state_epoch, before.leader_epoch, start, 0, (), before.snapshot_epoch))
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        """Return the state for the leader of the partition. From now on earlier leaders are fenced."""
+        self.check(str(key))
+        stored = self._stored.get(key)
+        if stored is not None and leader_epoch < stored.leader_epoch:
+            raise errors.FencedLeaderEpochError(f"{key} has a leader of epoch {stored.leader_epoch}")
+        if stored is None or leader_epoch > stored.leader_epoch:
+            await self._write(key, (stored or ShareState())._replace(leader_epoch=leader_epoch))
+        return self._stored.get(key) or ShareState()
+
+    async def write(self, key: ShareKey, new: ShareState) -> None:
+        """Change a state: the ranges replace those that they overlap."""
+        self.check(str(key))
+        stored = self._stored.get(key)
+        if stored is None:
+            raise errors.InvalidRequestError(f"{key} has no state")
+        if new.leader_epoch < stored.leader_epoch:
+            raise errors.FencedLeaderEpochError(f"{key} has a leader of epoch {stored.leader_epoch}")
+        if new.state_epoch < stored.state_epoch:
+            raise errors.FencedStateEpochError(f"the state of {key} has epoch {stored.state_epoch}")
+        start = stored.start if new.start == UNINITIALIZED else new.start
+        runs = records.merge_runs(stored.runs, new.runs, start)
+        await self._write(key, new._replace(start=start, runs=runs, snapshot_epoch=stored.snapshot_epoch))
+
+    def summary(self, key: ShareKey) -> ShareState:
+        """Return the state without changing it; an empty one if there is none."""
+        self.check(str(key))
+        return self._stored.get(key) or ShareState()
+
+    async def delete(self, key: ShareKey) -> None:
+        """Delete a state, if there is one."""
+        self.check(str(key))
+        if key in self._stored:
+            await self._append(key, records.tombstones(key), None)
 
     def on_loaded(self, index: int) -> None:
         """Remove the state of topics that were deleted just before the previous broker died."""
@@ -57,61 +95,8 @@ class ShareCoordinator(CoordinatorRuntime):
             self._remove([key for key in self._stored.keys_in(index) if key.topic_id not in names])
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition; pending fetches are woken, and fail."""
-        for key, stored in self._stored.drop(index).items():
-            self._lock_timeouts.discard(key)
-            for waiter in list(stored.partition.waiters):
-                waiter()
-
-    def get(self, key: ShareKey) -> SharePartition | None:
-        """Return a share partition with the current limits of its group, or None if the group has not read it yet."""
-        stored = self._stored.get(key)
-        if stored is None:
-            return None
-        stored.partition.limits = self._limits(key)
-        return stored.partition
-
-    def keys_of_group(self, group_id: str) -> list[ShareKey]:
-        """Return the share partitions that a group has read."""
-        return [key for key in self._stored if key.group_id == group_id]
-
-    def initialize(self, key: ShareKey, start: int) -> SharePartition:
-        """Create a share partition with its start offset."""
-        partition = SharePartition(start, start, self._limits(key))
-        stored = StoredPartition(partition)
-        self._log.append(str(key), [self._snapshot(key, stored)])
-        self._stored[key] = stored
-        return partition
-
-    def write(self, key: ShareKey) -> asyncio.Future[None] | None:
-        """Write a snapshot. Return None if it is committed at once, else a future that completes when it is."""
-        stored = self._stored[key]
-        stored.snapshot_epoch += 1
-        return self._log.append(str(key), [self._snapshot(key, stored)])
-
-    def reset(self, key: ShareKey, start: int) -> asyncio.Future[None] | None:
-        """Start again at an offset, for a group without members, and return what `write` returns."""
-        if key not in self._stored:
-            self._stored[key] = StoredPartition(SharePartition(start, start, self._limits(key)))
-        else:
-            self._stored[key].partition = SharePartition(start, start, self._limits(key))
-        return self.write(key)
-
-    def delete_topic(self, group_id: str, topic_id: UUID) -> None:
-        """Delete the state of a group in a topic."""
-        self._remove([key for key in self.keys_of_group(group_id) if key.topic_id == topic_id])
-
-    def schedule_lock_timeout(self, key: ShareKey, until: float) -> None:
-        """Release records that are acquired until then, in seconds of the clock's `monotonic`."""
-        self._lock_timeouts.schedule(key, until)
-
-    def release(self, group_id: str, member_id: str) -> None:
-        """Release the records of a member that has left."""
-        for key in self.keys_of_group(group_id):
-            self._write_if_changed(key, self._stored[key].partition.release(member_id))
-
-    def delete_group(self, group_id: str) -> None:
-        self._remove(self.keys_of_group(group_id))
+        """Drop the states of a partition."""
+        self._stored.drop(index)
 
     def on_topics_deleted(self, ids: Collection[UUID]) -> None:
         for index in self.shards.indexes:
@@ -119,59 +104,33 @@ class ShareCoordinator(CoordinatorRuntime):
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Apply a record of a partition that is being loaded."""
-        entry = records.read(key, value)
-        if entry is None:
-            return
-        share_key, progress = entry
-        if progress is None:
-            if share_key in self._stored:
-                del self._stored[share_key]
-        else:
-            self._restore(share_key, progress)
+        entry = records.read(key, value, self._stored.get)
+        if entry is not None:
+            self._apply(*entry)
 
-    def _limits(self, key: ShareKey) -> ShareLimits:
-        return ShareLimits(
-            self._config.group_share_partition_max_record_locks,
-            self._config.group_share_delivery_count_limit,
-            self.configs.record_lock_ms(key.group_id) / 1000,
-        )
+    async def _write(self, key: ShareKey, state: ShareState) -> None:
+        state = state._replace(snapshot_epoch=state.snapshot_epoch + 1)
+        await self._append(key, [records.snapshot_record(key, state, self._clock.now_ms())], state)
 
-    def _restore(self, key: ShareKey, progress: ShareState) -> None:
-        stored = self._stored.get(key)
-        if progress.is_snapshot or stored is None:
-            stored = StoredPartition(
-                SharePartition(progress.start, progress.start, self._limits(key)), progress.snapshot_epoch
-            )
-            self._stored[key] = stored
-        elif progress.snapshot_epoch < stored.snapshot_epoch:
-            return  # older than the last snapshot
-        stored.partition.restore(max(progress.start, stored.partition.start), progress.runs)
+    async def _append(self, key: ShareKey, new: list[CoordinatorRecord], state: ShareState | None) -> None:
+        try:
+            committed = self._log.append(str(key), new)
+        except errors.KafkaError as error:
+            raise to_client_error(error) from error
+        self._apply(key, state)
+        if committed is not None:
+            await wait_committed(committed, self._append_seconds)
 
-    def _snapshot(self, key: ShareKey, stored: StoredPartition) -> CoordinatorRecord:
-        partition = stored.partition
-        return records.snapshot_record(
-            key, stored.snapshot_epoch, partition.start, partition.stored_runs(), self._clock.now_ms()
-        )
+    def _apply(self, key: ShareKey, state: ShareState | None) -> None:
+        if state is not None:
+            self._stored[key] = state
+        elif key in self._stored:
+            del self._stored[key]
 
     def _remove(self, keys: list[ShareKey]) -> None:
         for key in keys:
             del self._stored[key]
             try:
                 self._log.append(str(key), records.tombstones(key))
-            except KafkaError as error:
-                log.error("Cannot remove the state of share partition %s: %s", key, error)
-
-    def _expire_locks(self, key: ShareKey) -> None:
-        stored = self._stored.get(key)
-        if stored is None:
-            return
-        self._write_if_changed(key, stored.partition.expire(self._clock.monotonic()))
-        self._lock_timeouts.schedule(key, stored.partition.next_expiry)
-
-    def _write_if_changed(self, key: ShareKey, changed: list[int]) -> None:
-        if not changed:
-            return
-        try:
-            self.write(key)
-        except KafkaError as error:
-            log.warning("Cannot write the state of share partition %s: %s", key, error)  # only delivery counts are lost
+            except errors.KafkaError as error:
+                log.error("Cannot remove the state of share partition %s of a deleted topic: %s", key, error)

@@ -189,13 +189,12 @@ class SharePartition:
         """Return the ranges to store: acquired records are stored as available, and their last delivery does not
         count.
         """
-        free = [
+        return [
             run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
             if run.state is RecordState.ACQUIRED
             else run
             for run in self.runs(self.slots)
         ]
-        return [run for run in free if run.state is not RecordState.AVAILABLE or run.delivered]
 
     def _ensure_slot(self, offset: int) -> bool:
         """Return whether the record has a slot; create slots up to it within the limit."""

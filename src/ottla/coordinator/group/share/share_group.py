@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ottla.coordinator.group.common.consumer_member import SubscribedMember
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, SubscribedMember
+from ottla.coordinator.group.common.consumer_topics import sizes_of
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.group.common.modern_group import SubscribedGroup
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.errors import FencedMemberEpochError, GroupIdNotFoundError
+from ottla.model import TopicIdPartition
 
 
 class ShareGroupState(StrEnum):
@@ -50,6 +53,14 @@ class ShareGroup(SubscribedGroup[ShareMember]):
     """The times when the sessions of members expire, in seconds of the clock's `monotonic`."""
     evaluated_topics: object = None
     """The cluster's topics that the group was last assigned for."""
+    initialized: Assignment = NOTHING
+    """The partitions whose state exists at their share coordinators."""
+
+    def uninitialized(self, image: ClusterImage) -> list[TopicIdPartition]:
+        """Return the partitions of subscribed topics that have no state yet."""
+        names = frozenset().union(*(member.topics for member in self.members.values()))
+        subscribed = (TopicIdPartition(t, n) for t, size in sizes_of(names, image).items() for n in range(size))
+        return [tip for tip in subscribed if tip not in self.initialized]
 
     @property
     def state_name(self) -> ShareGroupState:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, by_topic, flatten
 from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
@@ -51,6 +53,18 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
     return _of_member(s.CURRENT_MEMBER_KEY, group_id, member.id, value)
 
 
+def initialized_record(group_id: str, partitions: Assignment, names: Mapping[UUID, str]) -> CoordinatorRecord:
+    """Return the record of the partitions whose state exists; `names`: of the topics that exist."""
+    topics = [
+        s.NamedTopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=numbers)
+        for topic_id, numbers in by_topic(partitions)
+        if topic_id in names
+    ]
+    return _of_group(
+        s.STATE_PARTITIONS_KEY, group_id, s.ShareGroupStatePartitionMetadataValue(initialized_topics=topics)
+    )
+
+
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     keys = (s.CURRENT_MEMBER_KEY, s.TARGET_MEMBER_KEY, s.MEMBER_KEY)
     return [_of_member(key, group_id, member_id, None) for key in keys]
@@ -58,7 +72,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
     members = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
-    return [*members, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
+    numbers = (s.STATE_PARTITIONS_KEY, s.TARGET_METADATA_KEY, s.METADATA_KEY)
+    return [*members, *(_of_group(number, group.id, None) for number in numbers)]
 
 
 def _apply_member(group: ShareGroup, key: Any, value: s.ShareGroupMemberMetadataValue | None) -> None:
@@ -89,6 +104,10 @@ def _apply_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMember
         group.members[key.member_id] = replace(old, epoch=-1, previous_epoch=-1, assigned=NOTHING)
 
 
+def _apply_initialized(group: ShareGroup, _: Any, value: s.ShareGroupStatePartitionMetadataValue | None) -> None:
+    group.initialized = NOTHING if value is None else flatten(value.initialized_topics)
+
+
 _TABLE = RecordSerde(
     {
         s.MEMBER_KEY: RecordType(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _apply_member),
@@ -98,6 +117,9 @@ _TABLE = RecordSerde(
         ),
         s.TARGET_MEMBER_KEY: RecordType(
             s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, apply_target
+        ),
+        s.STATE_PARTITIONS_KEY: RecordType(
+            s.ShareGroupMetadataKey, s.ShareGroupStatePartitionMetadataValue, _apply_initialized
         ),
         s.CURRENT_MEMBER_KEY: RecordType(
             s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _apply_current

@@ -1,0 +1,125 @@
+"""Parts of requests about the states of share partitions: results by topic, initialization, and end offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from types import ModuleType
+from typing import Any, Final
+
+from ottla.broker.broker_context import BrokerContext
+from ottla.broker.error_codes import errors_in
+from ottla.broker.topic_creation import create_internal
+from ottla.coordinator.group.share import share_group_records
+from ottla.coordinator.group.share.share_group import ShareGroup
+from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey
+from ottla.errors import KafkaError
+from ottla.model import SHARE_GROUP_STATE, TopicIdPartition, TopicPartition
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+log = logging.getLogger("ottla.coordinator.group")
+
+INITIALIZE_SECONDS: Final = 1.0
+"""The time for which a heartbeat waits for the share coordinators; what remains is initialized with the next one."""
+LIST_OFFSETS_VERSION: Final = 7
+LATEST: Final = -1
+CONSUMER: Final = -1
+
+
+async def results_by_topic(
+    request: Any, messages: ModuleType, act: Callable[[ShareKey, Any, Any], Awaitable[None]]
+) -> list[Any]:
+    """Call `act` with each partition of a request and its result, all at once, and return the results by topic.
+
+    `messages` is the API's module of messages; the error of a partition goes into its result.
+    """
+
+    async def result_of(topic_id: Any, data: Any) -> Any:
+        result = messages.PartitionResult(partition=data.partition)
+        with errors_in(result):
+            await act(ShareKey(request.group_id, topic_id, data.partition), data, result)
+        return result
+
+    return [
+        messages.TopicResult(
+            topic_id=topic.topic_id,
+            partitions=list(await asyncio.gather(*(result_of(topic.topic_id, data) for data in topic.partitions))),
+        )
+        for topic in request.topics
+    ]
+
+
+async def initialize_subscribed(broker: BrokerContext, group_id: str) -> None:
+    """Create the states of partitions that a group subscribes to and has no state of yet.
+
+    A failure is only logged: the next heartbeat tries again, and a leader that is earlier creates the state itself.
+    """
+    group = broker.groups.groups.by_id.get(group_id)
+    if not isinstance(group, ShareGroup):
+        return
+    new = group.uninitialized(broker.image)
+    if not new:
+        return
+    try:
+        async with asyncio.timeout(INITIALIZE_SECONDS):
+            await create_internal(broker, SHARE_GROUP_STATE)
+            await asyncio.gather(
+                *(
+                    broker.share_persister.initialize(ShareKey(group_id, *tip), group.epoch, UNINITIALIZED)
+                    for tip in new
+                )
+            )
+            await record_initialized(broker, group_id, new)
+    except (KafkaError, TimeoutError) as error:
+        log.warning("Cannot initialize %d share partitions of group %s: %s", len(new), group_id, error or "timed out")
+
+
+async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable[TopicIdPartition]) -> None:
+    """Append to the group which partitions have a state now."""
+    group = broker.groups.groups.by_id.get(group_id)
+    if isinstance(group, ShareGroup) and not group.initialized.issuperset(new):
+        partitions = group.initialized.union(new)
+        await broker.groups.append(
+            group_id, [share_group_records.initialized_record(group_id, partitions, broker.image.names)]
+        )
+
+
+async def end_offsets(broker: BrokerContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the high watermarks of partitions, of this broker or from their leaders; some may be missing."""
+    ends: dict[TopicPartition, int] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        led = broker.partitions.get_leader(tp)
+        image = broker.image.partition(tp)
+        if led is not None:
+            ends[tp] = led.high_watermark
+        elif image is not None and image.leader not in (-1, broker.broker_id):
+            by_leader.setdefault(image.leader, []).append(tp)
+    for remote in await asyncio.gather(*(_remote_ends(broker, leader, led) for leader, led in by_leader.items())):
+        ends |= remote
+    return ends
+
+
+async def _remote_ends(
+    broker: BrokerContext, leader: int, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for tp in partitions:
+        by_topic.setdefault(tp.topic, []).append(ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST))
+    topics = [ListOffsetsTopic(name=name, partitions=some) for name, some in by_topic.items()]
+    request = ListOffsetsRequest(replica_id=CONSUMER, topics=topics)
+    timeout = broker.config.offsets_commit_timeout_ms / 1000
+    try:
+        response = await broker.inter_broker.send(
+            leader, request, LIST_OFFSETS_VERSION, timeout=timeout, purpose="share-state"
+        )
+    except KafkaError as error:
+        log.warning("Cannot list the end offsets of broker %d: %s", leader, error)
+        return {}
+    return {
+        TopicPartition(topic.name, result.partition_index): result.offset
+        for topic in response.topics
+        for result in topic.partitions
+        if not result.error_code
+    }
