@@ -194,7 +194,12 @@ def check_options(options: Mapping[str, str | None]) -> dict[str, str]:
             raise errors.InvalidConfigError(f"Null value not supported for topic configs: {key}")
         checked[key] = value
     try:
-        TopicConfig(checked)
+        remote = TopicConfig(checked).remote_storage_enable
     except errors.ConfigurationError as error:
         raise errors.InvalidConfigError(error.message) from None
+    if remote:
+        raise errors.InvalidConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
     return checked

@@ -48,7 +48,7 @@ def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
     for name, level in sorted(levels.items()):
         target = "" if args.action == DISABLE else f" to {level}"
         if name in failed:
-            output.text(f"Could not {args.action} {name}{target}. {str(failed[name]).removeprefix('features: ')}")
+            output.text(f"Could not {args.action} {name}{target}. {_reason(name, failed[name])}")
         else:
             verb = "can be" if args.dry_run else "was"
             output.text(f"{name} {verb} {PAST[args.action].format(level)}.")
@@ -58,6 +58,14 @@ def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
         "updated": {name: level for name, level in levels.items() if name not in failed},
         "errors": {name: str(error) for name, error in failed.items()},
     }
+
+
+def _reason(name: str, error: KafkaError) -> str:
+    """Return why a feature was not changed. The brokers change all features or none, and name the one they refuse."""
+    text = str(error).removeprefix("features: ")
+    _, is_refused, rest = text.partition(" for feature ")
+    refused = rest.partition(". ")[0]
+    return f"Nothing was changed, as {refused} was refused." if is_refused and refused != name else text
 
 
 def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, int]:

@@ -142,6 +142,15 @@ COMMANDS = tuple(
 RENAMED = {"registry": "metadata"}
 """Commands that had another name in an earlier release: old name → name."""
 
+LEFT_OUT = {
+    "storage": "a data directory needs no formatting: ottla broker FILE starts with an empty one",
+    "metadata-quorum": "there is no KRaft quorum; ottla metadata dump prints the metadata of a standalone broker",
+    "metadata-shell": "there is no KRaft quorum; ottla metadata dump prints the metadata of a standalone broker",
+    "jmx": "there is no JVM; metrics are on ottla.http.listener",
+    "zookeeper-security-migration": "zookeeper.set.acl sets ACLs on new znodes",
+}
+"""Tools of Kafka without a command, and the reasons, as in docs/tools.md."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl+C, as in shells."""
 
@@ -200,6 +209,9 @@ def _no_command(arguments: list[str]) -> int:
         print(version("ottla"))
         return 0
     needs_help = name in ("-h", "--help", "help")
+    if name in LEFT_OUT:
+        print(f"ottla: {name} is left out: {LEFT_OUT[name]}", file=sys.stderr)
+        return 2
     if name is not None and not needs_help:
         from ottla.config.options import nearest
 

@@ -115,7 +115,7 @@ class TopicConfig(Config, subject="topic"):
     )
     remote_log_copy_disable = Option(False, boolean, "No effect: tiered storage is not supported.")
     remote_log_delete_on_disable = Option(False, boolean, "No effect: tiered storage is not supported.")
-    remote_storage_enable = Option(False, boolean, "No effect: tiered storage is not supported.")
+    remote_storage_enable = Option(False, boolean, "Tiered storage is not supported: true is rejected.")
     retention_bytes = Option(
         -1, long_or_none, "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit."
     )

@@ -218,3 +218,34 @@ def test_commas_in_brackets_belong_to_the_value() -> None:
 def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
     assert java_double(value) == text
     assert java_double(0.0005) == "5.0E-4"
+
+
+def test_config_that_is_not_set_is_not_removed(configs: Configs, topic: str) -> None:
+    named = ("--alter", "--entity-type", "topics", "--entity-name", topic)
+    code, _, complaint = configs(*named, "--delete-config", "retention.ms,retentoin.ms")
+    assert (code, complaint) == (
+        1,
+        "ottla: Invalid config(s): retention.ms,retentoin.ms: not set, so not removed\n",
+    )
+    assert configs(*named, "--add-config", "retention.ms=1")[0] == 0
+    assert configs(*named, "--delete-config", "retention.ms")[0] == 0
+
+
+def test_configs_through_zookeeper_name_the_option_to_use(configs: Configs) -> None:
+    code, _, complaint = configs("--zookeeper", "localhost:2181", "--describe", "--entity-type", "topics")
+    assert code == 1
+    (line,) = complaint.splitlines()
+    assert line.endswith("Use --bootstrap-server HOST:PORT")
+
+
+def test_configs_that_could_only_mislead_are_refused(configs: Configs, topic: str) -> None:
+    code, _, complaint = configs(
+        "--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", "remote.storage.enable=true"
+    )
+    assert code == 1
+    assert "Tiered Storage functionality is disabled in the broker." in complaint
+    code, _, complaint = configs(
+        *("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "cordoned.log.dirs=*")
+    )
+    assert code == 1
+    assert "cordoned.log.dirs is not supported" in complaint

@@ -64,3 +64,11 @@ def test_completion_without_shtab_names_the_extra(
     monkeypatch.setitem(importlib.import_module("sys").modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
     assert capsys.readouterr().err == "ottla completion needs the package shtab: pip install 'ottla[completion]'\n"
+
+
+def test_tools_that_are_left_out_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metadata-quorum", "--bootstrap-server", "h:1", "describe", "--status"]) == 2
+    assert capsys.readouterr().err == (
+        "ottla: metadata-quorum is left out: there is no KRaft quorum; ottla metadata dump prints the metadata of a "
+        "standalone broker\n"
+    )

@@ -21,6 +21,8 @@ SAFE_DOWNGRADE = 2
 KINDS_SINCE = 1
 """The first version with the kind of a change."""
 ALL_OR_NONE_SINCE = 2
+KRAFT_FEATURES = ("metadata.version", "kraft.version")
+KRAFT_ONLY = "It belongs to KRaft, which Ottla does not have; upgrade other features by --feature NAME=LEVEL."
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
@@ -49,7 +51,7 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
         return InvalidUpdateVersionError(f"Invalid update version {level} for feature {update.feature}. {why}")
 
     if feature is None:
-        raise refuse("This feature is unknown.")
+        raise refuse(KRAFT_ONLY if update.feature in KRAFT_FEATURES else "This feature is unknown.")
     if not feature.first <= level <= feature.last:
         raise refuse(f"Levels {feature.first} to {feature.last} are supported.")
     present = context.broker.image.features.get(feature.name, 0)

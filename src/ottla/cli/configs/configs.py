@@ -19,7 +19,7 @@ from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
 from ottla.config import properties
-from ottla.errors import ConfigurationError, UnsupportedVersionError
+from ottla.errors import ConfigurationError, InvalidConfigError, UnsupportedVersionError
 
 Changes = Mapping[str, str | None]
 """New values by config; None removes."""
@@ -53,6 +53,15 @@ def _check_alter(args: argparse.Namespace) -> None:
     _changes(args)
 
 
+class _ZooKeeper(argparse.Action):
+    """Refuses `--zookeeper`, which Kafka's tool had up to 3.9."""
+
+    def __call__(self, *_: Any) -> None:
+        raise ConfigurationError(
+            "--zookeeper is not supported: configs are altered through a broker. Use --bootstrap-server HOST:PORT"
+        )
+
+
 COMMAND = AdminCommand(
     check=_check_entities,
     actions=(
@@ -61,6 +70,7 @@ COMMAND = AdminCommand(
     ),
     options=(
         *connection(),
+        Option("--zookeeper HOST:PORT", "not supported: use --bootstrap-server", action=_ZooKeeper),
         *ENTITY_OPTIONS,
         Flag("--all", "print defaults, too, not only what is set on the entity", actions="describe"),
         Option("--add-config K=V,K=[V,V]", "configs to set; brackets around commas", actions="alter"),
@@ -100,7 +110,21 @@ def _alter(admin: KafkaAdminClient, targets: list[Entity], changes: Changes) -> 
     (entity,) = targets
     assert entity.kind.resource is not None, "users have quotas"
     assert entity.name is not None, "checked with the command line"
+    _check_removed(admin, entity, {name for name, value in changes.items() if value is None})
     admin.incremental_alter_configs([ConfigResource(entity.kind.resource, entity.name, dict(changes))])
+
+
+def _check_removed(admin: KafkaAdminClient, entity: Entity, removed: set[str]) -> None:
+    """Raise InvalidConfigError for configs that are not set, as Kafka's tool does: the name may be misspelt."""
+    assert entity.kind.resource is not None
+    assert entity.name is not None
+    if removed:
+        (entries,) = admin.describe_configs([ConfigResource(entity.kind.resource, entity.name)]).values()
+        # A logger without a level of its own is listed, too: Kafka's tool accepts all that exist.
+        is_logger = entity.kind.resource == ConfigResourceType.BROKER_LOGGER
+        missing = removed - {entry.name for entry in entries.values() if is_logger or _is_own(entry, entity)}
+        if missing:
+            raise InvalidConfigError(f"Invalid config(s): {','.join(sorted(missing))}: not set, so not removed")
 
 
 def _is_own(entry: ConfigEntry, entity: Entity) -> bool:

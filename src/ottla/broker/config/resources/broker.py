@@ -15,6 +15,12 @@ from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType
 
+UNSUPPORTED = {
+    "cordoned.log.dirs": "no log directory can be cordoned; move the replicas of a directory or broker by "
+    "reassign-partitions instead",
+}
+"""Dynamic configs of Kafka on which operators rely, with what to do: to accept them without effect would mislead."""
+
 log = logging.getLogger("ottla.broker")
 
 
@@ -49,6 +55,8 @@ class BrokerResource:
         for key, value in options.items():
             if key in BrokerConfig.options and key not in DYNAMIC:
                 raise InvalidRequestError(f"Cannot update these configs dynamically: {key}")
+            if key in UNSUPPORTED:
+                raise InvalidConfigError(f"{key} is not supported: {UNSUPPORTED[key]}")
             if value is None:
                 raise InvalidRequestError(f"Null value not supported for: {key}")
             listener = renewed_listener(key)
