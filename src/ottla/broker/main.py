@@ -98,6 +98,8 @@ class BrokerNode:
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
         self._store: MetadataStore | None = None
+        self._zookeeper: ZooKeeperMetadataStore | None = None
+        """The same if it is ZooKeeper, also while it is being opened."""
         self._lifecycle: BrokerLifecycle | None = None
         self._connection_quotas = ConnectionQuotas()
         self._quotas = Quotas(self._dynamic_config, clock.monotonic)
@@ -178,6 +180,11 @@ class BrokerNode:
         return None if self._http is None else self._http.url
 
     @property
+    def waits_for(self) -> str:
+        """The cause if the broker waits, such as a ZooKeeper that does not answer; empty if it does not wait."""
+        return "" if self._zookeeper is None else self._zookeeper.waits_for
+
+    @property
     def monitored(self) -> MonitoredBroker | None:
         """The parts that metrics are read from; None before they are built."""
         if self._context is None or self._store is None:
@@ -222,6 +229,7 @@ class BrokerNode:
             await store.open()
             return store, None
         zookeeper = None if self.config.zookeeper_connect is None else self._zookeeper_store(self.config)
+        self._zookeeper = zookeeper
         shared: ZooKeeperMetadataStore | SqliteMetadataStore = zookeeper or self._shared_store(self.config)
         stack.push_async_callback(shared.close)
         await shared.open()

@@ -59,9 +59,9 @@ class RequestContext:
 
     @property
     def by(self) -> str:
-        """The client's principal and host, for log lines of changes that it requests."""
+        """The client's principal, host and client id, for log lines of changes that it requests."""
         client = self.client
-        return f" (requested by {client.principal} from {client.host})"
+        return f" (requested by {client.principal} from {client.host}, client_id={self.client_id})"
 
     def log_change(self, message: str, *args: object) -> None:
         """Log a change of configs, ACLs, users etc. that the client has made."""

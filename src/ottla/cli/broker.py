@@ -160,7 +160,7 @@ COMMAND = Command(
             "number of brokers of this node, each a process with its own port (counting up) and directories; "
             "0: one per core",
         ),
-        Option("--log-level", "lowest level that is logged (warning)", choices=LOG_LEVELS, default="warning"),
+        Option("--log-level", "lowest level that is logged (info)", choices=LOG_LEVELS, default="info"),
         Option("--log-format", "text, or one JSON object per line (text)", choices=LOG_FORMATS, default="text"),
         Option(
             "--log-file FILE",

@@ -48,6 +48,7 @@ MASKS = (
     (r"/\S+/broker-1", "DIR/broker-1"),
     (r"Ottla [\d.]+, Python [\d.]+", "VERSION"),
     (r"broker.rack=[^,]+, ", ""),
+    (r"client_id=[\w.-]+", "client_id=ID"),
 )
 """Texts that differ from run to run."""
 
@@ -69,11 +70,10 @@ class Story:
 
 def _masked(record: logging.LogRecord) -> str:
     text = record.getMessage()
-    if "__consumer_offsets" in text:
-        text = text.replace(BY, "(automatically)")  # either broker may request it from the controller
     for pattern, mask in MASKS:
         text = re.sub(pattern, mask, text)
-    return text
+    # either broker may request it from the controller
+    return text.replace(BY, "(automatically)") if "__consumer_offsets" in text else text
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -110,7 +110,7 @@ def admin(cluster: Broker) -> Iterator[KafkaAdminClient]:
         yield client
 
 
-BY = "(requested by User:ANONYMOUS from 127.0.0.1)"
+BY = "(requested by User:ANONYMOUS from 127.0.0.1, client_id=ID)"
 
 
 def test_operators_find_each_event_once_in_the_log(story: Story, cluster: Broker, admin: KafkaAdminClient) -> None:

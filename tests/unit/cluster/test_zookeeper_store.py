@@ -11,7 +11,9 @@ import pytest
 
 pytest.importorskip("kazoo")
 
+from ottla.cluster.store import zookeeper_store
 from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
+from ottla.errors import StartupError
 
 
 class PendingResult:
@@ -37,3 +39,37 @@ def test_cancellation_of_a_call_is_not_lost_when_the_result_arrives_at_the_same_
         assert call.cancelled()
 
     asyncio.run(run())
+
+
+async def test_unreachable_zookeeper_is_reported_while_the_broker_waits(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_store, "FIRST_REPORT_SECONDS", 0.05)
+    store = ZooKeeperMetadataStore("127.0.0.1:1", connection_timeout_ms=400)
+    opening = asyncio.ensure_future(store.open())
+    with caplog.at_level("INFO", "ottla.cluster"):
+        while not caplog.messages:
+            assert not opening.done()
+            await asyncio.sleep(0.01)
+        assert store.waits_for.startswith("ZooKeeper at 127.0.0.1:1 has not answered for 0 s")
+        assert caplog.messages[0].startswith("Waiting: ZooKeeper at 127.0.0.1:1 has not answered")
+        with pytest.raises(StartupError):
+            await opening
+    assert store.waits_for == ""
+
+
+async def test_lost_zookeeper_is_waited_for_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    store = ZooKeeperMetadataStore("127.0.0.1:1")
+    store._loop, store._session_id = asyncio.get_running_loop(), 7
+    store._client = SimpleNamespace(client_id=(7, b""))
+    with caplog.at_level("INFO", "ottla.cluster"):
+        for state in ("SUSPENDED", "LOST"):
+            store._on_state_change(state)
+        assert store.waits_for.startswith("ZooKeeper at 127.0.0.1:1 has not answered")
+        store._on_state_change("CONNECTED")
+    assert store.waits_for == ""
+    assert [message.split(" ZooKeeper")[0] for message in caplog.messages] == [
+        "Lost connection to",
+        "Lost connection to",
+        "Connected to",
+    ]

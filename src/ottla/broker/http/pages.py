@@ -85,7 +85,8 @@ async def health(request: HttpRequest) -> Page:
 
 
 async def readiness(request: HttpRequest) -> Page:
-    """Return 200 if the broker serves clients: it has started, is registered, and all log directories are online.
+    """Return 200 if the broker serves clients: it has started, is registered, is connected to ZooKeeper, and all log
+    directories are online.
 
     With `?isr=1` it must also lead no partition that is under-replicated, as between the restarts of a rolling upgrade.
     """
@@ -93,8 +94,7 @@ async def readiness(request: HttpRequest) -> Page:
     problems = (
         ["the broker is starting"] if broker is None else await _problems(broker, "1" in request.query.get("isr", ()))
     )
-    if request.node.failure:
-        problems.append(request.node.failure)
+    problems += filter(None, (request.node.waits_for, request.node.failure))
     return plain(503, "".join(f"{problem}\n" for problem in problems)) if problems else plain(200, "ready\n")
 
 

@@ -680,7 +680,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         controller.zookeeper_expirations,
     ),
     # Logs
-    BrokerMetric(f"{_LOG}Size", GAUGE, PARTITION, "Bytes of the log's segments.", logs.size),
+    BrokerMetric(f"{_LOG}Size", GAUGE, (*PARTITION, *DIRECTORY), "Bytes of the log's segments.", logs.size),
     BrokerMetric(f"{_LOG}LogStartOffset", GAUGE, PARTITION, "The first offset of the log.", logs.start_offset),
     BrokerMetric(f"{_LOG}LogEndOffset", GAUGE, PARTITION, "The offset after the last record.", logs.end_offset),
     BrokerMetric(f"{_LOG}NumLogSegments", GAUGE, PARTITION, "Segments of the log.", logs.segments),

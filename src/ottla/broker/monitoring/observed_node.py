@@ -17,6 +17,11 @@ class ObservedNode(Protocol):
         ...
 
     @property
+    def waits_for(self) -> str:
+        """The cause if the broker waits, such as a ZooKeeper that does not answer; empty if it does not wait."""
+        ...
+
+    @property
     def monitored(self) -> MonitoredBroker | None:
         """The parts that metrics are read from; None before they are built."""
         ...

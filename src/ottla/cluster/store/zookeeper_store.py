@@ -47,6 +47,10 @@ log = logging.getLogger("ottla.cluster")
 kazoo_log = logging.getLogger("ottla.cluster.kazoo")
 """kazoo logs every attempt to connect; what matters of that is logged here, once."""
 
+FIRST_REPORT_SECONDS: Final = 1.0
+"""The time after which the log says that ZooKeeper does not answer when the broker starts."""
+REPORT_SECONDS: Final = 30.0
+"""The interval of further lines while it does not."""
 RETRY_SECONDS: Final = 0.05
 """Delay before a call is repeated that met a lost connection."""
 
@@ -117,6 +121,8 @@ class ZooKeeperMetadataStore:
         self.state = "CONNECTED"
         """The state of the connection: CONNECTED, SUSPENDED or LOST."""
         self.disconnects = self.expirations = 0
+        self._waits_since: float | None = None
+        self._wait_report: asyncio.TimerHandle | None = None
         self.request_times = LatencyHistogram()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
@@ -166,6 +172,7 @@ class ZooKeeperMetadataStore:
         _, slash, chroot = self._connect.partition("/")
         client.add_listener(self._state_changed)
         self._client = client
+        self._begin_wait(FIRST_REPORT_SECONDS)
         try:
             await asyncio.to_thread(client.start, self._connection_seconds)
         except KazooTimeoutError:
@@ -174,6 +181,7 @@ class ZooKeeperMetadataStore:
                 f"zookeeper.connect: ZooKeeper at {self._connect} does not answer within "
                 f"{self._connection_seconds:g} s; check the address, or raise zookeeper.connection.timeout.ms"
             ) from None
+        self._end_wait()
         if chroot:
             # kazoo would warn of a missing chroot before it can be created
             await self._find_chroot(slash + chroot)
@@ -221,11 +229,43 @@ class ZooKeeperMetadataStore:
     async def close(self) -> None:
         """End the session, which deletes its ephemeral znodes."""
         client, self._client = self._client, None
+        self._end_wait(is_answered=False)
         self._listeners.clear()
         if client is not None:
             await _end(client)
         for task in self._tasks:
             task.cancel()
+
+    # Outages
+
+    @property
+    def waits_for(self) -> str:
+        """The address of a ZooKeeper that does not answer, and the time; empty while it does."""
+        if self._waits_since is None:
+            return ""
+        seconds = time.monotonic() - self._waits_since
+        return f"ZooKeeper at {self._connect} has not answered for {seconds:.0f} s"
+
+    def _begin_wait(self, report_seconds: float) -> None:
+        self._waits_since = time.monotonic()
+        self._schedule_report(report_seconds)
+
+    def _schedule_report(self, seconds: float) -> None:
+        assert self._loop is not None
+        self._wait_report = self._loop.call_later(seconds, self._report_wait)
+
+    def _report_wait(self) -> None:
+        log.warning("Waiting: %s; check zookeeper.connect and the ensemble", self.waits_for)
+        self._schedule_report(REPORT_SECONDS)
+
+    def _end_wait(self, *, is_answered: bool = True) -> None:
+        if self._waits_since is None:
+            return
+        seconds, self._waits_since = time.monotonic() - self._waits_since, None
+        if self._wait_report is not None:
+            self._wait_report.cancel()
+        if is_answered and seconds >= FIRST_REPORT_SECONDS:
+            log.info("ZooKeeper at %s answers after %.1f s", self._connect, seconds)
 
     # Calls
 
@@ -354,7 +394,10 @@ class ZooKeeperMetadataStore:
         if state != "CONNECTED":
             self.disconnects += 1
             log.warning("Lost connection to ZooKeeper at %s (%s)", self._connect, state.lower())
+            if self._waits_since is None:
+                self._begin_wait(REPORT_SECONDS)
             return
+        self._end_wait()
         before, self._session_id = self._session_id, client.client_id[0]
         if before != self._session_id:
             self.expirations += 1

@@ -10,7 +10,7 @@ from ottla.latency import LatencySnapshot
 def size(scrape: Scrape) -> Samples:
     for partition in scrape.partitions:
         tp = partition.topic_partition
-        yield (tp.topic, str(tp.partition)), partition.log.size
+        yield (tp.topic, str(tp.partition), str(partition.log.dir.parent)), partition.log.size
 
 
 def start_offset(scrape: Scrape) -> Samples:
