@@ -49,8 +49,13 @@ def plan(
     replication_factor: int = USE_DEFAULT,
     assignment: Mapping[int, Sequence[int]] | None = None,
     options: Mapping[str, str | None] | None = None,
+    *,
+    position: int = 0,
 ) -> TopicPlan:
-    """Check a request; raise the same errors as Kafka."""
+    """Check a request; raise the same errors as Kafka.
+
+    `position`: of the topic in a request for several, whose first partitions are led by different brokers.
+    """
     image, config = broker.image, broker.config
     check_topic_name(name)
     replica_placement.check_collision(name, image.topics)
@@ -64,7 +69,7 @@ def plan(
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
     factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
     return TopicPlan(
-        name, replica_placement.assign_replicas(count, factor, image.racks, first=len(image.topics)), checked
+        name, replica_placement.assign_replicas(count, factor, image.racks, first=len(image.topics) + position), checked
     )
 
 

@@ -99,3 +99,11 @@ def test_share_group_continues_after_the_leader_and_share_coordinators_stop(ottl
         assert sorted(int(value or b"") for value in seen) == list(range(12)), (
             "accepted records are not delivered again"
         )
+
+
+def test_topics_of_one_request_have_different_first_leaders(ottla_cluster: Broker) -> None:
+    with KafkaAdminClient(bootstrap_servers=ottla_cluster.bootstrap_servers) as admin:
+        names = [f"t{number}" for number in range(6)]
+        admin.create_topics([NewTopic(name, 1, 1) for name in names])
+        leaders = [admin.describe_topics(names)[name].partitions[0].leader for name in names]
+    assert sorted(leaders) == [0, 0, 1, 1, 2, 2]

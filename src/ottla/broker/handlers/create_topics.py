@@ -7,6 +7,7 @@ clients with DESCRIBE_CONFIGS on the topic.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 
 from ottla.broker import topic_creation
@@ -38,7 +39,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     if controller.is_active and _highest_factor(request, context) > len(context.broker.image.brokers):
         await controller.refresh_brokers()  # a broker that has just registered may be missing in the image
 
-    async def answer(topic: CreatableTopic) -> CreatableTopicResult:
+    async def answer(position: int, topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if not context.broker.controller.is_active:
                 raise NotControllerError
@@ -46,7 +47,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
                 raise InvalidRequestError(f"Topic '{topic.name}' occurs twice in the request.")
             if not context.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
                 context.require(ACLOperation.CREATE, ResourceType.TOPIC, topic.name)
-            return await _create(topic, request.validate_only, quota, context)
+            return await _create(topic, position, request.validate_only, quota, context)
         except KafkaError as error:
             return CreatableTopicResult(
                 name=topic.name,
@@ -57,7 +58,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
             )
 
     # side by side, so that brokers that do not respond cost one timeout, not one for each topic
-    results = await asyncio.gather(*map(answer, {topic.name: topic for topic in request.topics}.values()))
+    results = await asyncio.gather(
+        *itertools.starmap(answer, enumerate({topic.name: topic for topic in request.topics}.values()))
+    )
     return CreateTopicsResponse(topics=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
 
@@ -70,7 +73,7 @@ def _highest_factor(request: CreateTopicsRequest, context: RequestContext) -> in
 
 
 async def _create(
-    topic: CreatableTopic, validate_only: bool, quota: MutationQuota, context: RequestContext
+    topic: CreatableTopic, position: int, validate_only: bool, quota: MutationQuota, context: RequestContext
 ) -> CreatableTopicResult:
     broker = context.broker
     plan = topic_creation.plan(
@@ -80,6 +83,7 @@ async def _create(
         topic.replication_factor,
         {a.partition_index: a.broker_ids for a in topic.assignments},
         {c.name: c.value for c in topic.configs},
+        position=position,
     )
     result = CreatableTopicResult(name=topic.name, error_message=None)
     if context.allows(ACLOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
