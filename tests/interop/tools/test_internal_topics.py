@@ -12,6 +12,7 @@ import pytest
 from tests.interop.dumped_logs import compare, files
 from tests.interop.kafka_jars import kafka, run_tool
 from tests.interop.kafka_on_zookeeper import kafka_or_skip
+from tests.unit.client.streams_thread import StreamsThread
 
 from ottla import (
     Broker,
@@ -76,6 +77,8 @@ def used(address: str, directory: Path) -> Cluster:
         with KafkaShareConsumer("t", bootstrap_servers=address, group_id="share") as shared:
             read(shared)
             shared.commit()
+        with StreamsThread(address, "streams", "t") as thread:
+            thread.beat()
         admin.delete_topics(["u"])
     copy = directory / "copy"
     shutil.copytree(directory / "log", copy, ignore=shutil.ignore_patterns("u-*", "*.tmp"))  # u is deleted

@@ -22,6 +22,7 @@ from ottla.protocol.messages import consumer_group_records as consumer
 from ottla.protocol.messages import group_records as group
 from ottla.protocol.messages import metadata_records as metadata
 from ottla.protocol.messages import share_group_records as share
+from ottla.protocol.messages import streams_group_records as streams
 from ottla.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from ottla.protocol.versioned import encode_versioned
 from ottla.protocol.wire import write_uvarint
@@ -70,6 +71,18 @@ def test_state_of_share_groups_is_printed() -> None:
         '{"type":"15","data":{"groupId":"s"}}',
         f'{{"version":"0","data":{{"initializingTopics":[],"initializedTopics":[{{"topicId":"{NAME}","topicName":"t",'
         '"partitions":[0,1]}],"deletingTopics":[]}}',
+    )
+
+
+def test_state_of_streams_groups_is_printed() -> None:
+    key = encode_versioned(streams.StreamsGroupMemberMetadataKey(group_id="s", member_id="m"), 0, 22)
+    tasks = streams.CurrentTaskIds(subtopology_id="0", partitions=[1], assignment_epochs=[3])
+    value = streams.StreamsGroupCurrentMemberAssignmentValue(member_epoch=3, state=1, active_tasks=[tasks])
+    assert GROUPS(record(key, encode_versioned(value, 0))) == (
+        '{"type":"22","data":{"groupId":"s","memberId":"m"}}',
+        '{"version":"0","data":{"memberEpoch":3,"previousMemberEpoch":0,"state":1,"activeTasks":[{"subtopologyId":"0",'
+        '"partitions":[1],"assignmentEpochs":[3]}],"standbyTasks":[],"warmupTasks":[],"activeTasksPendingRevocation":[],'
+        '"standbyTasksPendingRevocation":[],"warmupTasksPendingRevocation":[]}}',
     )
 
 

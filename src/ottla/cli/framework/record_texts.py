@@ -15,6 +15,7 @@ from ottla.protocol.message import Data, Struct, decode
 from ottla.protocol.messages import consumer_group_records as consumer
 from ottla.protocol.messages import metadata_records as metadata
 from ottla.protocol.messages import share_group_records as share
+from ottla.protocol.messages import streams_group_records as streams
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.messages.group_records import (
     GROUP_KEY,
@@ -36,6 +37,7 @@ Classes = Mapping[int, tuple[type[Data], type[Data]]]
 
 _GROUP, _MEMBER = consumer.ConsumerGroupMetadataKey, consumer.ConsumerGroupMemberMetadataKey
 _SHARE_GROUP, _SHARE_MEMBER = share.ShareGroupMetadataKey, share.ShareGroupMemberMetadataKey
+_STREAMS_GROUP, _STREAMS_MEMBER = streams.StreamsGroupMetadataKey, streams.StreamsGroupMemberMetadataKey
 GROUP_RECORDS: Final[Classes] = {
     **dict.fromkeys(OFFSET_KEYS, (OffsetCommitKey, OffsetCommitValue)),
     GROUP_KEY: (GroupMetadataKey, GroupMetadataValue),
@@ -52,6 +54,12 @@ GROUP_RECORDS: Final[Classes] = {
     share.TARGET_MEMBER_KEY: (_SHARE_MEMBER, share.ShareGroupTargetAssignmentMemberValue),
     share.CURRENT_MEMBER_KEY: (_SHARE_MEMBER, share.ShareGroupCurrentMemberAssignmentValue),
     share.STATE_PARTITIONS_KEY: (_SHARE_GROUP, share.ShareGroupStatePartitionMetadataValue),
+    streams.METADATA_KEY: (_STREAMS_GROUP, streams.StreamsGroupMetadataValue),
+    streams.MEMBER_KEY: (_STREAMS_MEMBER, streams.StreamsGroupMemberMetadataValue),
+    streams.TARGET_METADATA_KEY: (_STREAMS_GROUP, streams.StreamsGroupTargetAssignmentMetadataValue),
+    streams.TARGET_MEMBER_KEY: (_STREAMS_MEMBER, streams.StreamsGroupTargetAssignmentMemberValue),
+    streams.CURRENT_MEMBER_KEY: (_STREAMS_MEMBER, streams.StreamsGroupCurrentMemberAssignmentValue),
+    streams.TOPOLOGY_KEY: (_STREAMS_GROUP, streams.StreamsGroupTopologyValue),
 }
 """Records of `__consumer_offsets`."""
 TRANSACTION_RECORDS: Final[Classes] = {0: (TransactionLogKey, TransactionLogValue)}

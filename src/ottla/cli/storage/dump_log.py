@@ -25,6 +25,7 @@ MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 """Suffix of snapshots of Kafka's metadata log."""
 DECODERS = ("offsets_decoder", "transaction_log_decoder", "share_group_state_decoder", "cluster_metadata_decoder")
+NO_REMOTE_LOG = "there is no topic __remote_log_metadata: Ottla has no tiered storage yet"
 TIME_NAMES = ("CreateTime", "LogAppendTime")
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
@@ -33,6 +34,9 @@ Decoder = Callable[[Record], tuple[str | None, str | None]]
 
 def run(args: argparse.Namespace) -> int:
     """Print each file; fails at the first that cannot be read."""
+    if args.remote_log_metadata_decoder:
+        print(f"ottla dump-log: --remote-log-metadata-decoder: {NO_REMOTE_LOG}", file=sys.stderr)
+        return 1
     for option in (args.key_decoder_class, args.value_decoder_class):
         if option is not None and not option.endswith("StringDecoder"):
             print(f"ottla dump-log: there is no decoder {option}; only StringDecoder is supported", file=sys.stderr)
@@ -366,6 +370,7 @@ COMMAND = Command(
         Flag("--transaction-log-decoder", "decode records of __transaction_state"),
         Flag("--share-group-state-decoder", "decode records of __share_group_state"),
         Flag("--cluster-metadata-decoder", "decode records of Kafka's __cluster_metadata (KRaft)"),
+        Flag("--remote-log-metadata-decoder", "not supported: Ottla has no tiered storage yet"),
         Flag("--index-sanity-check", "only check indexes, as a broker does when it starts"),
         Flag("--verify-index-only", "only print differences between indexes and their log"),
         Option("--max-bytes N", "bytes of batches to read of each log", int, default=(1 << 31) - 1),

@@ -128,10 +128,10 @@ class ShareSnapshotValue(Data, versions="0", flexible="0+"):
     state_epoch: int = f.int32("0+")
     leader_epoch: int = f.int32("0+")
     start_offset: int = f.int64("0+")
-    create_timestamp: int = f.int64("0+")
-    write_timestamp: int = f.int64("0+")
     # Kafka 4.2 and later; -1: unknown.
     delivery_complete_count: int = f.int32("0+", default=-1, ignorable=True, tag=0)
+    create_timestamp: int = f.int64("0+")
+    write_timestamp: int = f.int64("0+")
     state_batches: list[StateBatch] = f.array(StateBatch, "0+")
 
 
