@@ -21,7 +21,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 log = logging.getLogger("ottla.coordinator.group")
 
 INITIALIZE_SECONDS: Final = 1.0
-"""The time for which a heartbeat waits for the share coordinators; what remains is initialized with the next one."""
+"""The time for which a heartbeat waits for the share coordinators; the rest of the work goes on in the background."""
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
 CONSUMER: Final = -1
@@ -53,26 +53,32 @@ async def results_by_topic(
 async def initialize_subscribed(broker: BrokerContext, group_id: str) -> None:
     """Create the states of partitions that a group subscribes to and has no state of yet.
 
-    A failure is only logged: the next heartbeat tries again, and a leader that is earlier creates the state itself.
+    What takes longer than a second goes on in the background. A failure is only logged: the next heartbeat tries again,
+    and a leader that is earlier creates the state itself.
     """
     group = broker.groups.groups.by_id.get(group_id)
     if not isinstance(group, ShareGroup):
         return
-    new = group.uninitialized(broker.image)
-    if not new:
-        return
+    running = broker.share_persister.initializing
+    task = running.get(group_id)
+    if task is None:
+        new = group.uninitialized(broker.image)
+        if not new:
+            return
+        task = running[group_id] = asyncio.get_running_loop().create_task(_initialize(broker, group, new))
+        task.add_done_callback(lambda _: running.pop(group_id, None))
+    await asyncio.wait([task], timeout=INITIALIZE_SECONDS)
+
+
+async def _initialize(broker: BrokerContext, group: ShareGroup, new: list[TopicIdPartition]) -> None:
     try:
-        async with asyncio.timeout(INITIALIZE_SECONDS):
-            await create_internal(broker, SHARE_GROUP_STATE)
-            await asyncio.gather(
-                *(
-                    broker.share_persister.initialize(ShareKey(group_id, *tip), group.epoch, UNINITIALIZED)
-                    for tip in new
-                )
-            )
-            await record_initialized(broker, group_id, new)
-    except (KafkaError, TimeoutError) as error:
-        log.warning("Cannot initialize %d share partitions of group %s: %s", len(new), group_id, error or "timed out")
+        await create_internal(broker, SHARE_GROUP_STATE)
+        await asyncio.gather(
+            *(broker.share_persister.initialize(ShareKey(group.id, *tip), group.epoch, UNINITIALIZED) for tip in new)
+        )
+        await record_initialized(broker, group.id, new)
+    except KafkaError as error:
+        log.warning("Cannot initialize %d share partitions of group %s: %s", len(new), group.id, error)
 
 
 async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable[TopicIdPartition]) -> None:

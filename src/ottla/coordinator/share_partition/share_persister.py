@@ -76,8 +76,12 @@ class SharePersister:
         self._timeout = timeout
         self._request_timeout = request_timeout
         self._batcher: RequestBatcher[StateCall, Any] = RequestBatcher(self._send)
+        self.initializing: dict[str, asyncio.Task[None]] = {}
+        """Tasks that create the states of partitions that are new to a group, by group."""
 
     def close(self) -> None:
+        for task in self.initializing.values():
+            task.cancel()
         self._batcher.close()
 
     async def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
