@@ -436,7 +436,8 @@ def failure(code: int, name: object, message: str | None = None) -> errors.Kafka
     if not code:
         return None
     error = errors.for_code(code)
-    return error(f"{name}: {message or (error.__doc__ or '').strip()}")
+    text = message or (error.__doc__ or "").strip()
+    return error(f"{name}: {text}" if name != "" else text)  # the defaults of all brokers have no name
 
 
 def check(code: int, name: object, message: str | None = None) -> None:
