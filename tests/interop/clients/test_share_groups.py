@@ -53,12 +53,13 @@ def described_members(bootstrap: str, group: str) -> int:
     return len(re.findall(rf"{group}\s+\S+\s+/127.0.0.1\s+console-share-consumer\s+1\s", described))
 
 
-def test_members_share_the_records_of_one_partition(tmp_path: Path) -> None:
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_members_share_the_records_of_one_partition(tmp_path: Path, brokers: int) -> None:
     reason = apache_kafka.missing()
     if reason:
         pytest.skip(reason)
     topic = f"share-{uuid.uuid4().hex[:8]}"
-    with Broker(OPTIONS) as broker:
+    with Broker(OPTIONS, brokers=brokers) as broker:
         bootstrap = broker.bootstrap_servers
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(topic, 1, 1)])
