@@ -31,6 +31,12 @@ COMMIT = 1
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_EARLIER_BATCH = Struct(">qiqiq")
+"""A batch before the last one of its producer: producer id, last sequence, last offset, offset delta, timestamp. Kafka
+has no place for them and loses them with a restart: a producer that then repeats one of its last batches, but not the
+very last, is out of order, starts a new epoch and writes again what is in the log. They follow Kafka's entries, where
+Kafka does not read on.
+"""
 _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
 
@@ -367,6 +373,7 @@ class ProducerStates:
     def write_snapshot(self, *, sync: bool = False) -> None:
         """Write the state at `end_offset` into its `.snapshot` file."""
         entries = b"".join(_pack(p) for p in self.producers.values())
+        entries += b"".join(_pack_earlier(p) for p in self.producers.values())
         body = len(self.producers).to_bytes(4, "big") + entries
         head = _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body, 0), len(self.producers))
         replace_file(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX), head + entries, sync=sync)
@@ -379,7 +386,8 @@ class ProducerStates:
             sound = (
                 version == SNAPSHOT_VERSION
                 and count >= 0
-                and len(content) == _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size
+                and len(content) >= (end := _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size)
+                and (len(content) - end) % _EARLIER_BATCH.size == 0
                 and crc == crc32c(memoryview(content)[6:], 0)
             )
         except StructError:
@@ -389,8 +397,11 @@ class ProducerStates:
                 f"{path} is not a producer snapshot of version {SNAPSHOT_VERSION}, or it is damaged"
             )
         self.clear(int(path.name.removesuffix(SNAPSHOT_SUFFIX)))
-        for fields in _SNAPSHOT_ENTRY.iter_unpack(content[_SNAPSHOT_HEAD.size :]):
+        for fields in _SNAPSHOT_ENTRY.iter_unpack(content[_SNAPSHOT_HEAD.size : end]):
             self._add(_unpack(fields))
+        # each is put before those that are there: the last one, and what was written after this one
+        for producer_id, *batch in reversed(list(_EARLIER_BATCH.iter_unpack(content[end:]))):
+            self.producers[producer_id].batches.appendleft(_batch(*batch))
         self.ongoing = dict(sorted(self.ongoing.items()))
 
     def _add(self, producer: ProducerState) -> None:
@@ -421,9 +432,20 @@ def _unpack(fields: tuple[int, ...]) -> ProducerState:
     producer.coordinator_epoch = coordinator_epoch
     producer.first_txn_offset = first_txn
     if last_offset >= 0:
-        first_sequence = (last_sequence - offset_delta) & MAX_SEQUENCE
-        producer.batches.append(AppendedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp))
+        producer.batches.append(_batch(last_sequence, last_offset, offset_delta, timestamp))
     return producer
+
+
+def _pack_earlier(producer: ProducerState) -> bytes:
+    return b"".join(
+        _EARLIER_BATCH.pack(producer.id, batch.last_sequence, batch.last_offset, batch.offset_delta, batch.timestamp)
+        for batch in list(producer.batches)[:-1]
+    )
+
+
+def _batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> AppendedBatch:
+    first_sequence = (last_sequence - offset_delta) & MAX_SEQUENCE
+    return AppendedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
 
 
 def snapshots_in(directory: Path) -> list[tuple[int, Path]]:

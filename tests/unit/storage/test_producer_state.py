@@ -208,6 +208,26 @@ def test_snapshot_is_read_back(tmp_path: Path, make_log: Callable[..., Log]) -> 
         states.load_snapshot(path)
 
 
+def test_batches_in_flight_are_duplicates_after_a_clean_restart(make_log: Callable[..., Log]) -> None:
+    log = make_log()
+    for i in range(7):
+        send(log, i)
+    log.close()
+    again = make_log(clean=True)
+    for sequence in range(2, 7):
+        assert send(again, sequence).duplicate
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        send(again, 1)
+
+
+def test_snapshot_of_kafka_has_the_last_batch_only(make_log: Callable[..., Log]) -> None:
+    log = make_log()
+    send(log, 0)
+    log.close()
+    ((_, path),) = snapshots_in(log.dir)
+    assert len(path.read_bytes()) == 10 + 46, "nothing follows Kafka's entries if there are no earlier batches"
+
+
 def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=300)
     for i in range(20):
