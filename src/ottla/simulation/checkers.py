@@ -136,6 +136,25 @@ def _went_back(events: Sequence[GroupEvent]) -> list[str]:
     return wrong
 
 
+def a_partition_has_one_owner(events: Sequence[GroupEvent]) -> list[str]:
+    """Check that no two members of a generation have got the same partition."""
+    owners: dict[tuple[Place, int], str] = {}
+    wrong = []
+    for event in events:
+        if isinstance(event, Assigned) and event.generation >= 0:
+            owner = owners.setdefault((event.place, event.generation), event.member)
+            if owner != event.member:
+                wrong.append(f"{owner} and {event.member} both got {event.place} in generation {event.generation}")
+    return wrong
+
+
+def only_committed_records_are_read(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
+    """Check that no member took a record of a transaction that was aborted, or that is not in the log in the end."""
+    stored = {(record.place, record.offset) for record in records}
+    taken = [event for event in events if isinstance(event, Taken)]
+    return [f"{t.member} took {t.place} {t.offset}" for t in taken if (t.place, t.offset) not in stored]
+
+
 def replicas_are_equal(replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
     """Up to the high watermark that all know, the brokers' logs are the same bytes."""
     ends = smallest(replicas)

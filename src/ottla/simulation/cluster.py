@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.main import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
@@ -64,6 +66,20 @@ class SimulatedBroker:
         self.process: Process | None = None
         self.node: BrokerNode | None = None
         self.runs = 0
+        """The number of processes."""
+        self.starts = 0
+        """The number of starts; a process starts again after a failed log directory."""
+        self.power_lost_at = float("-inf")
+        """The time of the last loss of power, which may have taken records that were acknowledged."""
+
+    @property
+    def context(self) -> BrokerContext | None:
+        """The broker's parts while it serves clients."""
+        return None if self.node is None else self.node._context
+
+    @property
+    def is_controller(self) -> bool:
+        return self.context is not None and self.context.controller.is_active
 
     @property
     def is_alive(self) -> bool:
@@ -90,6 +106,7 @@ class SimulatedBroker:
                 self.world.note(self.name, f"could not start: {error}")
                 await asyncio.sleep(RESTART_SECONDS)
                 continue
+            self.starts += 1
             self.node = node
             self.world.note(self.name, "serves clients")
             await node.failed.wait()
@@ -110,6 +127,7 @@ class SimulatedBroker:
         """Kill the process, as `kill -9` does."""
         if self.process is not None:
             self.world.note(self.name, "is killed")
+            self._remember_logs(power_lost=False)
             self.process.kill()
             self.node = None
 
@@ -117,10 +135,21 @@ class SimulatedBroker:
         """Kill the process and lose what its disk has not written."""
         if self.process is not None:
             self.world.note(self.name, "loses power")
+            self.power_lost_at = self.world.loop.time()
+            directories = self._remember_logs(power_lost=True)
             self.world.network.power_off(self.host)
             self.process.kill()
             self.node = None
             self.world.disk_of[self.name].lose_power()
+            for directory in directories:
+                self.world.logs.on_power_lost(directory)
+
+    def _remember_logs(self, *, power_lost: bool) -> list[Path]:
+        """Have the logs compared after the crash. Return their directories."""
+        logs = [] if self.context is None else [partition.log for partition in self.context.partitions]
+        for log in logs:
+            self.world.logs.on_crash(log, power_lost=power_lost)
+        return [log.dir for log in logs]
 
     def power_on(self) -> None:
         self.world.network.power_on(self.host)
@@ -140,6 +169,8 @@ class SimulatedCluster:
 
     def __init__(self, world: World, brokers: int = 3, configs: Mapping[str, Any] | None = None) -> None:
         self.world = world
+        self.chosen: dict[object, SimulatedBroker] = {}
+        """The brokers that faults have chosen when they began."""
         self.brokers = [SimulatedBroker(world, number, configs or {}) for number in range(brokers)]
 
     @property

@@ -10,6 +10,7 @@ import random
 import selectors
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -95,6 +96,8 @@ def _fork(plan: Plan, prepare: Callable[[], object]) -> BinaryIO:
         outcome = run(plan)
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(outcome, pipe)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(0)
 

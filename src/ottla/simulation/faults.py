@@ -13,6 +13,8 @@ from ottla.simulation.process import ProcessState
 from ottla.simulation.workers import SimulatedExecutor
 from ottla.simulation.zookeeper import HOST
 
+CONTROLLER: Final = -1
+
 
 class Fault(NamedTuple):
     """One fault. Times are in seconds of virtual time."""
@@ -21,11 +23,14 @@ class Fault(NamedTuple):
     seconds: float
     kind: str
     broker: int
+    """The broker; CONTROLLER is the one that is the controller when the fault begins."""
     other: int = 0
     """A second broker, for a link between two."""
 
     def __str__(self) -> str:
-        target = f"broker {self.broker}" + (f" and {self.other}" if self.kind.startswith("cut-link") else "")
+        target = ("the controller" if self.broker == CONTROLLER else f"broker {self.broker}") + (
+            f" and {self.other}" if self.kind.startswith("cut-link") else ""
+        )
         return f"{self.at:6.2f} s  {self.kind} of {target} for {self.seconds:.2f} s"
 
 
@@ -39,7 +44,13 @@ class Kind(NamedTuple):
 
 
 def _broker(cluster: SimulatedCluster, fault: Fault) -> SimulatedBroker:
-    return cluster.brokers[fault.broker]
+    """Return the broker of a fault, which stays the same until the fault ends."""
+    if fault.broker != CONTROLLER:
+        return cluster.brokers[fault.broker]
+    if fault not in cluster.chosen:
+        active = [broker for broker in cluster.brokers if broker.is_controller]
+        cluster.chosen[fault] = active[0] if active else cluster.brokers[0]
+    return cluster.chosen[fault]
 
 
 def _kill(cluster: SimulatedCluster, fault: Fault) -> None:
@@ -77,6 +88,8 @@ def _links(cluster: SimulatedCluster, fault: Fault) -> list[tuple[str, str]]:
     """Return the links that a fault cuts, in their directions."""
     own = _broker(cluster, fault).host
     other = cluster.brokers[fault.other].host
+    if other == own:
+        other = cluster.brokers[fault.other - 1].host
     brokers = [broker.host for broker in cluster.brokers if broker.host != own]
     match fault.kind:
         case "cut-link":
@@ -195,6 +208,8 @@ KINDS: Final[dict[str, Kind]] = {
 LOSING: Final = ("power-loss", "disk-failure")
 """Faults that may take away what a replica has acknowledged: while one lasts, no other broker may fail, as the replicas
 in sync would then be fewer than what acks=all promises."""
+CONTROLLER_SHARE: Final = 0.25
+"""The share of faults of the controller, on top of those that happen to be of it."""
 CALM_SECONDS: Final = 20.0
 """Time without other faults around those."""
 
@@ -209,7 +224,8 @@ def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] 
         (kind,) = rng.choices(names, weights)
         broker = rng.randrange(brokers)
         other = rng.choice([number for number in range(brokers) if number != broker])
-        lasts = rng.uniform(0.05, KINDS[kind].max_seconds)
+        lasts = rng.choice([rng.uniform(0.05, KINDS[kind].max_seconds), rng.uniform(0.05, KINDS[kind].max_seconds / 4)])
+        broker = CONTROLLER if rng.random() < CONTROLLER_SHARE else broker
         if kind in LOSING:
             at += CALM_SECONDS
         faults.append(Fault(at, lasts, kind, broker, other))

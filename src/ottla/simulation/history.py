@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import takewhile
@@ -94,6 +95,8 @@ class Assigned(NamedTuple):
     at: float
     member: str
     place: Place
+    generation: int = -1
+    """Of the classic protocol; -1 otherwise."""
 
 
 class Taken(NamedTuple):
@@ -136,6 +139,16 @@ class History:
     group: list[Assigned | Taken | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the load shall come to its end."""
+    on_ack: Callable[[Ack], object] | None = None
+    """Called with each acknowledgement."""
+    violations: list[str] = field(default_factory=list)
+    """Requests that were answered although they had to be rejected."""
+
+    def acknowledged(self, ack: Ack) -> None:
+        """Add an acknowledgement."""
+        self.acks.append(ack)
+        if self.on_ack is not None:
+            self.on_ack(ack)
 
     def written_since(self, moment: float) -> set[int]:
         """Partitions of which a record was acknowledged after that."""

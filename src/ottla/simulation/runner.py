@@ -17,6 +17,8 @@ from ottla import aio
 from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError
 from ottla.simulation import checkers
+from ottla.simulation.clients.probes import PROBES, Prober
+from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, ScriptedProducer
 from ottla.simulation.cluster import SimulatedCluster
 from ottla.simulation.faults import Fault, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
@@ -41,6 +43,7 @@ DRAIN_SECONDS: Final = 180.0
 """Time within which the clients end: a delivery may take 120 s."""
 SHOWN: Final = 5
 """Violations of a promise that are reported."""
+RULES: Final = (JAVA, LIBRDKAFKA)
 MEMORY: Final = Path("/dev/shm")
 
 
@@ -54,6 +57,8 @@ class Plan(NamedTuple):
     """Kinds of faults; all by default."""
     faults: tuple[Fault, ...] | None = None
     """These faults instead of those of the seed."""
+    stops_early: bool = False
+    """Whether the first violation ends the run, if it is seen while the run lasts."""
 
 
 class RunOutcome(NamedTuple):
@@ -82,6 +87,7 @@ class Simulation:
         self.faults = planned if run_plan.faults is None else list(run_plan.faults)
         self.cluster = SimulatedCluster(self.world, BROKERS)
         self.observer = Observer(self.cluster)
+        self.history.on_ack = self.observer.on_ack
         self.clients: list[Workload] = []
         self.members: list[Member] = []
         self.violations: list[str] = []
@@ -91,7 +97,7 @@ class Simulation:
         began = time.process_time()
         self.world.install()
         try:
-            self.world.run(self._main())
+            self.world.run(self._until_violation() if self.plan.stops_early else self._main())
         except BaseException as error:
             self.world.timeline.lines.append(traceback.format_exc())
             self._violate("the run ends", [repr(error)])
@@ -112,6 +118,27 @@ class Simulation:
             self.world.timeline.note("checker", f"VIOLATION {promise}: {one}")
             self.violations.append(f"{promise}: {one}")
 
+    async def _until_violation(self) -> None:
+        main = asyncio.ensure_future(self._main())
+        while not main.done():
+            await asyncio.wait([main], timeout=1)
+            for promise, broken in self._violations_so_far().items():
+                self._violate(promise, broken)
+            if self.violations:
+                return
+        main.result()
+
+    def _violations_so_far(self) -> dict[str, list[str]]:
+        """Return what the checkers have seen that look while the run lasts."""
+        return {
+            "no exception is unhandled": self.world.unhandled,
+            "leaders and watermarks": self.observer.violations,
+            "requests are rejected": self.history.violations,
+            "logs are sound": self.world.logs.violations,
+            "states of partitions": self.world.partition_states.violations,
+            "no producer has ended": checkers.no_producer_has_ended(self.history.ended),
+        }
+
     async def _main(self) -> None:
         await self.cluster.start()
         await self._create_topics()
@@ -128,6 +155,7 @@ class Simulation:
         topics = [
             NewTopic(ORDERED, PARTITIONS, 3),
             NewTopic(TRANSFERS, PARTITIONS, 3),
+            NewTopic(PROBES, 1, 3),
         ]
 
         async def create() -> None:
@@ -144,7 +172,8 @@ class Simulation:
         producers = [OrderedProducer(self.world, f"producer-{n}", servers, self.history) for n in range(2)]
         transfers = [Transfer(self.world, n, servers, self.history) for n in range(2)]
         self.members = [Member(self.world, n, servers, self.history, group_protocol=self._protocol) for n in range(2)]
-        self.clients = [*producers, *transfers]
+        scripted = [ScriptedProducer(self.world, rules, n, servers, self.history) for n, rules in enumerate(RULES)]
+        self.clients = [*producers, *transfers, *scripted, Prober(self.cluster, self.history, self.members)]
         for client in (*self.clients, *self.members):
             client.start()
 
@@ -195,18 +224,17 @@ class Simulation:
         history = self.history
         results = {
             "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),
-            "no producer has ended": checkers.no_producer_has_ended(history.ended),
             "nothing is doubled": checkers.nothing_is_doubled(records),
             "order is kept": checkers.order_is_kept(records),
             "transactions are atomic": checkers.transactions_are_atomic(history.attempts, records),
             "transfers are exactly once": checkers.transfers_are_exactly_once(history.transferred, records),
             "the group goes on": checkers.the_group_goes_on(history.group, records),
+            "a partition has one owner": checkers.a_partition_has_one_owner(history.group),
+            "only committed records are read": checkers.only_committed_records_are_read(history.group, records),
             "replicas are equal": checkers.replicas_are_equal(replicas),
             "replicas reach what was acked": checkers.replicas_reach_what_was_acked(history.acks, replicas),
-            "no exception is unhandled": self.world.unhandled,
-            "leaders and watermarks": self.observer.violations,
         }
-        for promise, broken in results.items():
+        for promise, broken in {**results, **self._violations_so_far()}.items():
             self._violate(promise, broken)
 
 

@@ -30,6 +30,8 @@ from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.network import Network, SocketModule
 from ottla.simulation.process import PROCESS, current
 from ottla.simulation.workers import SimulatedExecutor
+from ottla.storage.log import Log
+from ottla.storage.recovery import open_log as production_open_log
 
 EPOCH_MS: Final = 1_800_000_000_000
 """The time of day at which every simulation begins."""
@@ -143,9 +145,16 @@ def load_modules() -> None:
 
 
 def install(
-    loop: SimulatedLoop, network: Network, disks: Disks, rng: random.Random, resolve: Callable[[str], str]
+    loop: SimulatedLoop,
+    network: Network,
+    disks: Disks,
+    rng: random.Random,
+    resolve: Callable[[str], str],
+    open_log: Callable[..., Log] = production_open_log,
 ) -> None:
     """Replace what production code takes from the operating system, in this process and for good.
+
+    `open_log` may check the logs that it opens.
 
     A later call puts another simulation in the place of the first one.
     """
@@ -177,6 +186,7 @@ def install(
         id(pathlib.Path): SimulatedPath,
         id(concurrent.futures.ThreadPoolExecutor): SimulatedExecutor,
         id(MeteredWorkers): SimulatedExecutor,
+        id(production_open_log): open_log,
     }
     _replace(replacements)
     random.seed(rng.random())

@@ -11,7 +11,7 @@ from ottla import aio
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.clock import SystemClock
 from ottla.errors import KafkaError
-from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from ottla.simulation.history import (
     ORDERED,
     TRANSFERS,
@@ -133,7 +133,7 @@ class OrderedProducer(Workload):
 
     def _on_result(self, sent: Sent, error: BaseException | None, offset: int | None) -> None:
         if error is None:
-            self.history.acks.append(Ack(self.now(), sent, offset if offset is not None and offset >= 0 else None))
+            self.history.acknowledged(Ack(self.now(), sent, offset if offset is not None and offset >= 0 else None))
         else:
             self.world.note(self.name, f"{sent} failed: {error}")
             self.history.refused.append((self.now(), sent, str(error)))
@@ -212,9 +212,12 @@ class Transfer(Workload):
             ]
             for future in futures:
                 await future
-            if self.rng.random() < ABORTED_SHARE:
+            if self.rng.random() < ABORTED_SHARE / 2:
                 return await self._abort(producer, attempt)
             await producer.send_offsets_to_transaction({self._source: OffsetAndMetadata(offsets[-1] + 1)}, self.name)
+            if self.rng.random() < ABORTED_SHARE:
+                await self.pause(1.0)
+                return await self._abort(producer, attempt)
         except KafkaError as error:
             self.world.note(self.name, f"aborts transaction {attempt.number}: {error}")
             return await self._abort(producer, attempt)
@@ -255,7 +258,10 @@ class Member(Workload):
         super().__init__(world, f"member-{number}", bootstrap_servers, history)
         self.done = asyncio.Event()
         self._options: dict[str, Any] = {"group_protocol": group_protocol}
-        if group_protocol == "classic":
+        self.is_classic = group_protocol == "classic"
+        self.identities: list[tuple[str, int]] = []
+        """The member ids and generations, or member epochs, of its assignments."""
+        if self.is_classic:
             self._options |= {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000}
 
     async def run(self) -> None:
@@ -269,7 +275,7 @@ class Member(Workload):
             fetch_max_wait_ms=5000,
         )
         await consumer.start()
-        consumer.subscribe([ORDERED, TRANSFERS], listener=_Listener(self))
+        consumer.subscribe([ORDERED, TRANSFERS], listener=_Listener(self, consumer))
         positions: dict[TopicPartition, int] = {}
         while not self.done.is_set():
             try:
@@ -294,17 +300,20 @@ class Member(Workload):
             for tp, position in owned.items():
                 self.history.group.append(Committed(self.now(), self.name, Place(tp.topic, tp.partition), position))
 
-    def assigned(self, partitions: Any) -> None:
+    def assigned(self, partitions: Any, member: ConsumerGroupMetadata) -> None:
+        self.identities.append((member.member_id, member.generation_id))
+        generation = member.generation_id if self.is_classic else -1
         for tp in partitions:
-            self.history.group.append(Assigned(self.now(), self.name, Place(tp.topic, tp.partition)))
+            self.history.group.append(Assigned(self.now(), self.name, Place(tp.topic, tp.partition), generation))
 
 
 class _Listener(ConsumerRebalanceListener):
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, consumer: aio.KafkaConsumer) -> None:
         self._member = member
+        self._consumer = consumer
 
     def on_partitions_assigned(self, partitions: Any) -> None:
-        self._member.assigned(partitions)
+        self._member.assigned(partitions, self._consumer.group_metadata())
 
     def on_partitions_revoked(self, partitions: Any) -> None:
         pass

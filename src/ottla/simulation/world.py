@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.simulation import system
+from ottla.simulation.checking.log_files import LogChecker
+from ottla.simulation.checking.partition_states import PartitionStates
 from ottla.simulation.disk import Disk, Disks
 from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.network import Network
@@ -69,6 +71,9 @@ class World:
         self.unhandled: list[str] = []
         """Exceptions that no code has handled."""
         self.network.on_message = self._on_message
+        self.partition_states = PartitionStates()
+        self.zookeeper.on_write = self.partition_states.on_write
+        self.logs = LogChecker()
         self.zookeeper.on_change = functools.partial(self.timeline.note, "zookeeper")
         SimulatedKazoo.service = self.zookeeper
 
@@ -76,7 +81,9 @@ class World:
         """Put the simulation under the production code."""
         import kazoo.client
 
-        system.install(self.loop, self.network, self.disks, random.Random(self.rng.random()), self.resolve)
+        system.install(
+            self.loop, self.network, self.disks, random.Random(self.rng.random()), self.resolve, self.logs.open_log
+        )
         kazoo.client.KazooClient = SimulatedKazoo
         self.loop.resolver = self.resolve
         self.loop.workers = SimulatedExecutor()

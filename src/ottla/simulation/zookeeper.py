@@ -87,6 +87,8 @@ class ZooKeeper:
         self.lost_responses = 0.0
         """The share of requests that are applied and whose responses are lost with the connection."""
         self.on_change: Callable[[str], object] | None = None
+        self.on_write: Callable[[str, bytes | None], object] | None = None
+        """Called with the path and the new value of a znode that was written; None is its deletion."""
         self._next_session = 0
         loop.call_outside(loop.time() + TICK_SECONDS, self._tick)
 
@@ -155,8 +157,10 @@ class ZooKeeper:
                 rolled_back = [exceptions.RolledBackError() for _ in range(number)]
                 later = [exceptions.RuntimeInconsistency() for _ in operations[number + 1 :]]
                 return [*rolled_back, error, *later]
-        for operation in operations:
-            self._note(f"{operation[0]} {operation[1]}")
+        for kind, path, *rest in operations:
+            self._note(f"{kind} {path}")
+            if self.on_write is not None and kind != "check":
+                self.on_write(path, None if kind == "delete" else rest[0])
         self._fire(changed)
         return results
 

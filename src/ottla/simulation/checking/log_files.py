@@ -1,0 +1,227 @@
+"""The files of logs, read without the code that writes them: batches, indexes, epochs, producers, transactions.
+
+A log is checked when it is opened, against what its batches say; and after a crash against what was there before: all
+below the recovery point, or everything if only the process was killed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from ottla.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, read_header
+from ottla.records.crc import crc32c
+from ottla.records.decoder import decode_records
+from ottla.storage.log import Log
+from ottla.storage.producer_state import CompletedTransaction, ProducerState, ProducerStates, read_marker
+from ottla.storage.recovery import open_log as production_open_log
+
+INDEX_ENTRY: Final = Struct(">ii")
+TIME_INDEX_ENTRY: Final = Struct(">qi")
+SHOWN: Final = 3
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a segment."""
+
+    segment: Path
+    position: int
+    header: BatchHeader
+    digest: bytes
+
+
+class LogFiles:
+    """The batches of a partition's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.batches: list[StoredBatch] = []
+        self.damage: list[str] = []
+        self._completed: list[CompletedTransaction] = []
+        self.producers = ProducerStates(directory)
+        """The producers as all batches, from the first one on, leave them."""
+        for path in sorted(directory.glob("*.log")):
+            self._read(path)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch; 0 without one."""
+        return self.batches[-1].header.next_offset if self.batches else 0
+
+    @property
+    def aborted(self) -> set[tuple[int, int, int]]:
+        """The aborted transactions: producer id, first offset, and offset of the marker."""
+        return {(t.producer_id, t.first_offset, t.last_offset) for t in self._completed if t.aborted}
+
+    def _read(self, path: Path) -> None:
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            fault = _fault(data, position)
+            if fault is not None:
+                self.damage.append(f"{path.name} has {fault} at byte {position} of {len(data)}")
+                return
+            header = read_header(data, position)
+            end = position + header.length + LOG_OVERHEAD
+            self.batches.append(StoredBatch(path, position, header, sha256(data[position:end]).digest()))
+            self._replay(header, data, position)
+            position = end
+
+    def _replay(self, header: BatchHeader, data: bytes, position: int) -> None:
+        marker = None
+        if header.is_control:
+            records = decode_records(memoryview(data), position, header)
+            marker = read_marker(records[0]) if records else None
+        completed = self.producers.update(header, marker)
+        if completed is not None:
+            self._completed.append(completed)
+
+    def order_faults(self) -> Iterator[str]:
+        """Yield where offsets do not increase."""
+        last = -1
+        for batch in self.batches:
+            if batch.header.base_offset <= last:
+                yield f"offset {batch.header.base_offset} follows {last}"
+            last = batch.header.last_offset
+
+    def index_faults(self) -> Iterator[str]:
+        """Yield the entries of indexes that point at no batch, or at another one."""
+        at = {(batch.segment.stem, batch.position): batch.header for batch in self.batches}
+        for path in sorted(self.directory.glob("*.index")):
+            for relative, position in _entries(path, INDEX_ENTRY):
+                header = at.get((path.stem, position))
+                if header is None or header.last_offset != int(path.stem) + relative:
+                    yield f"{path.name} says that offset {int(path.stem) + relative} is at byte {position}"
+        offsets = {batch.header.last_offset for batch in self.batches}
+        for path in sorted(self.directory.glob("*.timeindex")):
+            for _, relative in _entries(path, TIME_INDEX_ENTRY):
+                if int(path.stem) + relative not in offsets and relative:
+                    yield f"{path.name} names offset {int(path.stem) + relative}, where no batch ends"
+
+
+def _fault(data: bytes, position: int) -> str | None:
+    if len(data) - position < HEADER_BYTES:
+        return "a torn header"
+    length = int.from_bytes(data[position + 8 : position + 12], "big")
+    end = position + length + LOG_OVERHEAD
+    if length < HEADER_BYTES - LOG_OVERHEAD or end > len(data):
+        return "a torn batch"
+    crc = int.from_bytes(data[position + 17 : position + 21], "big")
+    return None if crc32c(memoryview(data)[position + CRC_START : end], 0) == crc else "a damaged batch"
+
+
+def _entries(path: Path, entry: Struct) -> Iterator[tuple[int, int]]:
+    data = path.read_bytes()
+    for fields in entry.iter_unpack(data[: len(data) - len(data) % entry.size]):
+        if any(fields):
+            yield fields[0], fields[1]
+
+
+class Crash(NamedTuple):
+    """The state of a log when its process died."""
+
+    recovery_point: int
+    batches: Sequence[StoredBatch]
+    power_lost: bool
+
+
+class LogChecker:
+    """Checks logs at their opening. Stands in for `recovery.open_log`."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self._crashes: dict[str, Crash] = {}
+
+    def on_crash(self, log: Log, *, power_lost: bool) -> None:
+        """Remember a log whose process has died, before its disk loses anything."""
+        if not (log.closed or log.failed or log.config.compacted):
+            crash = Crash(log.recovery_point, LogFiles(log.dir).batches, power_lost)
+            self._crashes[str(log.dir)] = crash
+
+    def on_power_lost(self, directory: Path) -> None:
+        """Check that everything below the recovery point is still there."""
+        crash = self._crashes.get(str(directory))
+        if crash is None:
+            return
+        actual = {batch.header.base_offset: batch.digest for batch in LogFiles(directory).batches}
+        lost = [
+            batch.header.base_offset
+            for batch in crash.batches
+            if batch.header.next_offset <= crash.recovery_point and actual.get(batch.header.base_offset) != batch.digest
+        ]
+        if lost:
+            self._note(directory, f"offset {lost[0]} is below the recovery point {crash.recovery_point}, and was lost")
+
+    def open_log(self, directory: Path, *arguments: Any, **options: Any) -> Log:
+        """Open a log with the production code, and check it."""
+        log = production_open_log(directory, *arguments, **options)
+        self._check(log)
+        return log
+
+    def _note(self, directory: Path, text: str) -> None:
+        self.violations.append(f"{directory.parent.parent.name} {directory.name}: {text}")
+
+    def _check(self, log: Log) -> None:
+        files = LogFiles(Path(log.dir))
+        faults = [*files.damage, *files.order_faults(), *files.index_faults()]
+        if files.batches and files.end_offset != log.log_end_offset:
+            faults.append(f"the log ends at {log.log_end_offset}, its batches at {files.end_offset}")
+        faults += _epoch_faults(log, files)
+        crash = self._crashes.pop(str(log.dir), None)
+        if crash is not None:
+            faults += _prefix_faults(crash, files)
+        if log.log_start_offset == 0 and not (log.config.compacted or options_compacted(log)):
+            faults += [*_producer_faults(log, files), *_transaction_faults(log, files)]
+        for fault in faults[:SHOWN]:
+            self._note(log.dir, fault)
+
+
+def options_compacted(log: Log) -> bool:
+    """Return whether a log may have been compacted, although its topic is not now: batches are missing."""
+    return bool(log.segments and log.segments[0].base_offset > 0)
+
+
+def _prefix_faults(crash: Crash, files: LogFiles) -> Iterator[str]:
+    before = [batch.digest for batch in crash.batches]
+    after = [batch.digest for batch in files.batches]
+    if crash.power_lost:  # beyond the recovery point, a truncation may be undone as well
+        before = [batch.digest for batch in crash.batches if batch.header.next_offset <= crash.recovery_point]
+        after = after[: len(before)]
+    if after != before:
+        when = "its disk lost power" if crash.power_lost else "its process was killed"
+        yield f"the log begins with other batches than when {when}"
+
+
+def _epoch_faults(log: Log, files: LogFiles) -> Iterator[str]:
+    entries = log.leader_epochs.entries
+    starts = [entry.start_offset for entry in entries]
+    for batch in files.batches:
+        offset = batch.header.base_offset
+        if offset < log.log_start_offset:
+            continue
+        i = bisect_right(starts, offset)
+        epoch = entries[i - 1].epoch if i else -1
+        if epoch != batch.header.leader_epoch:
+            yield f"offset {offset} has leader epoch {batch.header.leader_epoch}, the checkpoint says {epoch}"
+
+
+def _producer_faults(log: Log, files: LogFiles) -> Iterator[str]:
+    for producer_id, expected in files.producers.producers.items():
+        actual = log.producers.producers.get(producer_id)
+        if actual is None or _essence(actual) != _essence(expected):
+            shown = None if actual is None else _essence(actual)
+            yield f"producer {producer_id} is {shown} after loading, its batches say {_essence(expected)}"
+
+
+def _essence(producer: ProducerState) -> tuple[int, int, int, int]:
+    return producer.epoch, producer.last_sequence, producer.first_txn_offset, producer.coordinator_epoch
+
+
+def _transaction_faults(log: Log, files: LogFiles) -> Iterator[str]:
+    listed = log.aborted_transactions(0, log.log_end_offset)
+    actual = {(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in listed}
+    if actual != files.aborted:
+        yield f"the transaction index has {sorted(actual)}, the log {sorted(files.aborted)}"

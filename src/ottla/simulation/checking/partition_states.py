@@ -1,0 +1,85 @@
+"""The states of partitions that controllers write to ZooKeeper: epochs only grow, and leaders come from the ISR.
+
+Every write of a partition's state is compared with the one before it, so a controller that was deposed and still
+writes, or an election that loses acknowledged records, is named at the moment of the write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.cluster.store.znodes import CONTROLLER_EPOCH
+
+STATE: Final = re.compile(r"/brokers/topics/(?P<topic>[^/]+)/partitions/(?P<partition>\d+)/state$")
+
+
+class WrittenState(NamedTuple):
+    """A partition's state in ZooKeeper."""
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+    @classmethod
+    def of(cls, value: bytes) -> WrittenState:
+        """Parse the content of a znode."""
+        state = json.loads(value)
+        return cls(state["controller_epoch"], state["leader"], state["leader_epoch"], tuple(state["isr"]))
+
+
+class PartitionStates:
+    """The states of all partitions, as the controllers have written them."""
+
+    def __init__(self, allows_unclean: Callable[[str], bool] = lambda topic: False) -> None:
+        """`allows_unclean`: whether replicas of a topic may lead that are not in sync."""
+        self.states: dict[tuple[str, int], WrittenState] = {}
+        self.violations: list[str] = []
+        self._allows_unclean = allows_unclean
+        self._controller_epoch = 0
+        """The epoch of the last controller that was elected."""
+
+    def on_write(self, path: str, value: bytes | None) -> None:
+        """Check the write of a znode; None is its deletion."""
+        if path == CONTROLLER_EPOCH and value is not None:
+            self._controller_epoch = int(value)
+        match = STATE.search(path)
+        if match is None:
+            return
+        key = match["topic"], int(match["partition"])
+        if value is None:
+            self.states.pop(key, None)
+            return
+        after = WrittenState.of(value)
+        before = self.states.get(key)
+        name = f"{key[0]}-{key[1]}"
+        self.violations += [f"{name}: {text}" for text in _own_faults(after)]
+        if after.controller_epoch < self._controller_epoch:
+            late = f"a controller of epoch {after.controller_epoch} wrote after {self._controller_epoch}"
+            self.violations.append(f"{name}: {late}")
+        if before is not None:
+            unclean = self._allows_unclean(key[0])
+            self.violations += [f"{name}: {text}" for text in _faults(before, after, unclean=unclean)]
+        self.states[key] = after
+
+
+def _own_faults(state: WrittenState) -> list[str]:
+    if not state.isr:
+        return ["the ISR is empty"]
+    if state.leader >= 0 and state.leader not in state.isr:
+        return [f"leader {state.leader} is not in its ISR {state.isr}"]
+    return []
+
+
+def _faults(before: WrittenState, after: WrittenState, *, unclean: bool) -> list[str]:
+    faults = []
+    if after.leader_epoch < before.leader_epoch:
+        faults.append(f"the leader epoch went back from {before.leader_epoch} to {after.leader_epoch}")
+    if after.leader != before.leader and after.leader_epoch <= before.leader_epoch:
+        faults.append(f"leader {after.leader} replaced {before.leader} in epoch {after.leader_epoch}")
+    if after.leader not in (*before.isr, -1) and not unclean:
+        faults.append(f"leader {after.leader} was not in the ISR {before.isr}")
+    return faults

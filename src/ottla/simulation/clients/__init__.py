@@ -1,0 +1,1 @@
+"""Clients of a simulation that send single requests: producers with the rules of other clients, and probes."""

@@ -1,0 +1,233 @@
+"""Probes: requests of clients, leaders and controllers that were replaced, which have to be rejected.
+
+In a real cluster such requests come from processes that were paused, or over connections that were slow, at moments
+that a run hits seldom. Each probe sends one on purpose. An answer other than the expected error is a violation; none at
+all, or an error about something else, is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from ottla import errors
+from ottla.cluster.store import znodes
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.simulation.clients.raw_client import GROUP, TRANSACTION, ProducerId, RawClient, batch_of, raise_for
+from ottla.simulation.cluster import SimulatedCluster
+from ottla.simulation.history import ORDERED, History
+from ottla.simulation.workloads import GROUP as READERS
+from ottla.simulation.workloads import Member, Workload
+
+PROBES: Final = "probes"
+"""The topic that probes write to; it has one partition."""
+PAUSE_SECONDS: Final = 1.5
+FAR: Final = 1000
+"""Distance to an epoch that no broker has."""
+
+
+class PreparedTransaction(NamedTuple):
+    """A transactional id of a probe, whose first producer was fenced by the second one."""
+
+    id: str
+    fenced: ProducerId
+    current: ProducerId
+
+
+class Prober(Workload):
+    """Sends probes until the end."""
+
+    def __init__(self, cluster: SimulatedCluster, history: History, members: Sequence[Member]) -> None:
+        super().__init__(cluster.world, "prober", cluster.bootstrap_servers, history)
+        self._cluster = cluster
+        self._members = members
+        self._client = RawClient(self.name, cluster.bootstrap_servers)
+        self._broker: RawClient | None = None
+        """The same as one of the brokers."""
+        self._count = 0
+
+    async def run(self) -> None:
+        probes: list[Callable[[], Awaitable[None]]] = [
+            self._old_leader_epoch,
+            self._old_controller,
+            self._old_generation,
+            self._fenced_transaction,
+            self._old_producer_epoch,
+            self._unverified_batch,
+            self._old_coordinator,
+            self._old_leader_changes_isr,
+        ]
+        while not self.is_stopping:
+            self._count += 1
+            try:
+                await probes[self._count % len(probes)]()
+            except errors.KafkaError:
+                pass  # no answer, or the cluster is changing
+            await self.pause(PAUSE_SECONDS)
+        self._client.close()
+        if self._broker is not None:
+            self._broker.close()
+
+    def _expect(self, what: str, code: int, *, wrong: Sequence[int] = (errors.NONE,)) -> None:
+        if code in wrong:
+            self.world.note(self.name, f"{what} was answered with {code}")
+            self.history.violations.append(f"{what} was accepted")
+
+    def _as_broker(self) -> RawClient:
+        if self._broker is None:
+            node = self.world.zookeeper.nodes[znodes.CLUSTER_SECRET]
+            self._broker = RawClient(self.name, self._cluster.bootstrap_servers, znodes.secret_of(node.value))
+        return self._broker
+
+    def _batch(self, producer: ProducerId, sequence: int, *, transactional: bool = False) -> memoryview:
+        now_ms = 1_800_000_000_000 + int(self.now() * 1000)
+        return batch_of([b"probe"], producer, sequence, now_ms, transactional=transactional)
+
+    async def _old_leader_epoch(self) -> None:
+        """Fetch with a leader epoch that is not the leader's."""
+        leader = await self._client.leader(PROBES, 0)
+        for epoch in (leader.epoch - 1, leader.epoch + FAR):
+            if epoch < 0:
+                continue
+            start = FetchPartition(partition=0, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1000)
+            topics = [FetchTopic(topic=PROBES, partitions=[start])]
+            response = await self._client.send(leader.broker, FetchRequest(max_wait_ms=0, topics=topics), 11)
+            raise_for(response.error_code)
+            code = response.responses[0].partitions[0].error_code
+            self._expect(f"a fetch with leader epoch {epoch} from the leader of epoch {leader.epoch}", code)
+
+    async def _old_controller(self) -> None:
+        """Send the requests of a controller that was replaced."""
+        broker = self.rng.choice(self._cluster.brokers)
+        if broker.context is None:
+            return
+        epoch = broker.context.image.controller_epoch - 1
+        client = self._as_broker()
+        metadata = await client.send(
+            broker.id, UpdateMetadataRequest(controller_id=broker.id, controller_epoch=epoch), 6
+        )
+        self._expect(f"UpdateMetadata of controller epoch {epoch}", metadata.error_code)
+        leaders = await client.send(broker.id, LeaderAndIsrRequest(controller_id=broker.id, controller_epoch=epoch), 5)
+        self._expect(f"LeaderAndIsr of controller epoch {epoch}", leaders.error_code)
+
+    async def _old_generation(self) -> None:
+        """Commit an offset in an earlier generation of a member."""
+        member = self.rng.choice(self._members)
+        (member_id, generation), (last_id, last) = (*member.identities[-2:], ("", -1), ("", -1))[:2]
+        if generation < 0 or member_id != last_id or generation >= last:
+            return
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=READERS,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=[OffsetCommitRequestTopic(name=ORDERED, partitions=[partition])],
+        )
+        broker = await self._client.coordinator(READERS, GROUP)
+        response = await self._client.send(broker, request, 8 if member.is_classic else 9)
+        code = response.topics[0].partitions[0].error_code
+        self._expect(f"a commit of {member.name} in generation {generation}, which is {last} now", code)
+
+    async def _prepare_transaction(self) -> PreparedTransaction:
+        name = f"probe-{self._count}"
+        return PreparedTransaction(name, await self._client.init_producer(name), await self._client.init_producer(name))
+
+    async def _add_partition(self, transactional_id: str, producer: ProducerId) -> int:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=producer.id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=PROBES, partitions=[0])],
+        )
+        broker = await self._client.coordinator(transactional_id, TRANSACTION)
+        response = await self._client.send(broker, request, 3)
+        return response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+
+    async def _end(self, transactional_id: str, producer: ProducerId) -> int:
+        request = EndTxnRequest(
+            transactional_id=transactional_id, producer_id=producer.id, producer_epoch=producer.epoch, committed=True
+        )
+        broker = await self._client.coordinator(transactional_id, TRANSACTION)
+        return (await self._client.send(broker, request, 3)).error_code
+
+    async def _write(self, producer: ProducerId, sequence: int, transactional_id: str | None = None) -> int:
+        leader = await self._client.leader(PROBES, 0)
+        batch = self._batch(producer, sequence, transactional=transactional_id is not None)
+        return (await self._client.produce(leader.broker, PROBES, 0, batch, transactional_id)).error_code
+
+    async def _fenced_transaction(self) -> None:
+        """Write and commit as a transactional producer whose id another one has taken."""
+        name, fenced, current = await self._prepare_transaction()
+        self._expect("AddPartitionsToTxn of a fenced producer", await self._add_partition(name, fenced))
+        raise_for(await self._add_partition(name, current))
+        raise_for(await self._write(current, 0, name))
+        self._expect("a batch of a fenced producer", await self._write(fenced, 0, name))
+        self._expect("EndTxn of a fenced producer", await self._end(name, fenced))
+        raise_for(await self._end(name, current))
+
+    async def _old_producer_epoch(self) -> None:
+        """Write with an earlier epoch of an idempotent producer, and with a gap in its sequence."""
+        producer = await self._client.init_producer()
+        raise_for(await self._write(producer._replace(epoch=1), 0))
+        self._expect("a batch of an old producer epoch", await self._write(producer, 0))
+        self._expect("a batch after a gap in the sequence", await self._write(producer._replace(epoch=1), 5))
+
+    async def _unverified_batch(self) -> None:
+        """Write outside of any transaction: no marker would ever follow."""
+        name, _, current = await self._prepare_transaction()
+        self._expect("a batch outside of any transaction", await self._write(current, 0, name))
+
+    async def _old_coordinator(self) -> None:
+        """Write a marker as a coordinator that was replaced."""
+        name, _, current = await self._prepare_transaction()
+        raise_for(await self._add_partition(name, current))
+        raise_for(await self._write(current, 0, name))
+        raise_for(await self._end(name, current))
+        raise_for(await self._mark(current, FAR))
+        self._expect("a marker of an old coordinator", await self._mark(current, FAR - 1))
+
+    async def _mark(self, producer: ProducerId, coordinator_epoch: int) -> int:
+        leader = await self._client.leader(PROBES, 0)
+        marker = WritableTxnMarker(
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=PROBES, partition_indexes=[0])],
+            coordinator_epoch=coordinator_epoch,
+        )
+        response = await self._as_broker().send(leader.broker, WriteTxnMarkersRequest(markers=[marker]), 1)
+        return response.markers[0].topics[0].partitions[0].error_code
+
+    async def _old_leader_changes_isr(self) -> None:
+        """Propose an ISR as a leader that was replaced."""
+        state = self.world.partition_states.states.get((PROBES, 0))
+        controller = next((broker for broker in self._cluster.brokers if broker.is_controller), None)
+        if state is None or controller is None or state.leader_epoch < 1 or state.leader < 0:
+            return
+        data = AlterPartitionData(
+            partition_index=0,
+            leader_epoch=state.leader_epoch - 1,
+            new_isr=[state.leader],
+            partition_epoch=self.world.zookeeper.nodes[znodes.partition_state(PROBES, 0)].version,
+        )
+        topics = [AlterPartitionTopic(topic_name=PROBES, partitions=[data])]
+        request = AlterPartitionRequest(broker_id=state.leader, topics=topics)
+        response = await self._as_broker().send(controller.id, request, 1)
+        raise_for(response.error_code)
+        code = response.topics[0].partitions[0].error_code
+        self._expect(f"an ISR of leader epoch {state.leader_epoch - 1}", code)

@@ -1,0 +1,185 @@
+"""An idempotent producer whose retries are scripted: those of the Java client, or those of librdkafka.
+
+It has up to five batches in flight, sends what has no result again in its order, and repeats batches that were
+acknowledged, as a connection that broke makes clients do. The two differ in what OUT_OF_ORDER_SEQUENCE_NUMBER and
+UNKNOWN_PRODUCER_ID lead to:
+
+- Java bumps its epoch if the oldest batch gets one of them, and numbers all batches without a result from zero;
+- librdkafka ends with a fatal error if the oldest batch is out of order, and if a later one is, it drains and goes on
+  with another producer id: it sends everything again that was not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from ottla import errors
+from ottla.errors import KafkaError
+from ottla.net.client.channel import Channel
+from ottla.protocol.messages.produce import PartitionProduceResponse
+from ottla.simulation.clients.raw_client import ProducerId, RawClient, batch_of, send_batch
+from ottla.simulation.history import ORDERED, Ack, History, Sent
+from ottla.simulation.workloads import PARTITIONS, RETRY_SECONDS, Workload
+from ottla.simulation.world import World
+
+JAVA: Final = "java"
+LIBRDKAFKA: Final = "librdkafka"
+MAX_IN_FLIGHT: Final = 5
+MAX_RECORDS: Final = 3
+REPEATED_SHARE: Final = 0.5
+DELIVERY_SECONDS: Final = 60.0
+PAUSE_SECONDS: Final = 4.0
+
+
+@dataclass
+class ScriptedBatch:
+    """A batch, with the numbers that it has at the moment."""
+
+    records: list[Sent]
+    producer: ProducerId
+    sequence: int
+    deadline: float
+    offset: int = -1
+    """The offset in its acknowledgement."""
+
+
+class ScriptedProducer(Workload):
+    """Writes numbered records to one partition."""
+
+    def __init__(self, world: World, rules: str, partition: int, bootstrap_servers: str, history: History) -> None:
+        super().__init__(world, f"{rules}-{partition}", bootstrap_servers, history)
+        self._rules = rules
+        self._partition = partition % PARTITIONS
+        self._client = RawClient(self.name, bootstrap_servers)
+        self._producer = ProducerId(-1, -1)
+        self._next_record = 0
+        self._next_sequence = 0
+        self._outstanding: list[ScriptedBatch] = []
+        self._acked: list[ScriptedBatch] = []
+        """The last five batches that were acknowledged, in the order of their sequences."""
+
+    async def run(self) -> None:
+        await self._new_producer_id()
+        while not self.is_stopping:
+            for _ in range(self.rng.randint(1, MAX_IN_FLIGHT)):
+                self._add_batch()
+            await self._deliver()
+            if self.rng.random() < REPEATED_SHARE:
+                await self._repeat()
+            await self.pause(PAUSE_SECONDS)
+        self._client.close()
+
+    def _add_batch(self) -> None:
+        count = self.rng.randint(1, MAX_RECORDS)
+        records = [Sent(self.name, self._partition, self._next_record + n) for n in range(count)]
+        self._next_record += count
+        batch = ScriptedBatch(records, self._producer, self._next_sequence, self.now() + DELIVERY_SECONDS)
+        self._outstanding.append(batch)
+        self._next_sequence += count
+
+    async def _new_producer_id(self) -> None:
+        while True:
+            try:
+                self._producer = await self._client.init_producer()
+                break
+            except KafkaError:
+                await asyncio.sleep(RETRY_SECONDS)
+        self._renumber()
+
+    def _renumber(self) -> None:
+        """Number the batches without a result from zero."""
+        self._next_sequence = 0
+        self._acked.clear()
+        for batch in self._outstanding:
+            batch.producer, batch.sequence = self._producer, self._next_sequence
+            self._next_sequence += len(batch.records)
+
+    async def _deliver(self) -> None:
+        """Send until every batch has a result."""
+        while self._outstanding:
+            try:
+                channel = (
+                    await self._connect()
+                )  # one for all: those behind must not overtake those that are lost with it
+                sends = [asyncio.ensure_future(self._send(channel, batch)) for batch in self._outstanding]
+                results = await asyncio.gather(*sends, return_exceptions=True)
+                await self._apply(list(zip(self._outstanding, results, strict=True)))
+            except KafkaError:
+                pass  # there is no leader at the moment
+            await self._drop_expired()
+            if self._outstanding:
+                await asyncio.sleep(RETRY_SECONDS * self.rng.uniform(0.2, 1.0))
+
+    async def _connect(self) -> Channel:
+        return await self._client.connect((await self._client.leader(ORDERED, self._partition)).broker)
+
+    async def _send(self, channel: Channel, batch: ScriptedBatch) -> PartitionProduceResponse:
+        now_ms = 1_800_000_000_000 + int(self.now() * 1000)
+        data = batch_of([sent.value for sent in batch.records], batch.producer, batch.sequence, now_ms)
+        return await send_batch(channel, ORDERED, self._partition, data)
+
+    async def _apply(self, results: list[tuple[ScriptedBatch, PartitionProduceResponse | BaseException]]) -> None:
+        bumps = False
+        for batch, result in results:
+            if isinstance(result, KafkaError):
+                continue  # no response: it may be written or not
+            if isinstance(result, BaseException):
+                raise result
+            if result.error_code in (errors.NONE, errors.DuplicateSequenceNumberError.code):
+                self._on_ack(batch, result)
+            elif result.error_code in (
+                errors.OutOfOrderSequenceNumberError.code,
+                errors.UnknownProducerIdError.code,
+            ):
+                is_first = bool(self._outstanding) and self._outstanding[0] is batch
+                bumps |= self._on_sequence_error(batch, is_first=is_first)
+        if bumps:
+            self.world.note(self.name, "numbers its batches from zero")
+            if self._rules == JAVA:
+                self._producer = ProducerId(self._producer.id, self._producer.epoch + 1)
+                self._renumber()
+            else:
+                await self._new_producer_id()
+
+    def _on_ack(self, batch: ScriptedBatch, result: PartitionProduceResponse) -> None:
+        self._outstanding.remove(batch)
+        batch.offset = result.base_offset if result.error_code == errors.NONE else -1
+        self._acked = sorted([*self._acked, batch], key=lambda acked: acked.sequence)[-MAX_IN_FLIGHT:]
+        for number, sent in enumerate(batch.records):
+            self.history.acknowledged(Ack(self.now(), sent, batch.offset + number if batch.offset >= 0 else None))
+
+    def _on_sequence_error(self, batch: ScriptedBatch, *, is_first: bool) -> bool:
+        """Return whether the producer goes on with other numbers."""
+        if self._rules == JAVA:
+            return is_first
+        if is_first:
+            self.history.ended[self.name] = f"sequence {batch.sequence}, the oldest one, was out of order"
+        return True
+
+    async def _drop_expired(self) -> None:
+        expired = [batch for batch in self._outstanding if batch.deadline < self.now()]
+        for batch in expired:
+            self._outstanding.remove(batch)
+            self.history.refused += [(self.now(), sent, "timed out") for sent in batch.records]
+        if expired:
+            await self._new_producer_id()
+
+    async def _repeat(self) -> None:
+        """Send one of the last five batches again, which the broker has to recognize."""
+        if not self._acked:
+            return
+        batch = self.rng.choice(self._acked)
+        try:
+            result = await self._send(await self._connect(), batch)
+        except KafkaError:
+            return
+        if result.error_code == errors.NONE and batch.offset not in (-1, result.base_offset):
+            self._violate(batch, f"is at offset {batch.offset}, and its repetition at {result.base_offset}")
+        elif result.error_code == errors.OutOfOrderSequenceNumberError.code:
+            self._violate(batch, "was not recognized when it was repeated")
+
+    def _violate(self, batch: ScriptedBatch, text: str) -> None:
+        place = self._acked.index(batch) - len(self._acked)
+        self.history.violations.append(f"{self.name}: sequence {batch.sequence} ({place}) {text}")

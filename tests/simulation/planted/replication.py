@@ -1,0 +1,129 @@
+"""Bugs of leaders and followers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.planted.patching import patch
+
+from ottla.replication.isr_state import LeaderState, Replica
+from ottla.replication.leader_replica import LeaderReplica
+from ottla.replication.partition import Partition
+from ottla.replication.rejected_batches import RejectedBatches
+from ottla.storage.log import Log
+
+
+def acknowledge_before_replication() -> None:
+    """acks=all is answered when the leader has the record."""
+    patch(Partition, "when_committed", lambda self, next_offset, acks=-1: None)
+
+
+def high_watermark_is_the_log_end() -> None:
+    """The leader does not wait for its followers."""
+
+    def advance(self: Any, gained: int) -> None:
+        if self.leads:
+            self.log.high_watermark = self.log.log_end_offset
+            self._replicated.complete_up_to(self.log.log_end_offset)
+
+    patch(Partition, "maybe_advance_high_watermark", advance)
+
+
+def followers_never_truncate() -> None:
+    """A follower keeps records that its leader does not have."""
+    patch(Log, "truncate_to", lambda self, offset: False)
+
+
+def high_watermark_is_taken_back() -> None:
+    """The high watermark of a leader follows the replicas in sync down as well as up."""
+    original = Partition.lead
+
+    def lead(self: Any, image: Any) -> bool:
+        new = original(self, image)
+        if new:
+            self.log.high_watermark = self.log.log_start_offset
+        return new
+
+    patch(Partition, "lead", lead)
+
+
+def followers_truncate_to_the_high_watermark() -> None:
+    """A follower of a new leader truncates to its own high watermark, not where the epochs part (before KIP-101)."""
+    original = Partition.follow
+
+    def follow(self: Any, image: Any) -> None:
+        new = image.leader_epoch > self.image.leader_epoch
+        original(self, image)
+        if new and not self.closed:
+            self.log.truncate_to(self.log.high_watermark)
+
+    patch(Partition, "follow", follow)
+
+
+def leader_epochs_are_not_compared() -> None:
+    """Leaders answer fetches for any leader epoch."""
+    patch(Partition, "check_epoch", lambda self, expected: self.check_open())
+
+
+def min_insync_replicas_is_one() -> None:
+    """A leader that is alone acknowledges."""
+    patch(Partition, "required_isr", property(lambda self: 1))
+    patch(LeaderState, "required", lambda self, min_insync_replicas: 1)
+
+
+def replicas_join_the_isr_too_early() -> None:
+    """A follower joins the ISR with its first fetch."""
+
+    def expanded(self: Any, replica: Any, high_watermark: int) -> tuple[int, ...] | None:
+        if self.pending_isr is not None or replica.id in self.image.isr or replica.log_end < 0:
+            return None
+        return (*self.image.isr, replica.id)
+
+    patch(LeaderState, "expanded_isr", expanded)
+
+
+def a_smaller_isr_counts_before_it_is_written() -> None:
+    """A leader does not wait for replicas that it has asked the controller to remove."""
+
+    def high_watermark(self: Any, own_end: int, min_insync_replicas: int, now: float) -> int:
+        isr = self.pending_isr or self.image.isr
+        ends = [replica.log_end for replica in self.replicas.values() if replica.id in isr]
+        return min([own_end, *ends]) if len(isr) >= self.required(min_insync_replicas) else -1
+
+    patch(LeaderState, "high_watermark", high_watermark)
+
+
+def fetch_offsets_are_believed_too_high() -> None:
+    """A leader takes a fetch at an offset as the receipt of the record at that offset."""
+    original = Replica.fetched
+
+    def fetched(self: Any, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
+        original(self, min(offset + 1, leader_end), log_start, broker_epoch, leader_end, now)
+
+    patch(Replica, "fetched", fetched)
+
+
+def rejected_batches_are_overtaken() -> None:
+    """Batches behind one that was rejected are not held back: librdkafka then writes records twice."""
+    patch(RejectedBatches, "check", lambda self, tp, header, producers: None)
+
+
+def replaced_leaders_reject_sequences() -> None:
+    """A leader that was replaced answers OUT_OF_ORDER_SEQUENCE_NUMBER without proof that it still leads."""
+    patch(LeaderReplica, "confirm", lambda self, seconds: None)
+
+
+BUGS = (
+    acknowledge_before_replication,
+    high_watermark_is_the_log_end,
+    followers_never_truncate,
+    high_watermark_is_taken_back,
+    followers_truncate_to_the_high_watermark,
+    leader_epochs_are_not_compared,
+    min_insync_replicas_is_one,
+    replicas_join_the_isr_too_early,
+    a_smaller_isr_counts_before_it_is_written,
+    fetch_offsets_are_believed_too_high,
+    rejected_batches_are_overtaken,
+    replaced_leaders_reject_sequences,
+)

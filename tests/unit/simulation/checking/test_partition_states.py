@@ -1,0 +1,54 @@
+"""The checker of partition states passes what controllers may write, and names what they may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.store.znodes import CONTROLLER_EPOCH, partition_state, state_value
+from ottla.simulation.checking.partition_states import PartitionStates
+
+PATH = partition_state("orders", 0)
+
+
+def after(
+    controller_epoch: int, leader: int, leader_epoch: int, isr: tuple[int, ...], *, unclean: bool = False
+) -> list[str]:
+    """Return the violations of a write after leader 1 of epoch 5 with the ISR 1, 2, written by controller epoch 3."""
+    states = PartitionStates(lambda topic: unclean)
+    states.on_write(CONTROLLER_EPOCH, b"3")
+    states.on_write(PATH, state_value(3, 1, 5, (1, 2)))
+    states.on_write(PATH, state_value(controller_epoch, leader, leader_epoch, isr))
+    return states.violations
+
+
+def test_elections_from_the_isr_and_changes_of_it_are_legal() -> None:
+    assert after(3, 2, 6, (2,)) == []
+    assert after(4, 1, 5, (1, 2, 3)) == []
+    assert after(3, -1, 6, (1,)) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ((2, 1, 6, (1,)), "a controller of epoch 2 wrote after 3"),
+        ((3, 1, 4, (1,)), "went back from 5 to 4"),
+        ((3, 2, 5, (2,)), "replaced 1 in epoch 5"),
+        ((3, 3, 6, (3,)), "was not in the ISR"),
+        ((3, 2, 6, (1,)), "is not in its ISR"),
+        ((3, 1, 6, ()), "the ISR is empty"),
+    ],
+)
+def test_illegal_states_are_named(state: tuple[int, int, int, tuple[int, ...]], text: str) -> None:
+    assert any(text in violation for violation in after(*state))
+
+
+def test_unclean_election_is_legal_if_the_topic_allows_it() -> None:
+    assert after(3, 3, 6, (3,), unclean=True) == []
+
+
+def test_topic_that_is_created_again_starts_with_epoch_0() -> None:
+    states = PartitionStates()
+    states.on_write(PATH, state_value(3, 1, 5, (1, 2)))
+    states.on_write(PATH, None)
+    states.on_write(PATH, state_value(3, 2, 0, (2,)))
+    assert states.violations == []
