@@ -205,8 +205,22 @@ class Log:
         return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset, batches[0].header)
 
     def append_as_follower(self, data: memoryview) -> Appended:
-        """Append batches of the leader unchanged. Raises InvalidRecordError if their offsets do not follow the log."""
+        """Append batches of the leader unchanged. Raises InvalidRecordError if their offsets do not follow the log.
+
+        DeleteRecords may have moved the leader's log start into a batch. An empty log that starts there takes the whole
+        batch; its log start stays.
+        """
         batches = validation.read_copied_batches(data)
+        start, first = self.log_start_offset, batches[0].header
+        if start == self.log_end_offset and first.base_offset < start <= first.last_offset:
+            high_watermark = self.high_watermark
+            self.truncate_fully_and_start_at(first.base_offset)
+            appended = self._append_copied(data, batches)
+            self.log_start_offset, self.high_watermark = start, high_watermark
+            return appended._replace(log_start_offset=start)
+        return self._append_copied(data, batches)
+
+    def _append_copied(self, data: memoryview, batches: list[Batch]) -> Appended:
         next_offset = self.log_end_offset
         for batch in batches:
             if batch.header.base_offset < next_offset:

@@ -310,6 +310,18 @@ def test_short_writes_are_continued(make_log: Callable[..., Log], monkeypatch: p
     assert values(log) == [b"all of it"]
 
 
+def test_follower_starts_in_a_batch_that_the_leader_has_deleted_in_part(make_log: Callable[..., Log]) -> None:
+    log = make_log()
+    log.truncate_fully_and_start_at(4)
+    log.high_watermark = 4
+    data = batch(b"a", b"b", b"c", base_offset=3)
+    assert log.append_as_follower(data).base_offset == 3
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (4, 4, 6)
+    assert log.segments[0].base_offset == 3
+    with pytest.raises(InvalidRecordError, match="6 follows"):
+        log.append_as_follower(data)
+
+
 def test_follower_takes_batches_as_they_are(make_log: Callable[..., Log]) -> None:
     log = make_log()
     data = batch(b"a", b"b", base_offset=10, leader_epoch=6)
