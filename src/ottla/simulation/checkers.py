@@ -156,11 +156,15 @@ def only_committed_records_are_read(events: Sequence[GroupEvent], records: Seque
 
 
 def replicas_are_equal(replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
-    """Up to the high watermark that all know, the brokers' logs are the same bytes."""
+    """From the first offset to the high watermark that all have, the brokers' logs are the same bytes."""
     ends = smallest(replicas)
     wrong = []
     for place, of in replicas.items():
-        logs = [[batch for batch in replica.batches if batch.next_offset <= ends[place]] for replica in of]
+        start = max((replica.batches[0].base_offset for replica in of if replica.batches), default=0)
+        logs = [
+            [batch for batch in replica.batches if batch.base_offset >= start and batch.next_offset <= ends[place]]
+            for replica in of
+        ]
         for log in logs[1:]:
             if log != logs[0]:
                 wrong.append(f"{place.topic}-{place.partition}: {_first_difference(logs[0], log)}")
@@ -183,7 +187,8 @@ def replicas_reach_what_was_acked(
     for _, sent, offset in acks:
         place = Place(ORDERED, sent.partition)
         last[place] = max(-1 if offset is None else offset, last.get(place, -1))
-    wrong = [f"{p} has {len(of)} replicas" for p, of in replicas.items() if len(of) != brokers]
+    written = {place for place in replicas if place.topic in (ORDERED, TRANSFERS)}
+    wrong = [f"{p} has {len(replicas[p])} replicas" for p in sorted(written) if len(replicas[p]) != brokers]
     for place, offset in last.items():
         if ends.get(place, -1) <= offset:
             wrong.append(f"{place}: high watermark {ends.get(place)}, but {offset} was acked")

@@ -15,6 +15,8 @@ from ottla.simulation.process import Process, ProcessState
 from ottla.simulation.world import World
 
 PORT: Final = 9092
+LOG_DIRS: Final = ("data", "more")
+"""The log directories of each broker."""
 RESTART_SECONDS: Final = 5.0
 """Time after which a broker that could not start is started again, as a supervisor does."""
 
@@ -78,6 +80,10 @@ class SimulatedBroker:
         return None if self.node is None else self.node._context
 
     @property
+    def log_dirs(self) -> list[Path]:
+        return [self.world.directory / self.name / name for name in LOG_DIRS]
+
+    @property
     def is_controller(self) -> bool:
         return self.context is not None and self.context.controller.is_active
 
@@ -119,7 +125,7 @@ class SimulatedBroker:
         own = {
             "broker.id": self.id,
             "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-            "log.dirs": str(self.world.directory / self.name / "data"),
+            "log.dirs": ",".join(map(str, self.log_dirs)),
         }
         return BrokerConfig.from_kafka({**CONFIGS, **self.configs, **own})
 

@@ -139,6 +139,8 @@ class History:
     group: list[Assigned | Taken | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the load shall come to its end."""
+    calm: threading.Event = field(default_factory=threading.Event)
+    """Set when the faults have ended: the cluster shall become whole, and topics are not changed any more."""
     on_ack: Callable[[Ack], object] | None = None
     """Called with each acknowledgement."""
     violations: list[str] = field(default_factory=list)

@@ -25,6 +25,32 @@ Key = tuple[TopicPartition, UUID]
 """A partition; with its topic's id, as a topic that was deleted and created again starts with epoch 0."""
 
 
+LOG_START: Final = "log start offset"
+
+
+class WatchedReplica:
+    """One replica of a partition, and its numbers that must not go back."""
+
+    def __init__(self, partition: Partition, starts: int) -> None:
+        self.partition = partition
+        self.starts = starts
+        self._last: dict[str, int] = {}
+
+    def restart(self, partition: Partition, starts: int) -> None:
+        """Go on after a restart of the broker, which only the log start offset has to survive."""
+        self.partition, self.starts = partition, starts
+        self._last = {name: value for name, value in self._last.items() if name == LOG_START}
+
+    def went_back(self, numbers: dict[str, int]) -> list[str]:
+        """Return which numbers are lower than the last time."""
+        last, self._last = self._last, {**self._last, **numbers}
+        return [
+            f"the {name} went back from {last[name]} to {value}"
+            for name, value in numbers.items()
+            if value < last.get(name, value)
+        ]
+
+
 class Observer:
     """Watches leaders, epochs, watermarks, and the owners of partitions in groups."""
 
@@ -33,8 +59,10 @@ class Observer:
         self.violations: list[str] = []
         self._leaders: dict[tuple[Key, int], int] = {}
         """The leader by partition and leader epoch."""
-        self._lowest: dict[tuple[object, ...], int] = {}
-        """The last value of each number that must not go back, by what it is about."""
+        self._replicas: dict[tuple[str, Key], WatchedReplica] = {}
+        """The replicas by broker and partition."""
+        self._controllers: dict[tuple[str, int], int] = {}
+        """The controller epoch by broker and start."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -48,7 +76,11 @@ class Observer:
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
             for broker, context in self._serving():
-                self._not_back(context.image.controller_epoch, "the controller epoch of", broker.name, broker.starts)
+                start = broker.name, broker.starts
+                epoch, last = context.image.controller_epoch, self._controllers.get(start, 0)
+                if epoch < last:
+                    self._add(f"the controller epoch of {broker.name} went back from {last} to {epoch}")
+                self._controllers[start] = epoch
                 for partition in context.partitions:
                     self._look(broker, partition)
                 for group in context.groups.groups.by_id.values():
@@ -60,10 +92,15 @@ class Observer:
             if broker.context is not None:
                 yield broker, broker.context
 
-    def _not_back(self, value: int, *about: object) -> None:
-        if value < self._lowest.get(about, value):
-            self._add(f"{' '.join(map(str, about))} went back from {self._lowest[about]} to {value}")
-        self._lowest[about] = value
+    def _watched(self, broker: SimulatedBroker, partition: Partition) -> WatchedReplica:
+        """Return the replica; a new one if it was removed from the broker meanwhile."""
+        key = broker.name, (partition.topic_partition, partition.topic_id)
+        watched = self._replicas.get(key)
+        if watched is None or (watched.starts == broker.starts and watched.partition is not partition):
+            watched = self._replicas[key] = WatchedReplica(partition, broker.starts)
+        elif watched.starts != broker.starts:
+            watched.restart(partition, broker.starts)
+        return watched
 
     def _add(self, text: str) -> None:
         if text not in self.violations:
@@ -71,20 +108,25 @@ class Observer:
 
     def _look(self, broker: SimulatedBroker, partition: Partition) -> None:
         key = partition.topic_partition, partition.topic_id
-        name = f"{key[0]} {str(key[1])[:8]}"
-        self._not_back(partition.log.log_start_offset, "the log start offset of", name, "at", broker.name)
-        self._not_back(partition.high_watermark, "the high watermark of", name, "in run", broker.starts, broker.name)
+        watched = self._watched(broker, partition)
         epoch = partition.image.leader_epoch
-        self._not_back(epoch, "the leader epoch of", name, "in run", broker.starts, "of", broker.name)
+        numbers = {
+            LOG_START: partition.log.log_start_offset,
+            "high watermark": partition.high_watermark,
+            "leader epoch": epoch,
+        }
+        if partition.leads:
+            numbers[f"last stable offset in epoch {epoch}"] = partition.log.last_stable_offset
+        for text in watched.went_back(numbers):
+            self._add(f"{key[0]} at {broker.name}: {text}")
         if not partition.leads:
             return
         leader = self._leaders.setdefault((key, epoch), broker.id)
         if leader != broker.id:
             self._add(f"{key[0]} has two leaders of epoch {epoch}: {leader} and {broker.id}")
         stable = partition.log.last_stable_offset
-        self._not_back(stable, "the last stable offset of", name, "in epoch", epoch, "run", broker.starts)
         if stable > partition.high_watermark:
-            self._add(f"the last stable offset of {name} is {stable}, its high watermark {partition.high_watermark}")
+            self._add(f"the last stable offset of {key[0]} is {stable}, its high watermark {partition.high_watermark}")
         state = self._cluster.world.partition_states.states.get((key[0].topic, key[0].partition))
         if state is not None and (state.leader, state.leader_epoch) == (broker.id, epoch):
             self._check_followers(partition, state)

@@ -36,11 +36,13 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 
 def read_replicas(directories: Sequence[Path]) -> dict[Place, list[Replica]]:
-    """Return every partition's replicas, in the order of the brokers' data directories."""
+    """Return every partition's replicas, in the order of the brokers' log directories."""
     result: dict[Place, list[Replica]] = {}
     for data in directories:
         for tp, high_watermark in read_offsets(data / HIGH_WATERMARKS).items():
             folder = data / f"{tp.topic}-{tp.partition}"
+            if not folder.is_dir():
+                continue  # deleted, or moved to another log directory, since the checkpoint
             below = [batch for batch in batches(folder) if batch.next_offset <= high_watermark]
             result.setdefault(Place(tp.topic, tp.partition), []).append(Replica(high_watermark, below))
     return result

@@ -17,8 +17,10 @@ from ottla import aio
 from ottla.client.admin.topics.topics import NewTopic
 from ottla.errors import KafkaError
 from ottla.simulation import checkers
+from ottla.simulation.clients.administration import TOPIC_WORKLOADS, CompactedTopic
 from ottla.simulation.clients.probes import PROBES, Prober
 from ottla.simulation.clients.scripted_producer import JAVA, LIBRDKAFKA, ScriptedProducer
+from ottla.simulation.clients.share_member import ShareMember
 from ottla.simulation.cluster import SimulatedCluster
 from ottla.simulation.faults import Fault, inject, plan
 from ottla.simulation.history import ORDERED, TRANSFERS, History, Stored
@@ -43,6 +45,8 @@ DRAIN_SECONDS: Final = 180.0
 """Time within which the clients end: a delivery may take 120 s."""
 SHOWN: Final = 5
 """Violations of a promise that are reported."""
+EXTRAS: Final = 2
+"""Workloads of a run beside those that every run has."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMORY: Final = Path("/dev/shm")
 
@@ -92,6 +96,7 @@ class Simulation:
         self.members: list[Member] = []
         self.violations: list[str] = []
         self._protocol = rng.choice(["classic", "consumer"])
+        self._rng = rng
 
     def run(self) -> RunOutcome:
         began = time.process_time()
@@ -174,11 +179,21 @@ class Simulation:
         self.members = [Member(self.world, n, servers, self.history, group_protocol=self._protocol) for n in range(2)]
         scripted = [ScriptedProducer(self.world, rules, n, servers, self.history) for n, rules in enumerate(RULES)]
         self.clients = [*producers, *transfers, *scripted, Prober(self.cluster, self.history, self.members)]
+        self.clients += self._extras()
         for client in (*self.clients, *self.members):
             client.start()
 
+    def _extras(self) -> list[Workload]:
+        """Return the workloads that only some of the seeds have."""
+        accepted: set[tuple[int, int]] = set()
+        sharers = [ShareMember(self.cluster, number, self.history, accepted) for number in range(2)]
+        kinds: list[list[Workload]] = [list(sharers)]
+        kinds += [[kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS]
+        return [workload for some in self._rng.sample(kinds, EXTRAS) for workload in some]
+
     async def _recover(self) -> None:
         """Wait until the cluster is whole: every broker serves clients, every replica is in sync."""
+        self.history.calm.set()
         for broker in self.cluster.brokers:
             if not broker.is_alive:
                 broker.start()
@@ -220,7 +235,9 @@ class Simulation:
         self.observer.stop()
         for broker in self.cluster.brokers:
             await broker.stop()
-        replicas = read_replicas([self.world.directory / broker.name / "data" for broker in self.cluster.brokers])
+        replicas = read_replicas([path for broker in self.cluster.brokers for path in broker.log_dirs])
+        # replicas are compacted at different times
+        replicas = {place: of for place, of in replicas.items() if place.topic != CompactedTopic.TOPIC}
         history = self.history
         results = {
             "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),

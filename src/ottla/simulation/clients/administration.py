@@ -1,0 +1,320 @@
+"""Topics that are changed while they are written: moved, deleted, configured, shortened, compacted.
+
+Each of these workloads has a topic of its own, with numbered records of one producer, and compares what it reads in the
+end with what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from ottla import aio
+from ottla.client.admin.configs import ConfigResource, ConfigResourceType
+from ottla.client.admin.log_dirs import TopicPartitionReplica
+from ottla.client.admin.topics.partitions import ElectionType
+from ottla.client.admin.topics.topics import NewTopic
+from ottla.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.simulation.cluster import SimulatedCluster
+from ottla.simulation.history import History
+from ottla.simulation.workloads import CLOCK, RETRY_SECONDS, Workload
+
+PAUSE_SECONDS: Final = 4.0
+MAX_RECORDS: Final = 8
+SETTLE_SECONDS: Final = 60.0
+"""Time within which a change that was accepted is complete, once the cluster is whole."""
+KEYS: Final = 5
+
+
+class TopicWorkload(Workload):
+    """Writes to a topic, changes it, and checks it in the end. The topic has one partition."""
+
+    TOPIC: ClassVar[str]
+    REPLICAS: ClassVar[int] = 3
+    CONFIGS: ClassVar[dict[str, str | None]] = {}
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        super().__init__(cluster.world, self.TOPIC, cluster.bootstrap_servers, history)
+        self.cluster = cluster
+        self.tp = TopicPartition(self.TOPIC, 0)
+        self.admin = aio.KafkaAdminClient(**self.options)
+        self.next = 0
+        self.acked: dict[int, int] = {}
+        """The offsets of the acknowledged numbers."""
+
+    async def run(self) -> None:
+        await self.admin.start()
+        await self.create()
+        producer = self.producer()
+        await producer.start()
+        while not self.is_stopping:
+            await self.write(producer)
+            if not self.history.calm.is_set():
+                try:
+                    await self.change()
+                except KafkaError as error:
+                    self.world.note(self.name, f"change failed: {error}")
+            await self.pause(PAUSE_SECONDS)
+        await producer.close()
+        for violation in await self.check():
+            self.history.violations.append(f"{self.TOPIC}: {violation}")
+        await self.admin.close()
+
+    def producer(self) -> aio.KafkaProducer:
+        return aio.KafkaProducer(clock=CLOCK, **self.options, acks="all", delivery_timeout_ms=30_000)
+
+    async def create(self) -> None:
+        """Create the topic, unless an attempt whose response was lost has done so."""
+        while True:
+            try:
+                await self.admin.create_topics([NewTopic(self.TOPIC, 1, self.REPLICAS, None, self.CONFIGS)])
+                return
+            except TopicAlreadyExistsError:
+                return
+            except KafkaError:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def key(self, number: int) -> bytes | None:
+        return None
+
+    async def write(self, producer: aio.KafkaProducer) -> None:
+        """Write some records, and wait for them."""
+        futures = {}
+        for _ in range(self.rng.randint(1, MAX_RECORDS)):
+            number, self.next = self.next, self.next + 1
+            try:
+                futures[number] = await producer.send(self.TOPIC, b"%d" % number, key=self.key(number), partition=0)
+            except KafkaError:
+                continue
+        for number, future in futures.items():
+            try:
+                self.acked[number] = (await future).offset
+            except KafkaError as error:
+                self.world.note(self.name, f"{number} failed: {error}")
+
+    async def change(self) -> None:
+        """Change the topic."""
+        raise NotImplementedError
+
+    async def check(self) -> Sequence[str]:
+        """Return what is wrong in the end."""
+        return self.lost(await self.read())
+
+    def lost(self, records: dict[int, int], start: int = 0) -> list[str]:
+        """Return the acknowledged records from `start` on that are not at their offsets in `records`."""
+        return [
+            f"{number} was acked at offset {offset}, where {records.get(offset)} is"
+            for number, offset in self.acked.items()
+            if offset >= start and records.get(offset) != number
+        ]
+
+    async def read(self) -> dict[int, int]:
+        """Return the numbers in the log by their offsets."""
+        records: dict[int, int] = {}
+        async with aio.KafkaConsumer(**self.options, auto_offset_reset="earliest", group_id=None) as consumer:
+            consumer.assign([self.tp])
+            consumer.seek_to_beginning(self.tp)
+            (end,) = (await consumer.end_offsets([self.tp])).values()
+            while await consumer.position(self.tp) < end:
+                for record in (await consumer.poll(1000)).get(self.tp, []):
+                    records[record.offset] = int(record.value)
+        return records
+
+    async def until(self, condition: Any, text: str) -> list[str]:
+        """Wait until a condition holds, but not longer than `SETTLE_SECONDS`; then return the text."""
+        for _ in range(int(SETTLE_SECONDS / RETRY_SECONDS)):
+            if condition():
+                return []
+            await asyncio.sleep(RETRY_SECONDS)
+        return [text]
+
+
+class ReassignedTopic(TopicWorkload):
+    """A topic with two replicas, which move over the brokers; its preferred leader is elected."""
+
+    TOPIC = "reassigned"
+    REPLICAS = 2
+
+    async def change(self) -> None:
+        if self.rng.random() < 0.3:
+            await self.admin.elect_leaders(ElectionType.PREFERRED, [self.tp], 8000)
+            return
+        target = self.rng.sample(range(len(self.cluster.brokers)), self.REPLICAS)
+        cancel = self.rng.random() < 0.2
+        await self.admin.alter_partition_reassignments({self.tp: None if cancel else target}, 8000)
+
+    async def check(self) -> Sequence[str]:
+        wrong = list(self.lost(await self.read()))
+        wrong += await self.until(self._are_replicas_only, "a broker has a log that is no replica")
+        return wrong
+
+    def _are_replicas_only(self) -> bool:
+        for broker in self.cluster.brokers:
+            if broker.context is None:
+                return False
+            partition = broker.context.image.partition(self.tp)
+            has_log = broker.context.partitions.get(self.tp) is not None
+            if partition is None or has_log != (broker.id in partition.replicas):
+                return False
+        return True
+
+
+class RecreatedTopic(TopicWorkload):
+    """A topic that is deleted and created again: the next one has none of its records."""
+
+    TOPIC = "recreated"
+    exists = True
+
+    async def change(self) -> None:
+        if self.rng.random() < 0.5:
+            return
+        await self.admin.delete_topics([self.TOPIC], 8000)
+        self.acked.clear()
+        first = self.next
+        await self.create()
+        producer = self.producer()
+        await producer.start()
+        await self.write(producer)
+        await producer.close()
+        if min((await self.read()).values(), default=first) < first:
+            self.history.violations.append(f"{self.TOPIC} has records of the topic that was deleted before")
+
+    async def create(self) -> None:
+        """Create the topic. While the last one is being deleted, it exists."""
+        while True:
+            try:
+                await self.admin.create_topics([NewTopic(self.TOPIC, 1, self.REPLICAS)], wait_for_metadata=True)
+                return
+            except TopicAlreadyExistsError:
+                if await self._is_described():
+                    return
+            except KafkaError:
+                pass
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _is_described(self) -> bool:
+        try:
+            return bool(await self.admin.describe_topics([self.TOPIC]))
+        except KafkaError:
+            return False
+
+    async def check(self) -> Sequence[str]:
+        try:
+            await self.admin.delete_topics([self.TOPIC], 30_000)
+        except UnknownTopicOrPartitionError:
+            pass
+        return await self.until(self._is_gone, "a broker still has the topic that was deleted")
+
+    def _is_gone(self) -> bool:
+        contexts = [broker.context for broker in self.cluster.brokers]
+        return all(context and context.partitions.get(self.tp) is None for context in contexts)
+
+
+class ConfiguredTopic(TopicWorkload):
+    """A topic whose configs change: every broker has the last ones in the end."""
+
+    TOPIC = "configured"
+    last: str | None = None
+    """The value that was set last, if the cluster has confirmed that."""
+
+    async def change(self) -> None:
+        value = str(self.rng.randrange(10**9, 10**10))
+        self.last = None
+        resource = ConfigResource(ConfigResourceType.TOPIC, self.TOPIC, {"retention.ms": value})
+        await self.admin.incremental_alter_configs([resource])
+        self.last = value
+
+    async def check(self) -> Sequence[str]:
+        wrong = list(self.lost(await self.read()))
+        if self.last is not None:
+            wrong += await self.until(self._have_last, f"not every broker has retention.ms={self.last}")
+        return wrong
+
+    def _have_last(self) -> bool:
+        contexts = [broker.context for broker in self.cluster.brokers]
+        return all(
+            context is not None and context.image.topics[self.TOPIC].configs.get("retention.ms") == self.last
+            for context in contexts
+        )
+
+
+class ShortenedTopic(TopicWorkload):
+    """A topic whose records are deleted, on request and by retention.bytes."""
+
+    TOPIC = "shortened"
+    CONFIGS: ClassVar[dict[str, str | None]] = {"segment.bytes": "1024", "retention.bytes": "8192"}
+    deleted = 0
+
+    async def change(self) -> None:
+        if not self.acked:
+            return
+        target = self.rng.choice(list(self.acked.values()))
+        (start,) = (await self.admin.delete_records({self.tp: target}, 8000)).values()
+        self.deleted = max(self.deleted, target)
+        if start < target:
+            self.history.violations.append(f"{self.TOPIC}: deleted up to {target}, but the log starts at {start}")
+
+    async def check(self) -> Sequence[str]:
+        records = await self.read()
+        start = min(records, default=max(self.acked.values(), default=-1) + 1)
+        wrong = list(self.lost(records, start))
+        if start < self.deleted:
+            wrong.append(f"offset {start} is there, although everything before {self.deleted} was deleted")
+        if self.deleted < start and sum(1 for offset in self.acked.values() if offset >= start) < MAX_RECORDS:
+            wrong.append(f"the log starts at {start}: more is gone than retention.bytes allows")
+        return wrong
+
+
+class CompactedTopic(TopicWorkload):
+    """A compacted topic: the last record of each key stays."""
+
+    TOPIC = "compacted"
+    CONFIGS: ClassVar[dict[str, str | None]] = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1024",
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+
+    def key(self, number: int) -> bytes | None:
+        return b"key-%d" % (number % KEYS)
+
+    async def change(self) -> None:
+        await asyncio.sleep(0)
+
+    async def check(self) -> Sequence[str]:
+        await asyncio.sleep(2 * PAUSE_SECONDS)
+        last: dict[int, int] = {}
+        for _, number in sorted((await self.read()).items()):
+            last[number % KEYS] = number
+        acked: dict[int, int] = {}
+        for number in self.acked:
+            acked[number % KEYS] = max(number, acked.get(number % KEYS, -1))
+        return [
+            f"key {key} is {last.get(key)}, although {number} was acked"
+            for key, number in acked.items()
+            if last.get(key, -1) < number
+        ]
+
+
+class MovedLogs(TopicWorkload):
+    """A topic whose replicas move between the log directories of their brokers."""
+
+    TOPIC = "moved"
+
+    async def change(self) -> None:
+        broker = self.rng.choice(self.cluster.brokers)
+        replica = TopicPartitionReplica(self.TOPIC, 0, broker.id)
+        await self.admin.alter_replica_log_dirs({replica: str(self.rng.choice(broker.log_dirs))}, 8000)
+
+
+TOPIC_WORKLOADS: Final[tuple[type[TopicWorkload], ...]] = (
+    ReassignedTopic,
+    RecreatedTopic,
+    ConfiguredTopic,
+    ShortenedTopic,
+    CompactedTopic,
+    MovedLogs,
+)
+"""All kinds."""

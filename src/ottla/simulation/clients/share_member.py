@@ -1,0 +1,70 @@
+"""A member of a share group, which accepts most records and releases some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Final
+
+from ottla import aio
+from ottla.client.admin.configs import ConfigResource, ConfigResourceType
+from ottla.client.consumer.share.acknowledgements import AcknowledgeType
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+from ottla.simulation.cluster import SimulatedCluster
+from ottla.simulation.history import ORDERED, History
+from ottla.simulation.workloads import RETRY_SECONDS, Workload
+
+GROUP: Final = "sharers"
+RELEASED_SHARE: Final = 0.1
+
+
+class ShareMember(Workload):
+    """Checks that no record is delivered after its acceptance was confirmed."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, history: History, accepted: set[tuple[int, int]]
+    ) -> None:
+        """`accepted`: partition and offset of what any member has accepted; all members share it."""
+        super().__init__(cluster.world, f"sharer-{number}", cluster.bootstrap_servers, history)
+        self._accepted = accepted
+
+    async def run(self) -> None:
+        await self._configure()
+        consumer = aio.KafkaShareConsumer(**self.options, group_id=GROUP, share_acknowledgement_mode="explicit")
+        await consumer.start()
+        await consumer.subscribe([ORDERED])
+        while not self.is_stopping:
+            try:
+                await self._poll(consumer)
+            except KafkaError as error:
+                self.world.note(self.name, f"poll or commit failed: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+        await consumer.close(5000)
+
+    async def _configure(self) -> None:
+        resource = ConfigResource(ConfigResourceType.GROUP, GROUP, {"share.auto.offset.reset": "earliest"})
+        while not self.is_stopping:
+            try:
+                async with aio.KafkaAdminClient(**self.options) as admin:
+                    await admin.incremental_alter_configs([resource])
+                return
+            except KafkaError:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _poll(self, consumer: aio.KafkaShareConsumer) -> None:
+        sent: dict[TopicPartition, list[int]] = defaultdict(list)
+        for tp, records in (await consumer.poll(3000)).items():
+            for record in records:
+                if (tp.partition, record.offset) in self._accepted:
+                    self.history.violations.append(f"{self.name} got {tp} {record.offset} after it was accepted")
+                release = self.rng.random() < RELEASED_SHARE
+                consumer.acknowledge(record, AcknowledgeType.RELEASE if release else AcknowledgeType.ACCEPT)
+                if not release:
+                    sent[tp].append(record.offset)
+        if not sent:
+            return
+        await self.pause(0.2)
+        for tp, error in (await consumer.commit(8000)).items():
+            if error is None:
+                self._accepted.update((tp.partition, offset) for offset in sent.get(tp, ()))
