@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ottla.errors import KafkaStorageError
 from ottla.model import TopicPartition
-from ottla.storage.files import replace_file
+from ottla.storage.files import UNWRITTEN, replace_file
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -23,12 +23,13 @@ VERSION = 0
 
 
 def read_lines(path: Path, fields: int) -> list[list[str]]:
-    """Return the entries of a checkpoint file, each of `fields` words; none if the file does not exist.
+    """Return the entries of a checkpoint file, each of `fields` words; none if the file does not exist, or has nothing
+    or zeros because of a crash.
 
     Raises KafkaStorageError if the file is damaged.
     """
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8").strip(UNWRITTEN)
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:

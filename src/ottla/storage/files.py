@@ -21,6 +21,9 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Out of descriptors or memory: a file could not be opened, which says nothing about the disk."""
 
+UNWRITTEN = "\0"
+"""The content of a file after a loss of power, if the file system had its new size on disk and not its data."""
+
 
 class DiskFailedError(KafkaStorageError):
     """The disk of a log failed: no data in its directory can be relied on any more."""

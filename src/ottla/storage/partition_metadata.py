@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ottla.errors import KafkaStorageError
-from ottla.storage.files import replace_file
+from ottla.storage.files import UNWRITTEN, replace_file
 
 FILE_NAME = "partition.metadata"
 TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -14,13 +14,14 @@ TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def read_topic_id(directory: Path) -> str | None:
-    """Return the topic id in Kafka's text form; None if the file does not exist, or is empty because of a crash.
+    """Return the topic id in Kafka's text form; None if the file does not exist, or has nothing or zeros because of a
+    crash.
 
     Raises KafkaStorageError if the content is damaged.
     """
     path = directory / FILE_NAME
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").strip(UNWRITTEN).splitlines()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

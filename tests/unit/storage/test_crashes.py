@@ -197,7 +197,7 @@ def test_leftovers_are_removed(make_log: Callable[..., Log], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "snapshot"])
-@pytest.mark.parametrize("content", [b"", b"garbage\xff\x00", None])
+@pytest.mark.parametrize("content", [b"", bytes(60), b"garbage\xff\x00", None])
 def test_damaged_state_files_are_rebuilt(make_log: Callable[..., Log], name: str, content: bytes | None) -> None:
     log = make_log(**CONFIG)
     for i in range(50):
@@ -211,6 +211,17 @@ def test_damaged_state_files_are_rebuilt(make_log: Callable[..., Log], name: str
         assert again.leader_epochs.entries == epochs
         assert again.producers.producers[7].last_sequence == 49
         again.close()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(43)])
+def test_topic_id_that_was_not_on_disk_counts_as_missing(make_log: Callable[..., Log], content: bytes) -> None:
+    log = make_log(**CONFIG)
+    log.append(batch(b"x"), leader_epoch=0)
+    log.close_without_flush()
+    (log.dir / "partition.metadata").write_bytes(content)
+    (log.dir / "leader-epoch-checkpoint").write_bytes(bytes(10))
+    again = make_log(**CONFIG)
+    assert (again.topic_id, again.log_end_offset, again.leader_epochs.latest) == (None, 1, 0)
 
 
 @pytest.fixture
