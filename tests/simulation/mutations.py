@@ -6,21 +6,20 @@ import argparse
 import itertools
 import os
 import sys
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tests.simulation.planted import controllers, groups, replication, storage, transactions
+from tests.simulation.planted.patching import NEEDS, Bug, Needs
 
 from ottla.simulation import system
 from ottla.simulation.command import WARM_UP, in_children
 from ottla.simulation.runner import Plan, RunOutcome, run
 
-Mutation = Callable[[], None]
 SECONDS: Final = 120.0
 """Virtual time with faults per run."""
 
 
-MUTATIONS: dict[str, Mutation] = {
+MUTATIONS: dict[str, Bug] = {
     bug.__name__: bug for module in (controllers, replication, storage, transactions, groups) for bug in module.BUGS
 }
 
@@ -39,7 +38,11 @@ class Detection(NamedTuple):
 def detect(name: str, first: int, runs: int, jobs: int) -> Detection:
     """Run seeds until one breaks a promise."""
     done, cpu = 0, 0.0
-    plans = (Plan(seed, SECONDS, stops_early=True) for seed in range(first, first + runs))
+    chosen = NEEDS.get(name, Needs())
+    plans = (
+        Plan(seed, SECONDS, chosen.faults, workloads=chosen.workloads, stops_early=True)
+        for seed in range(first, first + runs)
+    )
     broken: RunOutcome | None = None
     while broken is None and (batch := list(itertools.islice(plans, jobs))):
         for outcome in in_children(iter(batch), jobs, MUTATIONS[name]):

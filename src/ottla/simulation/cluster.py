@@ -71,6 +71,8 @@ class SimulatedBroker:
         """The number of processes."""
         self.starts = 0
         """The number of starts; a process starts again after a failed log directory."""
+        self.crashes = 0
+        """Ends that were no controlled shutdown. As in Kafka, log start offsets since the last checkpoint are lost."""
         self.power_lost_at = float("-inf")
         """The time of the last loss of power, which may have taken records that were acknowledged."""
 
@@ -117,6 +119,7 @@ class SimulatedBroker:
             self.world.note(self.name, "serves clients")
             await node.failed.wait()
             self.world.note(self.name, f"failed: {node.failure}")
+            self.crashes += 1
             self.node = None
             await node.stop()
             await asyncio.sleep(RESTART_SECONDS)
@@ -152,6 +155,7 @@ class SimulatedBroker:
 
     def _remember_logs(self, *, power_lost: bool) -> list[Path]:
         """Have the logs compared after the crash. Return their directories."""
+        self.crashes += 1
         logs = [] if self.context is None else [partition.log for partition in self.context.partitions]
         for log in logs:
             self.world.logs.on_crash(log, power_lost=power_lost)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from ottla.simulation import system
 from ottla.simulation.faults import KINDS
-from ottla.simulation.runner import Plan, RunOutcome, run
+from ottla.simulation.runner import WORKLOADS, Plan, RunOutcome, run
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
 """A run before all others: codecs are compiled at their first use, which the others then need not do again."""
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, help="run seeds for this time instead of a number of them")
     parser.add_argument("--seconds", type=float, default=60, help="virtual seconds with faults per run")
     parser.add_argument("--fault", action="append", choices=sorted(KINDS), default=[], help="only faults of this kind")
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, default=[], help="with this workload")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
     parser.add_argument("--json", action="store_true", help="one line of JSON per run")
@@ -60,7 +61,7 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
     ends = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     seed = first
     while (seed < first + options.runs) if ends is None else (time.monotonic() < ends):
-        yield Plan(seed, options.seconds, tuple(options.fault))
+        yield Plan(seed, options.seconds, tuple(options.fault), workloads=tuple(options.workload))
         seed += 1
 
 

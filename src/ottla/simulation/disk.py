@@ -1,7 +1,8 @@
 """Disks: real files on a file system in memory, with a journal of what a loss of power may undo, and faults.
 
 The kill of a process loses nothing, as its writes are in the page cache. A loss of power keeps what was fsynced, and of
-the rest a part that the seed chooses: per file the first writes in their order, the last of them perhaps torn; of names
+the rest a part that the seed chooses: per file the first writes in their order, the last of them perhaps torn, with
+zeros where the disk has the new size of the file and not yet its content; of names
 (created, renamed and deleted files) the first changes in their order, as a journaling file system does.
 """
 
@@ -94,9 +95,11 @@ class Disk:
                 os.pwrite(fd, write.before, write.position)
                 os.ftruncate(fd, write.size_before)
             if retained < len(writes) and writes[retained].after and self.rng.random() < 0.5:
-                torn = writes[retained]  # its first sectors have reached the disk
+                torn = writes[retained]  # its first sectors have reached the disk, and perhaps the new size of the file
                 sectors = self.rng.randint(0, torn.nbytes // SECTOR_BYTES)
                 os.pwrite(fd, torn.after[: sectors * SECTOR_BYTES], torn.position)
+                if self.rng.random() < 0.5:
+                    os.ftruncate(fd, max(torn.size_before, torn.position + torn.nbytes))
         finally:
             os.close(fd)
 

@@ -100,8 +100,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.outside = Context()
         """The context of the simulator's own callbacks, which belong to no process."""
         self.resolver: Resolver | None = None
-        self.workers: Executor | None = None
-        """Runs what the code gives to the default executor."""
+        self.new_workers: Callable[[], Executor] | None = None
+        """Makes the default executor of a process, which dies with it."""
         self.steps = 0
         super().__init__(self.polled)
         self.set_task_factory(_task_factory)
@@ -191,9 +191,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         pass
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        workers = self.workers if executor is None else executor
-        assert workers is not None
+        workers = self._default_workers() if executor is None else executor
         return asyncio.wrap_future(workers.submit(func, *args), loop=self)
+
+    def _default_workers(self) -> Executor:
+        process = PROCESS.get()
+        assert process is not None, "only processes have workers"
+        if process.workers is None:
+            assert self.new_workers is not None
+            process.workers = self.new_workers()
+        return process.workers
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
         import socket

@@ -159,6 +159,14 @@ async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
     _start(cluster, fault)
 
 
+async def _lose_power_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
+    """Lose what fsync has not written, although code that ignores its error believes otherwise."""
+    _repair_disk(cluster, fault)
+    _lose_power(cluster, fault)
+    await asyncio.sleep(1)
+    _start(cluster, fault)
+
+
 def _expire_session(cluster: SimulatedCluster, fault: Fault) -> None:
     sessions = cluster.world.zookeeper.sessions.values()
     host = _broker(cluster, fault).host
@@ -199,13 +207,14 @@ KINDS: Final[dict[str, Kind]] = {
     "slow-disk": Kind(_slow_disk, _fast_disk, 15, 1),
     "disk-full": Kind(_fail_disk(errno.ENOSPC, 0.5, "write"), _repair_and_restart, 10, 1),
     "disk-failure": Kind(_fail_disk(errno.EIO, 0.3, "write", "truncate", "fsync"), _repair_and_restart, 10, 1),
+    "fsync-failure": Kind(_fail_disk(errno.EIO, 1.0, "fsync"), _lose_power_and_restart, 15, 1),
     "session-expiry": Kind(_expire_session, _nothing, 0.1, 2),
     "lost-responses": Kind(_lose_responses, _keep_responses, 8, 1),
     "clock": Kind(_move_clock, _nothing, 0.1, 1),
 }
 """All kinds of faults."""
 
-LOSING: Final = ("power-loss", "disk-failure")
+LOSING: Final = ("power-loss", "disk-failure", "fsync-failure")
 """Faults that may take away what a replica has acknowledged: while one lasts, no other broker may fail, as the replicas
 in sync would then be fewer than what acks=all promises."""
 CONTROLLER_SHARE: Final = 0.25

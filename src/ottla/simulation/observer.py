@@ -31,15 +31,16 @@ LOG_START: Final = "log start offset"
 class WatchedReplica:
     """One replica of a partition, and its numbers that must not go back."""
 
-    def __init__(self, partition: Partition, starts: int) -> None:
+    def __init__(self, partition: Partition, broker: SimulatedBroker) -> None:
         self.partition = partition
-        self.starts = starts
+        self.starts, self._crashes = broker.starts, broker.crashes
         self._last: dict[str, int] = {}
 
-    def restart(self, partition: Partition, starts: int) -> None:
-        """Go on after a restart of the broker, which only the log start offset has to survive."""
-        self.partition, self.starts = partition, starts
-        self._last = {name: value for name, value in self._last.items() if name == LOG_START}
+    def restart(self, partition: Partition, broker: SimulatedBroker) -> None:
+        """Go on after a restart of the broker, which only the log start offset has to survive, if it was controlled."""
+        survives = (LOG_START,) if broker.crashes == self._crashes else ()
+        self.partition, self.starts, self._crashes = partition, broker.starts, broker.crashes
+        self._last = {name: value for name, value in self._last.items() if name in survives}
 
     def went_back(self, numbers: dict[str, int]) -> list[str]:
         """Return which numbers are lower than the last time."""
@@ -97,9 +98,9 @@ class Observer:
         key = broker.name, (partition.topic_partition, partition.topic_id)
         watched = self._replicas.get(key)
         if watched is None or (watched.starts == broker.starts and watched.partition is not partition):
-            watched = self._replicas[key] = WatchedReplica(partition, broker.starts)
+            watched = self._replicas[key] = WatchedReplica(partition, broker)
         elif watched.starts != broker.starts:
-            watched.restart(partition, broker.starts)
+            watched.restart(partition, broker)
         return watched
 
     def _add(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -30,6 +31,8 @@ class Process:
         self.state = ProcessState.RUNNING
         self.clock_offset_ms = 0
         """Milliseconds that the wall clock of the host is ahead of true time; it may jump."""
+        self.workers: Executor | None = None
+        """The default executor."""
         self.on_death: list[Callable[[], None]] = []
         """Called when the process dies, for the kernel: closing its sockets, releasing its locks."""
         self.deferred: list[asyncio.Handle] = []

@@ -47,6 +47,8 @@ SHOWN: Final = 5
 """Violations of a promise that are reported."""
 EXTRAS: Final = 2
 """Workloads of a run beside those that every run has."""
+WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), "shared")
+"""The names of those workloads."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMORY: Final = Path("/dev/shm")
 
@@ -61,6 +63,8 @@ class Plan(NamedTuple):
     """Kinds of faults; all by default."""
     faults: tuple[Fault, ...] | None = None
     """These faults instead of those of the seed."""
+    workloads: tuple[str, ...] = ()
+    """Names of the workloads beside those that every run has; the choice of the seed by default."""
     stops_early: bool = False
     """Whether the first violation ends the run, if it is seen while the run lasts."""
 
@@ -186,10 +190,10 @@ class Simulation:
     def _extras(self) -> list[Workload]:
         """Return the workloads that only some of the seeds have."""
         accepted: set[tuple[int, int]] = set()
-        sharers = [ShareMember(self.cluster, number, self.history, accepted) for number in range(2)]
-        kinds: list[list[Workload]] = [list(sharers)]
-        kinds += [[kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS]
-        return [workload for some in self._rng.sample(kinds, EXTRAS) for workload in some]
+        extras: dict[str, list[Workload]] = {kind.TOPIC: [kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS}
+        extras["shared"] = [ShareMember(self.cluster, number, self.history, accepted) for number in range(2)]
+        names = self.plan.workloads or self._rng.sample(sorted(extras), EXTRAS)
+        return [workload for name in names for workload in extras[name]]
 
     async def _recover(self) -> None:
         """Wait until the cluster is whole: every broker serves clients, every replica is in sync."""

@@ -37,6 +37,9 @@ ABORTED_SHARE: Final = 0.2
 RETRY_SECONDS: Final = 0.5
 MAX_UNANSWERED: Final = 300
 MAX_IN_BURST: Final = 12
+FILLED_SHARE: Final = 0.2
+MAX_FILLER: Final = 2000
+"""Bytes of the header of some records, so that batches are longer than a sector."""
 SILENCE_SECONDS: Final = 5.0
 """Typical time between two bursts, or two transactions."""
 
@@ -117,7 +120,8 @@ class OrderedProducer(Workload):
     async def _send(self, producer: aio.KafkaProducer, sent: Sent, unanswered: set[Sent]) -> None:
         unanswered.add(sent)
         try:
-            future = await producer.send(ORDERED, sent.value, partition=sent.partition)
+            headers = [("filler", bytes(self.rng.randrange(MAX_FILLER)))] if self.rng.random() < FILLED_SHARE else []
+            future = await producer.send(ORDERED, sent.value, partition=sent.partition, headers=headers)
         except KafkaError as error:
             unanswered.discard(sent)
             self._on_result(sent, error, None)

@@ -86,7 +86,7 @@ class World:
         )
         kazoo.client.KazooClient = SimulatedKazoo
         self.loop.resolver = self.resolve
-        self.loop.workers = SimulatedExecutor()
+        self.loop.new_workers = SimulatedExecutor
         self.loop.set_exception_handler(self._on_unhandled)
         logging.getLogger().handlers[:] = []
         for name in ("ottla", "asyncio"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.planted.patching import patch
+from tests.simulation.planted.patching import needs, patch
 
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.controller import leader_election, partition_states
@@ -13,6 +13,7 @@ from ottla.cluster.controller.alter_partition import IsrUpdates
 from ottla.simulation.zookeeper import ZooKeeper
 
 
+@needs("power-loss")
 def restarted_leaders_lead_on() -> None:
     """A new controller trusts brokers that have restarted."""
     decisions = dict(leader_election.DECISIONS)
@@ -41,6 +42,7 @@ def old_controllers_are_obeyed() -> None:
     patch(ControllerRequestHandler, "check", lambda self, controller_epoch, broker_epoch: None)
 
 
+@needs("session-expiry", "cut-from-zookeeper", "lost-responses", workloads=("reassigned", "recreated"))
 def old_controllers_write() -> None:
     """A controller that was replaced still writes the states of partitions."""
 
@@ -59,6 +61,7 @@ def isr_of_old_leaders_is_written() -> None:
     patch(IsrUpdates, "_decide", decide)
 
 
+@needs("kill", "cut-from-brokers")
 def leaders_come_from_outside_the_isr() -> None:
     """Without a live replica in sync, any other replica leads."""
     decisions = dict(leader_election.DECISIONS)
@@ -67,6 +70,7 @@ def leaders_come_from_outside_the_isr() -> None:
     patch(leader_election, "DECISIONS", decisions)
 
 
+@needs("cut-link", "slow-disk", "cut-link-one-way", workloads=("reassigned",))
 def preferred_leaders_need_not_be_in_sync() -> None:
     """A preferred replica leads as soon as it is alive."""
 

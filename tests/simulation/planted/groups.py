@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.planted.patching import imported, patch
+from tests.simulation.planted.patching import imported, needs, patch
 
 from ottla.coordinator.group.classic import classic_groups, rebalance
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
@@ -30,6 +30,7 @@ def offsets_are_visible_before_the_commit() -> None:
     patch(GroupRuntime, "_end_transaction", end)
 
 
+@needs("kill", "isolation")
 def members_get_partitions_that_others_hold() -> None:
     """A member of a consumer group need not wait until another one has revoked a partition (KIP-848)."""
     original = group_update.reconcile
@@ -59,6 +60,7 @@ def members_do_not_time_out() -> None:
     patch(GroupRuntime, "_on_deadline", lambda self, group_id: None)
 
 
+@needs("kill")
 def committed_offsets_are_not_loaded() -> None:
     """The next coordinator does not know the offsets of its groups."""
     original = GroupRuntime.replay

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Bug = Callable[[], None]
+
+
+class Needs(NamedTuple):
+    """The faults and workloads by which a bug is detected soon; the choice of the seed by default."""
+
+    faults: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+
+
+NEEDS: dict[str, Needs] = {}
+"""By the name of the bug."""
+
+
+def needs(*faults: str, workloads: tuple[str, ...] = ()) -> Callable[[Bug], Bug]:
+    """Note what a bug needs to be detected soon."""
+
+    def note(bug: Bug) -> Bug:
+        NEEDS[bug.__name__] = Needs(faults, workloads)
+        return bug
+
+    return note
 
 
 def imported(module: Any, name: str) -> Any:

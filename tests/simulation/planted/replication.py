@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.planted.patching import patch
+from tests.simulation.planted.patching import needs, patch
 
 from ottla.replication.isr_state import LeaderState, Replica
 from ottla.replication.leader_replica import LeaderReplica
 from ottla.replication.partition import Partition
 from ottla.replication.rejected_batches import RejectedBatches
 from ottla.storage.log import Log
+from ottla.storage.validation import read_copied_batches
 
 
 def acknowledge_before_replication() -> None:
@@ -47,6 +48,7 @@ def high_watermark_is_taken_back() -> None:
     patch(Partition, "lead", lead)
 
 
+@needs("restart")
 def followers_truncate_to_the_high_watermark() -> None:
     """A follower of a new leader truncates to its own high watermark, not where the epochs part (before KIP-101)."""
     original = Partition.follow
@@ -82,6 +84,7 @@ def replicas_join_the_isr_too_early() -> None:
     patch(LeaderState, "expanded_isr", expanded)
 
 
+@needs("cut-link", "cut-from-zookeeper")
 def a_smaller_isr_counts_before_it_is_written() -> None:
     """A leader does not wait for replicas that it has asked the controller to remove."""
 
@@ -103,17 +106,26 @@ def fetch_offsets_are_believed_too_high() -> None:
     patch(Replica, "fetched", fetched)
 
 
+@needs("kill", "cut-from-brokers")
 def rejected_batches_are_overtaken() -> None:
     """Batches behind one that was rejected are not held back: librdkafka then writes records twice."""
     patch(RejectedBatches, "check", lambda self, tp, header, producers: None)
 
 
+@needs("pause", "isolation")
 def replaced_leaders_reject_sequences() -> None:
     """A leader that was replaced answers OUT_OF_ORDER_SEQUENCE_NUMBER without proof that it still leads."""
     patch(LeaderReplica, "confirm", lambda self, seconds: None)
 
 
+@needs("power-loss", "kill", workloads=("shortened",))
+def followers_reject_a_batch_that_begins_before_the_log_start() -> None:
+    """A follower that starts where DeleteRecords has cut a batch of its leader rejects that batch."""
+    patch(Log, "append_as_follower", lambda self, data: self._append_copied(data, read_copied_batches(data)))
+
+
 BUGS = (
+    followers_reject_a_batch_that_begins_before_the_log_start,
     acknowledge_before_replication,
     high_watermark_is_the_log_end,
     followers_never_truncate,

@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from typing import Any
 
-from tests.simulation.planted.patching import imported, patch
+from tests.simulation.planted.patching import imported, needs, patch
 
 from ottla import errors
 from ottla.storage import producer_state, recovery, segment
@@ -35,11 +35,13 @@ def duplicates_are_detected_in_four_batches() -> None:
     patch(ProducerState, "__init__", init)
 
 
+@needs("restart", "cut-link-one-way")
 def snapshots_have_the_last_batch_only() -> None:
     """Snapshots of producers have what Kafka's have, so that earlier batches are forgotten with a restart."""
     patch(producer_state, "_pack_earlier", lambda producer: b"")
 
 
+@needs("power-loss")
 def torn_tails_stay() -> None:
     """Recovery does not remove what follows the last valid batch."""
 
@@ -51,6 +53,7 @@ def torn_tails_stay() -> None:
     patch(Segment, "recover", recover)
 
 
+@needs("power-loss")
 def damaged_batches_are_kept() -> None:
     """Recovery does not compute checksums."""
     original = Segment._rebuild
@@ -61,6 +64,7 @@ def damaged_batches_are_kept() -> None:
     patch(Segment, "_rebuild", rebuild)
 
 
+@needs("power-loss")
 def indexes_are_not_rebuilt() -> None:
     """After a crash the indexes are used as they are."""
     original = Segment.recover
@@ -76,11 +80,13 @@ def indexes_are_not_rebuilt() -> None:
     patch(Segment, "recover", recover)
 
 
+@needs("isolation", "restart")
 def indexes_keep_entries_of_truncated_batches() -> None:
     """A truncation leaves the offset index as it is."""
     patch(OffsetIndex, "truncate_to", lambda self, offset: None)
 
 
+@needs("fsync-failure")
 def fsync_errors_are_ignored() -> None:
     """A log counts as flushed although fsync has failed."""
     sync_file = imported(segment, "sync_file")
@@ -133,12 +139,14 @@ def producer_snapshots_are_too_old() -> None:
     patch(recovery, "_scan", scan)
 
 
+@needs("power-loss", "isolation")
 def leader_epochs_are_taken_from_the_checkpoint() -> None:
     """After a crash the checkpoint of leader epochs counts, not the batches (seed 2242)."""
     original = recovery._load_leader_epochs
     patch(recovery, "_load_leader_epochs", lambda opened, checked_from: original(opened, None))
 
 
+@needs("restart", "kill", workloads=("shortened",))
 def log_start_offsets_are_forgotten() -> None:
     """After a restart records that were deleted are there again."""
     original = LogDir._load_one

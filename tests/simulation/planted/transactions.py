@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.simulation.planted.patching import imported, patch
+from tests.simulation.planted.patching import imported, needs, patch
 
 from ottla import errors
 from ottla.broker import transaction_verification
@@ -51,6 +51,7 @@ def markers_of_old_coordinators_are_written() -> None:
     patch(ProducerStates, "check_marker", lambda self, header, marker: None)
 
 
+@needs("kill", "cut-from-brokers")
 def markers_are_lost() -> None:
     """A marker that could not be written is not tried again."""
     original = TransactionCompleter._write_markers
@@ -81,6 +82,7 @@ def markers_are_written_again_later() -> None:
     patch(ProducerStates, "check_marker", lambda self, header, marker: None)
 
 
+@needs("kill", "cut-from-brokers")
 def ended_transactions_are_not_completed_after_a_failover() -> None:
     """The next coordinator does not write the markers of transactions whose end is decided."""
     patch(TransactionRuntime, "on_loaded", lambda self, index: None)
