@@ -63,6 +63,6 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
         raise KafkaStorageError(f"{path} is damaged: {error}") from None
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace a checkpoint in a log directory."""
-    write_lines(path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()), sync=sync)
+    write_lines(path, (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()))

@@ -488,11 +488,15 @@ class LogDir:
 
     def checkpoint(self) -> None:
         """Write recovery points, high watermarks and log start offsets durably. Raises KafkaStorageError."""
-        self._write_checkpoints(self._offsets_by_file(), sync=True)
+        self._write_checkpoints(self._offsets_by_file())
 
     def begin_checkpoint(self) -> Callable[[], None]:
-        """Return the writing of the offsets as they are now, for a worker, without fsync. Raises KafkaStorageError."""
-        return functools.partial(self._write_checkpoints, self._offsets_by_file(), sync=False)
+        """Return the writing of the offsets as they are now, for a worker. Raises KafkaStorageError.
+
+        With fsync: after a loss of power a file without it may be empty, and without its recovery point a log that has
+        lost a segment in its middle looks like a compacted one.
+        """
+        return functools.partial(self._write_checkpoints, self._offsets_by_file())
 
     def _offsets_by_file(self) -> dict[str, dict[TopicPartition, int]]:
         by_file = {
@@ -510,10 +514,10 @@ class LogDir:
             offsets.update({tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs})
         return by_file
 
-    def _write_checkpoints(self, by_file: dict[str, dict[TopicPartition, int]], *, sync: bool) -> None:
+    def _write_checkpoints(self, by_file: dict[str, dict[TopicPartition, int]]) -> None:
         try:
             for name, offsets in by_file.items():
-                checkpoints.write_offsets(self.path / name, offsets, sync=sync)
+                checkpoints.write_offsets(self.path / name, offsets)
         except OSError as error:
             raise storage_error("write the checkpoints", self.path, error) from error
 

@@ -126,6 +126,17 @@ def test_damaged_checkpoints_cost_only_time(tmp_path: Path) -> None:
         assert values(again.logs[TP]) == [b"a"]
 
 
+def test_periodic_checkpoints_are_on_disk_before_they_replace_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    with open_dir(tmp_path) as log_dir:
+        monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+        log_dir.begin_checkpoint()()
+        monkeypatch.undo()
+        assert (tmp_path / "recovery-point-offset-checkpoint").stat().st_ino in synced
+
+
 def test_second_opening_is_refused_in_clear_words(tmp_path: Path) -> None:
     with open_dir(tmp_path):
         with pytest.raises(StartupError, match="in use by another process"):
