@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -79,13 +80,12 @@ class LogFiles:
         if completed is not None:
             self._completed.append(completed)
 
-    def order_faults(self) -> Iterator[str]:
-        """Yield where offsets do not increase."""
-        last = -1
-        for batch in self.batches:
-            if batch.header.base_offset <= last:
-                yield f"offset {batch.header.base_offset} follows {last}"
-            last = batch.header.last_offset
+    def order_faults(self, *, compacted: bool) -> Iterator[str]:
+        """Yield where offsets do not increase; or, in a log that is not compacted, where one is missing."""
+        for before, after in pairwise(batch.header for batch in self.batches):
+            gap = after.base_offset - before.next_offset
+            if gap < 0 or (gap and not compacted):
+                yield f"offset {after.base_offset} follows {before.last_offset}"
 
     def index_faults(self) -> Iterator[str]:
         """Yield the entries of indexes that point at no batch, or at another one."""
@@ -166,7 +166,7 @@ class LogChecker:
 
     def _check(self, log: Log) -> None:
         files = LogFiles(Path(log.dir))
-        faults = [*files.damage, *files.order_faults(), *files.index_faults()]
+        faults = [*files.damage, *files.order_faults(compacted=log.config.compacted), *files.index_faults()]
         if files.batches and files.end_offset != log.log_end_offset:
             faults.append(f"the log ends at {log.log_end_offset}, its batches at {files.end_offset}")
         faults += _epoch_faults(log, files)

@@ -51,6 +51,14 @@ def test_torn_tail_is_named(tmp_path: Path) -> None:
     assert any("a torn header" in text for text in violations(log))
 
 
+def test_gap_between_segments_is_named(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    log.close()
+    sorted(log.dir.glob("*.log"))[1].unlink()
+    assert len(list(LogFiles(log.dir).order_faults(compacted=False))) == 1
+    assert list(LogFiles(log.dir).order_faults(compacted=True)) == []
+
+
 def test_index_entry_without_a_batch_is_named(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.close()
