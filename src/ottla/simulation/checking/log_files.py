@@ -200,9 +200,9 @@ def _epoch_faults(log: Log, files: LogFiles) -> Iterator[str]:
     starts = [entry.start_offset for entry in entries]
     for batch in files.batches:
         offset = batch.header.base_offset
-        if offset < log.log_start_offset:
-            continue
         i = bisect_right(starts, offset)
+        if offset < log.log_start_offset or (entries and not i):
+            continue  # deleted, perhaps until a crash took the log start offset back
         epoch = entries[i - 1].epoch if i else -1
         if epoch != batch.header.leader_epoch:
             yield f"offset {offset} has leader epoch {batch.header.leader_epoch}, the checkpoint says {epoch}"
