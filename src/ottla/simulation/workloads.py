@@ -37,7 +37,7 @@ ABORTED_SHARE: Final = 0.2
 RETRY_SECONDS: Final = 0.5
 MAX_UNANSWERED: Final = 300
 MAX_IN_BURST: Final = 12
-FILLED_SHARE: Final = 0.2
+FILLED_SHARE: Final = 0.4
 MAX_FILLER: Final = 2000
 """Bytes of the header of some records, so that batches are longer than a sector."""
 SILENCE_SECONDS: Final = 5.0

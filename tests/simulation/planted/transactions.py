@@ -51,7 +51,7 @@ def markers_of_old_coordinators_are_written() -> None:
     patch(ProducerStates, "check_marker", lambda self, header, marker: None)
 
 
-@needs("kill", "cut-from-brokers")
+@needs("restart", "kill", "isolation")
 def markers_are_lost() -> None:
     """A marker that could not be written is not tried again."""
     original = TransactionCompleter._write_markers
@@ -82,17 +82,19 @@ def markers_are_written_again_later() -> None:
     patch(ProducerStates, "check_marker", lambda self, header, marker: None)
 
 
-@needs("kill", "cut-from-brokers")
+@needs("kill", "restart")
 def ended_transactions_are_not_completed_after_a_failover() -> None:
     """The next coordinator does not write the markers of transactions whose end is decided."""
     patch(TransactionRuntime, "on_loaded", lambda self, index: None)
 
 
+@needs("isolation", "cut-from-brokers")
 def transactions_do_not_time_out() -> None:
     """A transaction whose producer is gone stays open."""
     patch(transactions, "is_timed_out", lambda current, now_ms: False)
 
 
+@needs("kill", "cut-from-brokers", "isolation")
 def coordinators_answer_before_replication() -> None:
     """Coordinators answer before their records are committed."""
     original = CoordinatorLog.append

@@ -138,7 +138,7 @@ class ReassignedTopic(TopicWorkload):
     REPLICAS = 2
 
     async def change(self) -> None:
-        if self.rng.random() < 0.3:
+        if self.rng.random() < 0.5:
             await self.admin.elect_leaders(ElectionType.PREFERRED, [self.tp], 8000)
             return
         target = self.rng.sample(range(len(self.cluster.brokers)), self.REPLICAS)

@@ -31,6 +31,8 @@ MAX_RECORDS: Final = 3
 REPEATED_SHARE: Final = 0.5
 DELIVERY_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 4.0
+SECONDS_BETWEEN_SENDS: Final = (0.0, 0.0, 0.01, 0.5)
+"""Time between two batches in flight, in which the leader may change its mind."""
 
 
 @dataclass
@@ -103,7 +105,10 @@ class ScriptedProducer(Workload):
                 channel = (
                     await self._connect()
                 )  # one for all: those behind must not overtake those that are lost with it
-                sends = [asyncio.ensure_future(self._send(channel, batch)) for batch in self._outstanding]
+                sends = []
+                for batch in self._outstanding:
+                    sends.append(asyncio.ensure_future(self._send(channel, batch)))
+                    await asyncio.sleep(self.rng.choice(SECONDS_BETWEEN_SENDS))
                 results = await asyncio.gather(*sends, return_exceptions=True)
                 await self._apply(list(zip(self._outstanding, results, strict=True)))
             except KafkaError:
