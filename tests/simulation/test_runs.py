@@ -1,4 +1,4 @@
-"""Runs of the simulation: a seed repeats, and seeds of bugs that were fixed stay whole."""
+"""Runs of the simulation: a seed repeats, and seeds that show bugs that were fixed are whole without them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import sys
 from typing import Any
 
 import pytest
+from tests.simulation.mutations import SECONDS
+from tests.simulation.planted.patching import NEEDS
 
-COMMAND = [sys.executable, "-m", "ottla.simulation"]
+SIMULATION = "ottla.simulation"
+MUTATIONS = "tests.simulation.mutations"
+
+
+def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def runs(*arguments: object) -> list[dict[str, Any]]:
     """Return the results of a command, one per seed."""
-    done = subprocess.run([*COMMAND, "--json", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    done = run(SIMULATION, "--json", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -26,14 +34,17 @@ def test_a_seed_gives_the_same_run_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed",
+    ("bug", "seed"),
     [
-        1008,  # a leader lost its power with the controller, and led on without records that it had acknowledged
-        5025,  # after a clean restart a leader knew only the last batch of a producer, which then wrote others twice
-        2242,  # a loss of power undid a truncation, and not the leader epoch that it was for
+        # BUGS
     ],
 )
-def test_seeds_of_bugs_that_were_fixed(seed: int) -> None:
-    (row,) = runs("--seed", seed, "--seconds", 120)
+def test_bug_that_was_fixed_is_detected_by_a_seed_that_is_whole_without_it(bug: str, seed: int) -> None:
+    planted = run(MUTATIONS, bug, "--seed", seed, "--runs", 1, "--jobs", 1)
+    assert planted.returncode == 0, planted.stdout + planted.stderr
+    needs = NEEDS[bug]
+    faults = [argument for fault in needs.faults for argument in ("--fault", fault)]
+    workloads = [argument for workload in needs.workloads for argument in ("--workload", workload)]
+    (row,) = runs("--seed", seed, "--seconds", SECONDS, *faults, *workloads)
     assert row["violations"] == []
     assert row["acked"] > 100

@@ -126,13 +126,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 self.polled.activate(fd)
 
     def _run_once(self) -> None:
-        self._drop_cancelled()
-        if not self._ready and self.polled.is_idle and not self._stopping:  # type: ignore[attr-defined]
+        polled, scheduled, ready = self.polled, self._scheduled, self._ready
+        if scheduled and (scheduled[0]._cancelled or self._timer_cancelled_count > MAX_CANCELLED):
+            self._drop_cancelled()
+        if not ready and polled.is_idle and not self._stopping:  # type: ignore[attr-defined]
             self._advance()
-        self._process_events(self.polled.select())  # type: ignore[attr-defined]
+        if not polled.is_idle:
+            self._process_events(polled.select())  # type: ignore[attr-defined]
         self._take_due_timers()
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
+        for _ in range(len(ready)):
+            handle = ready.popleft()
             if not handle._cancelled:
                 self._run(handle)
 

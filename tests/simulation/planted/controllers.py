@@ -70,7 +70,7 @@ def leaders_come_from_outside_the_isr() -> None:
     patch(leader_election, "DECISIONS", decisions)
 
 
-@needs("cut-link", "cut-from-brokers", workloads=("reassigned",))
+@needs("cut-link", "slow-disk", "cut-link-one-way", workloads=("reassigned",))
 def preferred_leaders_need_not_be_in_sync() -> None:
     """A preferred replica leads as soon as it is alive."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.simulation.planted.patching import imported, needs, patch
 
 from ottla import errors
-from ottla.storage import producer_state, recovery, segment
+from ottla.storage import checkpoints, partition_metadata, producer_state, recovery, segment
 from ottla.storage.files import LogFile
 from ottla.storage.index import OffsetIndex
 from ottla.storage.log import Log
@@ -168,7 +168,22 @@ def old_producer_epochs_write() -> None:
     patch(ProducerStates, "check", check)
 
 
+@needs("fsync-failure", "power-loss")
+def checkpoints_are_not_fsynced() -> None:
+    """A loss of power empties the checkpoint of the recovery points."""
+    original = checkpoints.write_lines
+    patch(checkpoints, "write_lines", lambda path, entries, *, sync=True: original(path, entries, sync=False))
+
+
+@needs("power-loss")
+def files_of_zeros_are_damage() -> None:
+    """A partition.metadata of zeros keeps its replica out of service."""
+    patch(partition_metadata, "UNWRITTEN", "")
+
+
 BUGS = (
+    checkpoints_are_not_fsynced,
+    files_of_zeros_are_damage,
     sequences_are_not_checked,
     duplicates_are_detected_in_four_batches,
     snapshots_have_the_last_batch_only,
