@@ -133,8 +133,11 @@ class Prober(Workload):
     async def _old_generation(self) -> None:
         """Commit an offset in an earlier generation of a member."""
         member = self.rng.choice(self._members)
-        (member_id, generation), (last_id, last) = (*member.identities[-2:], ("", -1), ("", -1))[:2]
-        if generation < 0 or member_id != last_id or generation >= last:
+        if not member.identities:
+            return
+        member_id, last = member.identities[-1]
+        generation = last - 1
+        if generation < 0:
             return
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
         request = OffsetCommitRequest(
