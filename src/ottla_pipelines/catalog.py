@@ -1,6 +1,7 @@
 """Every topic, SQL table and Parquet dataset of the pipelines, in one place.
 
-All SQL tables have the prefix `ottla_`: a new run drops and creates them, in a database that may hold others.
+All SQL tables have the prefix `ottla_`, because each run drops and recreates them in a database that may hold other
+tables.
 """
 
 from __future__ import annotations

@@ -155,8 +155,9 @@ class Expectations:
         return counted.to(_COUNTED).mapInArrow(_Counter(self.expectations), TALLY)
 
     def _is_unmet(self, *actions: str) -> Column:
-        """Return whether a row does not meet an expectation with these actions; never null, so each row is on one
-        side.
+        """Return a condition that is true for rows that violate an expectation with one of these actions.
+
+        It is never null, so that `filter(c)` and `filter(~c)` together return every row.
         """
         unmet = F.lit(False)
         for expectation in self.expectations:

@@ -32,7 +32,10 @@ class OttlaDataSource(DataSource):
     """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers on request."""
 
     sees_filters = False
-    """Whether the session passes conditions to Python sources. Otherwise it rejects readers that request them."""
+    """Whether the Spark session pushes filters down to Python data sources.
+
+    If it does not, it rejects readers that implement pushFilters().
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)

@@ -41,7 +41,7 @@ class ClusterClients:
         await self.admin.stop()
 
     async def producer(self) -> KafkaProducer:
-        """Return the producer, which is started for the first record."""
+        """Return the producer; the first call starts it."""
         async with self._starting:
             if self._producer is None:
                 limits = {"max.block.ms": CHANGE_MS, "delivery.timeout.ms": CHANGE_MS, "request.timeout.ms": CHANGE_MS}

@@ -230,9 +230,9 @@ class Collector:
                 started = time.monotonic()
                 await sample(snapshot)
             except KafkaError as error:
-                log.debug("No sample of the rates: %s", error)
+                log.debug("Cannot sample rates; trying again at the next interval: %s", error)
             except Exception:
-                log.exception("No sample of the rates")
+                log.exception("Cannot sample rates; trying again at the next interval")
             await asyncio.sleep(max(self._seconds, (time.monotonic() - started) / self._share))
 
     async def _sample_rates(self, snapshot: ClusterSnapshot) -> None:

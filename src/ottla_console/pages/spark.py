@@ -14,13 +14,13 @@ from ottla_console.web.texts import number
 
 
 async def listing(page: Page) -> Response:
-    """Return the lists."""
+    """Render the lists of queries and pipelines."""
     progress = await _progress(page)
     return page.render("spark.html", part=Slice.of(page, progress.queries), progress=progress)
 
 
 async def query(page: Page) -> Response:
-    """Return a query, with charts of its last micro-batches."""
+    """Render the page of a query, with charts of its last micro-batches."""
     file, query_id = page.text("file"), page.text("id")
     for row in (await _progress(page)).queries:
         if (row.file, row.query_id) == (file, query_id):
@@ -35,7 +35,7 @@ async def query(page: Page) -> Response:
 
 
 async def pipeline(page: Page) -> Response:
-    """Return a run of a pipeline, with the state of its flows."""
+    """Render the page of a pipeline's run, with the state of its flows."""
     file = page.text("file")
     for row in (await _progress(page)).pipelines:
         if row.file == file:

@@ -23,7 +23,7 @@ MAX_TRACKED: Final = 10_000
 
 
 class Notice(NamedTuple):
-    """A message that the next page shows once."""
+    """A message to show on the next page."""
 
     text: str
     is_error: bool = False

@@ -121,7 +121,7 @@ def spelled(name: str) -> str:
 
 
 class Graph(NamedTuple):
-    """The graph that Spark has received."""
+    """A dataflow graph that is registered with Spark."""
 
     graph_id: str
     outputs: frozenset[str]

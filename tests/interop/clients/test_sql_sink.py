@@ -24,7 +24,7 @@ from ottla.errors import ConfigurationError, IllegalStateError, KafkaError
 from ottla.spark.sink.sql_rows import rows_of
 from ottla.spark.sink.sql_sink import SqlSink, sql_options
 from ottla.spark.sink.sql_types import column_types
-from ottla.spark.sink.writer import Share, StreamWriter
+from ottla.spark.sink.writer import StreamWriter, Task
 
 pytestmark = pytest.mark.interop
 
@@ -83,7 +83,7 @@ def execute(made: SqlSink, text: str) -> None:
 
 def test_rows_are_appended_once(url: str, table: str) -> None:
     made = sink(url, table)
-    reported = [made.write(Share(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
+    reported = [made.write(Task(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
     assert [w.known for w in reported] == [False, True, False, True]
     assert stored(made) == sorted([("a", 1), ("b", None)] * 2, key=repr)
 
@@ -91,8 +91,8 @@ def test_rows_are_appended_once(url: str, table: str) -> None:
 def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: str) -> None:
     made = sink(url, table)
     for task in (0, 5):  # of many; then everything was killed
-        made.write(Share(table, 4, task), rows(name=["a"], visits=[1]))
-    reported = [made.write(Share(table, 4, task), rows(name=["a"], visits=[1])) for task in range(2)]
+        made.write(Task(table, 4, task), rows(name=["a"], visits=[1]))
+    reported = [made.write(Task(table, 4, task), rows(name=["a"], visits=[1])) for task in range(2)]
     for writer in (StreamWriter(made), StreamWriter(made)):
         with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(5\)") as error:
             writer.commit(reported, 4)
@@ -107,35 +107,35 @@ def test_servers_that_truncate_values_are_set_to_strict_mode(url: str, table: st
     made = sink(f"{url}{'&' if '?' in url else '?'}sql_mode=NO_ENGINE_SUBSTITUTION", table, "name")
     for long in ("a" * 300, "ä" * 256):
         with pytest.raises(ConfigurationError, match="does not take a row"):
-            made.write(Share(table, 0, 0), rows(name=[long], visits=[1]))
+            made.write(Task(table, 0, 0), rows(name=[long], visits=[1]))
     assert stored(made) == []
 
 
 def test_rows_with_a_key_may_be_written_twice(url: str, table: str) -> None:
     made = sink(url, table, "name")
-    made.write(Share(table, 4, 5), rows(name=["a"], visits=[1]))
-    StreamWriter(made).commit([made.write(Share(table, 4, 0), rows(name=["a"], visits=[1]))], 4)
+    made.write(Task(table, 4, 5), rows(name=["a"], visits=[1]))
+    StreamWriter(made).commit([made.write(Task(table, 4, 0), rows(name=["a"], visits=[1]))], 4)
     assert stored(made) == [("a", 1)]
 
 
 def test_rows_with_a_known_key_are_updated(url: str, table: str) -> None:
     made = sink(url, table, "name")
-    made.write(Share(table, 0, 0), rows(name=["a", "b", "a"], visits=[1, 2, 3]))
-    made.write(Share(table, 1, 0), rows(name=["b", "c"], visits=[20, 30]))
+    made.write(Task(table, 0, 0), rows(name=["a", "b", "a"], visits=[1, 2, 3]))
+    made.write(Task(table, 1, 0), rows(name=["b", "c"], visits=[20, 30]))
     assert stored(made) == [("a", 3), ("b", 20), ("c", 30)]
 
 
 def test_one_name_for_two_tables_writes_both(url: str, table: str) -> None:
     first, second = sink(url, f"{table}_1"), sink(url, f"{table}_2")
     for made in (first, second, first):
-        made.write(Share(table, 0, 0), rows(name=["a"], visits=[1]))
+        made.write(Task(table, 0, 0), rows(name=["a"], visits=[1]))
     assert stored(first) == stored(second) == [("a", 1)]
 
 
 def test_a_table_may_be_named_with_its_schema(url: str, table: str) -> None:
     schema = {"sqlite": "main", "postgresql": "public"}.get(sa.make_url(url).get_backend_name())
     plain, named = sink(url, table, "name"), sink(url, f"{schema or sa.make_url(url).database}.{table}", "name")
-    named.write(Share(table, 0, 0), rows(name=["a"], visits=[1]))
+    named.write(Task(table, 0, 0), rows(name=["a"], visits=[1]))
     assert stored(plain) == stored(named) == [("a", 1)]
 
 
@@ -165,13 +165,13 @@ def test_a_table_without_transactions_is_refused(url: str, table: str) -> None:
 
 def test_keys_that_differ_in_case_are_two(url: str, table: str) -> None:
     made = sink(url, table, "name")
-    made.write(Share(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))
+    made.write(Task(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))
     assert stored(made) == [("/A", 2), ("/a", 1)]
 
 
 def test_keys_that_differ_in_a_blank_at_their_end_are_two(url: str, table: str) -> None:
     made = sink(url, table, "name")
-    made.write(Share(table, 0, 0), rows(name=["a", "a "], visits=[1, 2]))
+    made.write(Task(table, 0, 0), rows(name=["a", "a "], visits=[1, 2]))
     assert stored(made) == [("a ", 2), ("a", 1)]
 
 
@@ -179,14 +179,14 @@ def test_keys_alone_are_kept_whole_or_refused(url: str, table: str) -> None:
     """MySQL's INSERT IGNORE would cut them, and keep one row of the two."""
     made = sink(url, table, "name", spark_types.StructType([SCHEMA["name"]]))
     for batch in (0, 1):
-        made.write(Share(table, batch, 0), rows(name=["a", "b"]))
+        made.write(Task(table, batch, 0), rows(name=["a", "b"]))
     long = ["x" * 255 + "a", "x" * 255 + "b"]
     if sa.make_url(url).get_backend_name() == "sqlite":  # knows no lengths
-        made.write(Share(table, 2, 0), rows(name=long))
+        made.write(Task(table, 2, 0), rows(name=long))
         assert stored(made) == [("a",), ("b",), *((key,) for key in long)]
         return
     with pytest.raises(ConfigurationError, match=f"dbtable: the table {table} does not take a row: .*too long"):
-        made.write(Share(table, 2, 0), rows(name=long))
+        made.write(Task(table, 2, 0), rows(name=long))
     assert stored(made) == [("a",), ("b",)]
 
 
@@ -196,13 +196,13 @@ def test_null_as_a_key_is_refused(url: str, table: str) -> None:
     execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT, UNIQUE (name))")
     made = sink(url, table, "name")
     with pytest.raises(ConfigurationError, match="keyColumns: a row has null as its name"):
-        made.write(Share(table, 0, 0), rows(name=["a", None], visits=[1, 2]))
+        made.write(Task(table, 0, 0), rows(name=["a", None], visits=[1, 2]))
     assert stored(made) == []
 
 
 def test_names_of_writes_that_differ_in_case_or_blanks_are_two(url: str, table: str) -> None:
     made = sink(url, table)
-    reported = [made.write(Share(query, 0, 0), rows(name=["a"], visits=[1])) for query in ("q-a", "q-A", "q-A ", "q-a")]
+    reported = [made.write(Task(query, 0, 0), rows(name=["a"], visits=[1])) for query in ("q-a", "q-A", "q-A ", "q-a")]
     assert [w.known for w in reported] == [False, False, False, True]
     assert len(stored(made)) == 3
     execute(made, "DELETE FROM ottla_sink_batches")
@@ -219,7 +219,7 @@ def test_row_that_the_table_rejects_is_reported(url: str, table: str) -> None:
     made = sink(url, f"{table}_0")
     execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT NOT NULL)")
     with pytest.raises(ConfigurationError, match=f"dbtable: the table {table} does not take a row: .*visits"):
-        sink(url, table).write(Share(table, 0, 0), rows(name=["a"], visits=[None]))
+        sink(url, table).write(Task(table, 0, 0), rows(name=["a"], visits=[None]))
 
 
 def test_missing_schema_is_reported(url: str, table: str) -> None:
@@ -230,7 +230,7 @@ def test_missing_schema_is_reported(url: str, table: str) -> None:
 def test_a_key_that_is_named_twice_is_one(url: str, table: str) -> None:
     made = sink(url, table, "name,name")
     for batch in (0, 1):
-        made.write(Share(table, batch, 0), rows(name=["a"], visits=[batch]))
+        made.write(Task(table, batch, 0), rows(name=["a"], visits=[batch]))
     assert stored(made) == [("a", 1)]
 
 
@@ -240,14 +240,14 @@ def test_instants_do_not_depend_on_the_sessions_time_zone(url: str, table: str) 
     made = sink(url, table, "at", schema)
     hours = [dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]
     batch = pa.RecordBatch.from_arrays([pa.array(hours, pa.timestamp("us", "America/New_York"))], ["at"])
-    made.write(Share(table, 0, 0), iter([batch]))
+    made.write(Task(table, 0, 0), iter([batch]))
     actual = [at.astimezone(dt.UTC) if at.tzinfo else at.replace(tzinfo=dt.UTC) for (at,) in stored(made)]
     assert actual == hours
 
 
 def test_a_long_text_is_written_whole(url: str, table: str) -> None:
     made = sink(url, table)
-    made.write(Share(table, 0, 0), rows(name=["x" * 100_000], visits=[1]))
+    made.write(Task(table, 0, 0), rows(name=["x" * 100_000], visits=[1]))
     assert len(stored(made)[0][0]) == 100_000
 
 
@@ -259,9 +259,9 @@ def test_a_failed_task_leaves_nothing(url: str, table: str) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        made.write(Share(table, 0, 0), breaking())
+        made.write(Task(table, 0, 0), breaking())
     assert stored(made) == []
-    made.write(Share(table, 0, 0), rows(name=["whole"], visits=[1]))
+    made.write(Task(table, 0, 0), rows(name=["whole"], visits=[1]))
     assert stored(made) == [("whole", 1)]
 
 
@@ -270,7 +270,7 @@ def test_attempts_at_the_same_time_write_once(url: str, table: str) -> None:
     reported: list[bool] = []
 
     def attempt() -> None:
-        reported.append(made.write(Share(table, 0, 0), rows(name=["a"] * 500, visits=[1] * 500)).known)
+        reported.append(made.write(Task(table, 0, 0), rows(name=["a"] * 500, visits=[1] * 500)).known)
 
     attempts = [threading.Thread(target=attempt) for _ in range(4)]
     for thread in attempts:
@@ -287,7 +287,7 @@ def test_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> No
 
     def task(partition: int) -> None:
         mine = names if partition % 2 else names[::-1]
-        made.write(Share(table, 0, partition), rows(name=mine, visits=[partition] * len(mine)))
+        made.write(Task(table, 0, partition), rows(name=mine, visits=[partition] * len(mine)))
 
     tasks = [threading.Thread(target=task, args=(p,)) for p in range(4)]
     for thread in tasks:
@@ -305,9 +305,9 @@ def test_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> No
 
 def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(url: str, table: str) -> None:
     made = sink(url, table)
-    made.write(Share(table, 3, 0), rows(name=["a"], visits=[1]))
+    made.write(Task(table, 3, 0), rows(name=["a"], visits=[1]))
     with pytest.raises(IllegalStateError, match="had 1 rows .* has 2 now"):
-        made.write(Share(table, 3, 0), rows(name=["a", "b"], visits=[1, 2]))
+        made.write(Task(table, 3, 0), rows(name=["a", "b"], visits=[1, 2]))
 
 
 def test_values_of_every_type_come_back(url: str, table: str) -> None:
@@ -325,7 +325,7 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
     }
     schema = spark_types.StructType([spark_types.StructField(name, kind) for name, (kind, _) in kinds.items()])
     made = sink(url, table, schema=schema)
-    made.write(Share(table, 0, 0), rows(**{name: [value] for name, (_, value) in kinds.items()}))
+    made.write(Task(table, 0, 0), rows(**{name: [value] for name, (_, value) in kinds.items()}))
     (actual,) = stored(made)
     assert dict(zip(kinds, actual, strict=True)) == {name: value for name, (_, value) in kinds.items()}
 
@@ -369,7 +369,7 @@ def test_database_error_is_reported_without_rows(tmp_path: Path) -> None:
     made = sink(f"sqlite:///{tmp_path}/x.db", "t")
     execute(made, "CREATE VIEW seen AS SELECT name, visits FROM t")
     with pytest.raises(KafkaError, match=r"^dbtable: cannot write seen of sqlite:.*: cannot modify seen") as raised:
-        sink(made.options.url, "seen").write(Share("q", 0, 0), rows(name=["secret"], visits=[1]))
+        sink(made.options.url, "seen").write(Task("q", 0, 0), rows(name=["secret"], visits=[1]))
     assert "secret" not in f"{raised.value} {raised.value.__cause__}"
 
 

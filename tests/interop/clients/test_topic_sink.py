@@ -14,7 +14,7 @@ from ottla import KafkaAdminClient
 from ottla.errors import IllegalStateError
 from ottla.spark.options.sink_options import sink_options
 from ottla.spark.sink.topic_sink import TopicSink
-from ottla.spark.sink.writer import Share, StreamWriter
+from ottla.spark.sink.writer import StreamWriter, Task
 
 pytestmark = pytest.mark.interop
 
@@ -28,12 +28,12 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused_until_their_markers
     sink = TopicSink(sink_options({"kafka.bootstrap.servers": address, "topic": topic}))
     writer = StreamWriter(sink)
     for batch_id in (0, 1):
-        writer.commit([sink.write(Share(query, batch_id, task, "first"), rows()) for task in range(3)], batch_id)
-    sink.write(Share(query, 2, 2, "first"), rows())
-    reported = [sink.write(Share(query, 2, task, "second"), rows()) for task in range(2)]
+        writer.commit([sink.write(Task(query, batch_id, task, "first"), rows()) for task in range(3)], batch_id)
+    sink.write(Task(query, 2, 2, "first"), rows())
+    reported = [sink.write(Task(query, 2, task, "second"), rows()) for task in range(2)]
     with pytest.raises(IllegalStateError, match=r"10 rows were written by tasks that have none now \(2\)"):
         writer.commit(reported, 2)
     with KafkaAdminClient(bootstrap_servers=address) as admin:
-        admin.delete_consumer_groups([sink.name(Share(query, 2, 2))])
+        admin.delete_consumer_groups([sink.name(Task(query, 2, 2))])
     writer.commit(reported, 2)
-    assert all(sink.write(Share(query, 2, task, "third"), rows()).known for task in range(2))
+    assert all(sink.write(Task(query, 2, task, "third"), rows()).known for task in range(2))

@@ -156,9 +156,9 @@ def test_connection_without_waiting_caller_fails_silently() -> None:
             made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(made.send_any(MetadataRequest()), 0.02)
-            (making,) = made._making.values()
+            (making,) = made._connecting.values()
             await asyncio.wait([making])
-            assert not made._making
+            assert not made._connecting
             assert not making.cancelled()
             del making
             await made.close()

@@ -19,7 +19,7 @@ from ottla.spark.options.sink_options import SinkOptions, sink_options
 from ottla.spark.sink import producer_pool
 from ottla.spark.sink.producer_pool import MOST_IDLE, ProducerPool, TaskClients
 from ottla.spark.sink.topic_sink import TopicSink
-from ottla.spark.sink.writer import Share
+from ottla.spark.sink.writer import Task
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_tasks_one_after_the_other_share_a_producer(
 
     monkeypatch.setattr(KafkaProducer, "__init__", counted)
     for number, query in enumerate(("a", "a", "b")):
-        TopicSink(options_for(bootstrap, "shared")).write(Share(query, number, number), rows(b"%d" % number))
+        TopicSink(options_for(bootstrap, "shared")).write(Task(query, number, number), rows(b"%d" % number))
     assert len(started) == 1
     assert committed(bootstrap, "shared") == [b"0", b"1", b"2"]
 
@@ -95,7 +95,7 @@ def test_tasks_at_the_same_time_have_producers_of_their_own(bootstrap: str, pool
 
 def test_producer_of_a_failed_task_is_closed_and_its_rows_are_aborted(bootstrap: str, pool: ProducerPool) -> None:
     options = options_for(bootstrap, "failed")
-    TopicSink(options).write(Share("q", 0, 0), rows(b"before"))
+    TopicSink(options).write(Task("q", 0, 0), rows(b"before"))
 
     def breaking() -> Iterator[Any]:
         yield from rows(b"half")
@@ -104,22 +104,22 @@ def test_producer_of_a_failed_task_is_closed_and_its_rows_are_aborted(bootstrap:
     with lend(pool, options) as first:
         pass
     with pytest.raises(ZeroDivisionError):
-        TopicSink(options).write(Share("q", 1, 0), breaking())
+        TopicSink(options).write(Task("q", 1, 0), breaking())
     assert is_closed(first)
-    assert not TopicSink(options).write(Share("q", 1, 0), rows(b"whole")).known
+    assert not TopicSink(options).write(Task("q", 1, 0), rows(b"whole")).known
     assert committed(bootstrap, "failed") == [b"before", b"whole"]
 
 
 def test_idle_producer_fences_a_later_attempt_of_another_worker(bootstrap: str, pool: ProducerPool) -> None:
     """The id was used here, then elsewhere by an attempt that still runs, and is used here again."""
     options = options_for(bootstrap, "moved")
-    sink, share = TopicSink(options), Share("moved", 0, 0)
-    sink.write(share, rows(b"first"))
-    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=sink.name(share)) as elsewhere:
+    sink, task = TopicSink(options), Task("moved", 0, 0)
+    sink.write(task, rows(b"first"))
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=sink.name(task)) as elsewhere:
         elsewhere.init_transactions()
         elsewhere.begin_transaction()
         elsewhere.send("moved", b"elsewhere").get(10)
-        assert not sink.write(share._replace(batch_id=1), rows(b"second")).known
+        assert not sink.write(task._replace(batch_id=1), rows(b"second")).known
         with pytest.raises(ProducerFencedError):
             elsewhere.commit_transaction()
     assert committed(bootstrap, "moved") == [b"first", b"second"]
@@ -127,11 +127,11 @@ def test_idle_producer_fences_a_later_attempt_of_another_worker(bootstrap: str, 
 
 def test_micro_batch_that_another_worker_has_written_is_recognised(bootstrap: str, pool: ProducerPool) -> None:
     options = options_for(bootstrap, "elsewhere")
-    share = Share("elsewhere", 0, 0)
-    TopicSink(options).write(share, rows(b"0"))
+    task = Task("elsewhere", 0, 0)
+    TopicSink(options).write(task, rows(b"0"))
     with lend(pool, options):  # so that the next task has another producer, as in another worker
-        TopicSink(options).write(share._replace(batch_id=1), rows(b"1"))
-    assert TopicSink(options).write(share._replace(batch_id=1), rows(b"1")).known
+        TopicSink(options).write(task._replace(batch_id=1), rows(b"1"))
+    assert TopicSink(options).write(task._replace(batch_id=1), rows(b"1")).known
     assert committed(bootstrap, "elsewhere") == [b"0", b"1"]
 
 
@@ -178,17 +178,17 @@ def test_forked_process_has_producers_of_its_own(bootstrap: str) -> None:
     """Spark's daemon forks its workers; the parent's producer goes on."""
     options = options_for(bootstrap, "forked")
     sink = TopicSink(options)
-    sink.write(Share("parent", 0, 0), rows(b"parent"))
+    sink.write(Task("parent", 0, 0), rows(b"parent"))
     child = os.fork()
     if not child:
         failure = 1
         try:
-            sink.write(Share("child", 0, 0), rows(b"child"))
+            sink.write(Task("child", 0, 0), rows(b"child"))
             failure = 0
         finally:
             os._exit(failure)
     assert os.waitpid(child, 0)[1] == 0
-    sink.write(Share("parent", 1, 0), rows(b"parent"))
+    sink.write(Task("parent", 1, 0), rows(b"parent"))
     assert committed(bootstrap, "forked") == [b"child", b"parent", b"parent"]
 
 
@@ -198,6 +198,6 @@ def test_producer_goes_on_after_its_broker_was_restarted(pool: ProducerPool, tmp
     options = options_for(f"127.0.0.1:{port}", "restarted")
     for number in range(2):
         with Broker(configs):
-            TopicSink(options).write(Share("q", number, 0), rows(b"%d" % number))
+            TopicSink(options).write(Task("q", number, 0), rows(b"%d" % number))
             if number:
                 assert committed(f"127.0.0.1:{port}", "restarted") == [b"0", b"1"]

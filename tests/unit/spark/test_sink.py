@@ -34,7 +34,7 @@ from ottla.errors import (
 from ottla.spark.options.sink_options import SinkOptions, check_columns, sink_options
 from ottla.spark.sink.row_groups import row_groups
 from ottla.spark.sink.topic_sink import TopicSink
-from ottla.spark.sink.writer import BatchWriter, Share, StreamWriter, Written
+from ottla.spark.sink.writer import BatchWriter, StreamWriter, Task, Written
 
 FIRST_RUN, SECOND_RUN = "1ae47a74-5fa1-45bf-af38-1075f617d9ad", "000d783f-ab04-4ffb-98ee-12ff0a8dfea9"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -56,8 +56,8 @@ def options_for(bootstrap: str, topic: str | None = None, **kafka: str) -> SinkO
     return sink_options(options if topic is None else {**options, "topic": topic})
 
 
-def write_share(share: Share, options: SinkOptions, batches: Iterator[Any]) -> Written:
-    return TopicSink(options).write(share, batches)
+def write_task(task: Task, options: SinkOptions, batches: Iterator[Any]) -> Written:
+    return TopicSink(options).write(task, batches)
 
 
 def batch(**columns: Any) -> Any:
@@ -79,7 +79,7 @@ def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None
         partition=[2, 1, None],
         headers=[[{"key": "h", "value": b"x"}], None, None],
     )
-    assert write_share(Share("q", 0, 0), options_for(bootstrap, topic), iter([rows])).rows == 3
+    assert write_task(Task("q", 0, 0), options_for(bootstrap, topic), iter([rows])).rows == 3
     actual = read(bootstrap, topic)
     assert {(r.key, r.value, tuple(r.headers)) for r in actual} == {
         (b"k", b"1", (("h", b"x"),)),
@@ -91,30 +91,30 @@ def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None
 
 def test_a_column_may_name_the_topic(bootstrap: str, topic: str) -> None:
     rows = batch(value=[b"a", b"b", b"c"], topic=[f"{topic}-1", f"{topic}-2", f"{topic}-1"])
-    write_share(Share("q2", 0, 0), options_for(bootstrap), iter([rows]))
+    write_task(Task("q2", 0, 0), options_for(bootstrap), iter([rows]))
     assert [r.value for r in read(bootstrap, f"{topic}-1")] == [b"a", b"c"]
     assert [r.value for r in read(bootstrap, f"{topic}-2")] == [b"b"]
 
 
 def test_a_micro_batch_that_runs_again_is_recognised(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    again = [Share("again", 4, 1), Share("again", 4, 1), Share("again", 5, 1), Share("again", 5, 1)]
-    reported = [write_share(share, options, iter([batch(value=[b"%d" % share.batch_id] * 10)])) for share in again]
+    again = [Task("again", 4, 1), Task("again", 4, 1), Task("again", 5, 1), Task("again", 5, 1)]
+    reported = [write_task(task, options, iter([batch(value=[b"%d" % task.batch_id] * 10)])) for task in again]
     assert [(w.rows, w.known) for w in reported] == [(10, False), (10, True), (10, False), (10, True)]
     assert len(read(bootstrap, topic)) == 20
 
 
 def test_another_task_and_another_query_have_markers_of_their_own(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    for share in (Share("own", 0, 0), Share("own", 0, 1), Share("other", 0, 0)):
-        assert not write_share(share, options, iter([batch(value=[b"v"])])).known
+    for task in (Task("own", 0, 0), Task("own", 0, 1), Task("other", 0, 0)):
+        assert not write_task(task, options, iter([batch(value=[b"v"])])).known
     assert len(read(bootstrap, topic)) == 3
 
 
 def test_one_name_for_two_topics_writes_both(bootstrap: str, topic: str) -> None:
     """As by a copied checkpoint, or by two writes of a foreachBatch with the same sinkId."""
     for name in (f"{topic}-1", f"{topic}-2", f"{topic}-1"):
-        write_share(Share("twice", 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
+        write_task(Task("twice", 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
     assert [len(read(bootstrap, f"{topic}-{i}")) for i in (1, 2)] == [1, 1]
 
 
@@ -123,15 +123,15 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(bootstrap: str, top
     options = options_for(bootstrap, topic)
     writer = StreamWriter(TopicSink(options))
     for task in (1, 12):  # of many; then everything was killed
-        write_share(Share("fewer", 4, task, FIRST_RUN), options, iter([batch(value=[b"v"] * 10)]))
-    again = [Share("fewer", 4, task, SECOND_RUN) for task in range(2)]
+        write_task(Task("fewer", 4, task, FIRST_RUN), options, iter([batch(value=[b"v"] * 10)]))
+    again = [Task("fewer", 4, task, SECOND_RUN) for task in range(2)]
     for _ in range(2):
-        reported = [write_share(share, options, iter([batch(value=[b"v"] * 10)])) for share in again]
+        reported = [write_task(task, options, iter([batch(value=[b"v"] * 10)])) for task in again]
         with pytest.raises(IllegalStateError, match=r"micro-batch 4 of query fewer .* 10 rows .* \(12\)") as error:
             writer.commit(reported, 4)
     assert f"--bootstrap-server {bootstrap} --delete" in str(error.value)
     group = re.findall(r"--group (\S+)", str(error.value))
-    assert group == [TopicSink(options).name(Share("fewer", 4, 12))]
+    assert group == [TopicSink(options).name(Task("fewer", 4, 12))]
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.delete_consumer_groups(group)
     writer.commit(reported, 4)
@@ -139,9 +139,9 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(bootstrap: str, top
 
 def test_a_task_without_the_rows_that_it_had_is_refused(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    write_share(Share("emptied", 0, 1, FIRST_RUN), options, iter([batch(value=[b"v"])]))
+    write_task(Task("emptied", 0, 1, FIRST_RUN), options, iter([batch(value=[b"v"])]))
     rows = {0: [batch(value=[b"v"])], 1: []}
-    reported = [write_share(Share("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
+    reported = [write_task(Task("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
     with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(1\)"):
         StreamWriter(TopicSink(options)).commit(reported, 0)
 
@@ -150,12 +150,12 @@ def test_a_micro_batch_that_goes_on_in_the_same_tasks_is_not_refused(bootstrap: 
     """Whatever its rows are: rand() may be in a column. Tasks of an older micro-batch do not matter."""
     options = options_for(bootstrap, topic)
     writer = StreamWriter(TopicSink(options))
-    older = [write_share(Share("same", 0, t, FIRST_RUN), options, iter([batch(value=[b"v"])])) for t in range(4)]
+    older = [write_task(Task("same", 0, t, FIRST_RUN), options, iter([batch(value=[b"v"])])) for t in range(4)]
     writer.commit(older, 0)
-    write_share(Share("same", 1, 1, FIRST_RUN), options, iter([batch(value=[b"%f" % random.random()])]))
-    again = [Share("same", 1, task, SECOND_RUN) for task in range(2)]
-    reported = [write_share(share, options, iter([batch(value=[b"%f" % random.random()])])) for share in again]
-    writer.commit([*reported, Written(Share("same", 1, 2, SECOND_RUN), 0)], 1)
+    write_task(Task("same", 1, 1, FIRST_RUN), options, iter([batch(value=[b"%f" % random.random()])]))
+    again = [Task("same", 1, task, SECOND_RUN) for task in range(2)]
+    reported = [write_task(task, options, iter([batch(value=[b"%f" % random.random()])])) for task in again]
+    writer.commit([*reported, Written(Task("same", 1, 2, SECOND_RUN), 0)], 1)
     assert [message.known for message in reported] == [False, True]
     assert len(read(bootstrap, topic)) == 6
 
@@ -174,30 +174,30 @@ def test_tasks_of_before_are_looked_up_in_the_first_micro_batch_of_a_run(
 
     monkeypatch.setattr(KafkaAdminClient, "list_consumer_groups", noted)
     for batch_id, run in enumerate([FIRST_RUN, FIRST_RUN, SECOND_RUN, SECOND_RUN, None, None]):
-        shares = [Share("first", batch_id, task, run) for task in range(2 + batch_id)]
-        writer.commit([write_share(share, options, iter([batch(value=[b"v"])])) for share in shares], batch_id)
+        tasks = [Task("first", batch_id, task, run) for task in range(2 + batch_id)]
+        writer.commit([write_task(task, options, iter([batch(value=[b"v"])])) for task in tasks], batch_id)
     # Where the run is not known, every one may be the first.
     assert arguments == [0, 2, 4, 5]
 
 
 def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
     sink = TopicSink(options_for("127.0.0.1:1", "t"))
-    StreamWriter(sink).commit([Written(Share("q", 0, 0, FIRST_RUN), 0)], 0)
+    StreamWriter(sink).commit([Written(Task("q", 0, 0, FIRST_RUN), 0)], 0)
 
 
 def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     sink = TopicSink(options_for("127.0.0.1:1", "t", request_timeout_ms="200"))
-    StreamWriter(sink).commit([Written(Share("q", 0, 0, FIRST_RUN), 5)], 0)
+    StreamWriter(sink).commit([Written(Task("q", 0, 0, FIRST_RUN), 5)], 0)
     assert "Could not check whether" in caplog.text
 
 
 def test_a_write_of_its_own_asks_for_no_other_tasks(bootstrap: str, topic: str) -> None:
     """Only one that a sinkId names is done again."""
-    BatchWriter(TopicSink(options_for("127.0.0.1:1", topic))).commit([Written(Share("job", 0, 0), 5)])
+    BatchWriter(TopicSink(options_for("127.0.0.1:1", topic))).commit([Written(Task("job", 0, 0), 5)])
     named = TopicSink(replace(options_for(bootstrap, topic), sink_id="copy"))
-    write_share(Share("q-copy", 3, 7, FIRST_RUN), named.options, iter([batch(value=[b"v"])]))
+    write_task(Task("q-copy", 3, 7, FIRST_RUN), named.options, iter([batch(value=[b"v"])]))
     with pytest.raises(IllegalStateError, match=r"\(7\)"):
-        BatchWriter(named).commit([Written(Share("q-copy", 3, 0, SECOND_RUN), 5)])
+        BatchWriter(named).commit([Written(Task("q-copy", 3, 0, SECOND_RUN), 5)])
 
 
 def test_a_marker_that_is_being_committed_is_waited_for(
@@ -212,7 +212,7 @@ def test_a_marker_that_is_being_committed_is_waited_for(
         return asking(self, *args, **options)
 
     monkeypatch.setattr(KafkaAdminClient, "list_consumer_group_offsets", noted)
-    write_share(Share("stable", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"])]))
+    write_task(Task("stable", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"])]))
     assert arguments == [{"require_stable": True}]
 
 
@@ -224,19 +224,19 @@ def test_a_failed_task_leaves_nothing_and_can_run_again(bootstrap: str, topic: s
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        write_share(Share("failing", 0, 0), options, breaking())
-    assert not write_share(Share("failing", 0, 0), options, iter([batch(value=[b"whole"])])).known
+        write_task(Task("failing", 0, 0), options, breaking())
+    assert not write_task(Task("failing", 0, 0), options, iter([batch(value=[b"whole"])])).known
     assert [r.value for r in read(bootstrap, topic)] == [b"whole"]
 
 
 def test_a_task_that_was_thought_dead_cannot_commit(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    name = TopicSink(options).name(Share("zombie", 0, 0))
+    name = TopicSink(options).name(Task("zombie", 0, 0))
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as zombie:
         zombie.init_transactions()
         zombie.begin_transaction()
         zombie.send(topic, b"zombie").get(10)
-        write_share(Share("zombie", 0, 0), options, iter([batch(value=[b"attempt 2"])]))
+        write_task(Task("zombie", 0, 0), options, iter([batch(value=[b"attempt 2"])]))
         with pytest.raises(ProducerFencedError):
             zombie.commit_transaction()
     assert [r.value for r in read(bootstrap, topic)] == [b"attempt 2"]
@@ -244,17 +244,17 @@ def test_a_task_that_was_thought_dead_cannot_commit(bootstrap: str, topic: str) 
 
 def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    write_share(Share("changed", 7, 0), options, iter([batch(value=[b"v"] * 3)]))
+    write_task(Task("changed", 7, 0), options, iter([batch(value=[b"v"] * 3)]))
     with pytest.raises(IllegalStateError, match="had 3 rows .* has 2 now"):
-        write_share(Share("changed", 7, 0), options, iter([batch(value=[b"v"] * 2)]))
+        write_task(Task("changed", 7, 0), options, iter([batch(value=[b"v"] * 2)]))
     with pytest.raises(IllegalStateError, match="begins again at 6"):
-        write_share(Share("changed", 6, 0), options, iter([batch(value=[b"v"] * 3)]))
+        write_task(Task("changed", 6, 0), options, iter([batch(value=[b"v"] * 3)]))
 
 
 def test_a_record_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic, max_request_size="1000")
     with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
-        write_share(Share("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)])]))
+        write_task(Task("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)])]))
     assert read(bootstrap, topic) == []
 
 
@@ -263,7 +263,7 @@ def test_a_record_with_headers_that_is_refused_fails_the_task(bootstrap: str, to
     options = options_for(bootstrap, topic, max_request_size="1000")
     headers = [[{"key": "h", "value": b"x"}]] * 2
     with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
-        write_share(Share("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)], headers=headers)]))
+        write_task(Task("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)], headers=headers)]))
     assert read(bootstrap, topic) == []
 
 
@@ -272,20 +272,20 @@ def test_text_that_is_no_utf8_is_written_as_it_is_with_headers_and_without(boots
     headers = pa.array([[{"key": "h", "value": b"x"}]], HEADERS)
     for partition, columns in enumerate(([text, text], [text, text, headers])):
         rows = pa.RecordBatch.from_arrays(columns, ["key", "value", "headers"][: len(columns)])
-        write_share(Share("raw", 0, partition), options_for(bootstrap, topic), iter([rows]))
+        write_task(Task("raw", 0, partition), options_for(bootstrap, topic), iter([rows]))
     assert [(r.key, r.value) for r in read(bootstrap, topic)] == [(b"\xff\xfe", b"\xff\xfe")] * 2
 
 
 @pytest.mark.parametrize("headers", [[None], [{"key": None, "value": b"x"}]])
 def test_headers_without_a_name_are_refused(bootstrap: str, topic: str, headers: list[Any]) -> None:
     with pytest.raises(ConfigurationError, match="the column headers has null"):
-        write_share(Share("null", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"], headers=[headers])]))
+        write_task(Task("null", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"], headers=[headers])]))
     assert read(bootstrap, topic) == []
 
 
 def test_writes_whose_names_read_the_same_are_two(bootstrap: str, topic: str) -> None:
     for query, name in ((f"q-{topic}", "b-c"), (f"q-{topic}-b", "c")):
-        reported = write_share(Share(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
+        reported = write_task(Task(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
         assert not reported.known
 
 
@@ -301,32 +301,32 @@ def test_task_beyond_its_transaction_timeout_is_explained(topic: str) -> None:
                     time.sleep(0.05)
             yield batch(value=[b"late"])
 
-        name = TopicSink(options).name(Share("long", 0, 0))
+        name = TopicSink(options).name(Task("long", 0, 0))
         with pytest.raises(ProducerFencedError, match=r"longer than kafka\.transaction\.timeout\.ms \(200\)"):
-            write_share(Share("long", 0, 0), options, slow())
+            write_task(Task("long", 0, 0), options, slow())
         assert read(broker.bootstrap_servers, topic) == []
 
 
 def test_transaction_timeout_above_the_brokers_limit_is_reported(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic, transaction_timeout_ms="2000000")
     with pytest.raises(InvalidTransactionTimeoutError, match=r"kafka\.transaction\.timeout\.ms is 2000000"):
-        write_share(Share("q", 0, 0), options, iter([batch(value=[b"v"])]))
+        write_task(Task("q", 0, 0), options, iter([batch(value=[b"v"])]))
 
 
 def test_offsets_that_are_not_markers_are_reported(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    share = Share("reset", 0, 0)
-    write_share(share, options, iter([batch(value=[b"v"])]))
+    task = Task("reset", 0, 0)
+    write_task(task, options, iter([batch(value=[b"v"])]))
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         offsets = {TopicPartition(topic, 0): OffsetAndMetadata(0, "")}
-        admin.alter_consumer_group_offsets(TopicSink(options).name(share), offsets)
+        admin.alter_consumer_group_offsets(TopicSink(options).name(task), offsets)
     with pytest.raises(IllegalStateError, match="not markers of this sink.* transactionalIdPrefix"):
-        write_share(Share("reset", 1, 0), options, iter([batch(value=[b"v"])]))
+        write_task(Task("reset", 1, 0), options, iter([batch(value=[b"v"])]))
 
 
 def test_no_rows_need_no_broker() -> None:
     options = options_for("127.0.0.1:1", "t")
-    assert write_share(Share("q", 0, 0), options, iter([batch(value=[])])).rows == 0
+    assert write_task(Task("q", 0, 0), options, iter([batch(value=[])])).rows == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from ottla.errors import IllegalStateError
 from ottla.spark.sink import writer
-from ottla.spark.sink.writer import BATCH_ID, QUERY_ID, RUN_ID, BatchWriter, Share, Written
+from ottla.spark.sink.writer import BATCH_ID, QUERY_ID, RUN_ID, BatchWriter, Task, Written
 
 
 class Context:
@@ -28,26 +28,26 @@ class Context:
         return self.properties[name]
 
 
-class Shares:
+class RecordingSink:
     """A sink that only notes what it is asked for."""
 
     def __init__(self, sink_id: str | None, batch_id: int | None = None) -> None:
         self.sink_id = sink_id
         self.batch_id = batch_id
-        self.written: list[Share] = []
+        self.written: list[Task] = []
 
-    def write(self, share: Share, batches: Iterator[Any]) -> Written:
-        self.written.append(share)
-        return Written(share, 0)
+    def write(self, task: Task, batches: Iterator[Any]) -> Written:
+        self.written.append(task)
+        return Written(task, 0)
 
-    def place(self, share: Share) -> str:
+    def place(self, task: Task) -> str:
         raise NotImplementedError
 
-    def stale_task(self, share: Share, tasks: set[int]) -> None:
+    def stale_task(self, task: Task, tasks: set[int]) -> None:
         raise NotImplementedError
 
 
-def share(monkeypatch: pytest.MonkeyPatch, sink: Shares, context: Context) -> Share:
+def task(monkeypatch: pytest.MonkeyPatch, sink: RecordingSink, context: Context) -> Task:
     monkeypatch.setattr(writer, "_context", lambda: context)
     BatchWriter(sink).write(iter(()))
     return sink.written.pop()
@@ -55,25 +55,25 @@ def share(monkeypatch: pytest.MonkeyPatch, sink: Shares, context: Context) -> Sh
 
 def test_a_named_write_is_that_of_the_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = Context(query="q", batch_id="7")
-    assert share(monkeypatch, Shares("copy"), reported) == Share("q-copy", 7, 5)
-    assert share(monkeypatch, Shares("q-of-mine", 8), reported) == Share("q-of-mine", 8, 5)
-    assert share(monkeypatch, Shares("q-of-mine", 8), Context()) == Share("q-of-mine", 8, 5)
+    assert task(monkeypatch, RecordingSink("copy"), reported) == Task("q-copy", 7, 5)
+    assert task(monkeypatch, RecordingSink("q-of-mine", 8), reported) == Task("q-of-mine", 8, 5)
+    assert task(monkeypatch, RecordingSink("q-of-mine", 8), Context()) == Task("q-of-mine", 8, 5)
 
 
 def test_named_write_without_known_micro_batch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be written again with the micro-batch: twice, without an error."""
     with pytest.raises(IllegalStateError, match="sinkId 'copy': .* set the option batchId"):
-        share(monkeypatch, Shares("copy"), Context())
+        task(monkeypatch, RecordingSink("copy"), Context())
 
 
 def test_writes_without_a_name_are_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (share(monkeypatch, Shares(None), Context()) for _ in range(2))
+    first, second = (task(monkeypatch, RecordingSink(None), Context()) for _ in range(2))
     assert first.query != second.query
     assert first[1:] == second[1:] == (0, 5, None)
 
 
 def test_share_has_the_run_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     run = "1ae47a74-5fa1-45bf-af38-1075f617d9ad"
-    assert share(monkeypatch, Shares("copy"), Context(query="q", batch_id="7", run=run)).run == run
+    assert task(monkeypatch, RecordingSink("copy"), Context(query="q", batch_id="7", run=run)).run == run
     # A job group of the user's own, the same in every run.
-    assert share(monkeypatch, Shares("copy"), Context(query="q", batch_id="7", run="nightly")).run is None
+    assert task(monkeypatch, RecordingSink("copy"), Context(query="q", batch_id="7", run="nightly")).run is None

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Failures:
-    """Prints the first errors as they happen: the input may be a pipe that never ends."""
+    """Counts failed records, and prints the first MAX_ERRORS errors at once, because the input may never end."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

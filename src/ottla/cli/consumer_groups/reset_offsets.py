@@ -53,11 +53,11 @@ OPTIONS: Final = (
     Flag("--execute", "change the offsets", actions=_ACTION),
     Flag("--export", "print the new offsets as CSV", actions=_ACTION),
 )
-"""The options of `--reset-offsets` alone."""
+"""Options that only --reset-offsets takes."""
 
 
-class Request(NamedTuple):
-    """The parsed arguments."""
+class ResetRequest(NamedTuple):
+    """The parsed arguments of --reset-offsets."""
 
     args: argparse.Namespace
     partitions: list[TopicPartition]
@@ -71,7 +71,7 @@ class Request(NamedTuple):
         return TIMEOUT_MS if self.args.timeout is None else int(self.args.timeout)
 
 
-def read(args: argparse.Namespace) -> Request:
+def read(args: argparse.Namespace) -> ResetRequest:
     """Parse and check the options. Raises ConfigurationError if they contradict each other."""
     if args.dry_run and args.execute:
         raise ConfigurationError("--reset-offsets takes only one of --execute and --dry-run")
@@ -86,7 +86,7 @@ def read(args: argparse.Namespace) -> Request:
     if not args.topic and not args.all_topics and args.from_file is None:
         raise ConfigurationError("One of the reset scopes should be defined: --all-topics, --topic.")
     partitions, topics = resets.scope(args.topic)
-    return Request(args, partitions, topics, _time(args), _file(args))
+    return ResetRequest(args, partitions, topics, _time(args), _file(args))
 
 
 def _time(args: argparse.Namespace) -> int | None:
@@ -105,7 +105,7 @@ def _file(args: argparse.Namespace) -> Plan:
     return resets.read_plan(args.from_file, text, args.group)
 
 
-def reset(admin: KafkaAdminClient, groups: list[str], request: Request, output: Output) -> dict[str, Any]:
+def reset(admin: KafkaAdminClient, groups: list[str], request: ResetRequest, output: Output) -> dict[str, Any]:
     """Plan and execute; the exit code is 0 even if a group is rejected, as with Kafka's tool."""
     args = request.args
     if not args.dry_run and not args.execute:
@@ -122,7 +122,7 @@ def reset(admin: KafkaAdminClient, groups: list[str], request: Request, output: 
     return {"offsets": resets.as_rows(plan), "errors": errors}
 
 
-def _plan(admin: KafkaAdminClient, groups: list[str], request: Request) -> tuple[Plan, dict[str, str]]:
+def _plan(admin: KafkaAdminClient, groups: list[str], request: ResetRequest) -> tuple[Plan, dict[str, str]]:
     plan: Plan = {}
     rejected: dict[str, str] = {}
     descriptions = admin.describe_consumer_groups(groups, request.timeout_ms) if groups else {}
@@ -140,7 +140,7 @@ def _plan(admin: KafkaAdminClient, groups: list[str], request: Request) -> tuple
     return plan, rejected
 
 
-def new_offsets(admin: KafkaAdminClient, group: str, request: Request) -> Offsets:
+def new_offsets(admin: KafkaAdminClient, group: str, request: ResetRequest) -> Offsets:
     """Return the new offsets of one group."""
     return _Resetter(admin, group, request).offsets()
 
@@ -161,7 +161,7 @@ def check_partitions(admin: KafkaAdminClient, partitions: Collection[TopicPartit
 class _Resetter:
     """The new offsets of one group."""
 
-    def __init__(self, admin: KafkaAdminClient, group: str, request: Request) -> None:
+    def __init__(self, admin: KafkaAdminClient, group: str, request: ResetRequest) -> None:
         self._admin = admin
         self._group = group
         self._request = request

@@ -98,7 +98,7 @@ def _input_offsets(
     return offsets
 
 
-def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.Request:
+def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.ResetRequest:
     """Return the arguments as those of `consumer-groups --reset-offsets`; the default is the earliest offset."""
     specs = {spec: getattr(args, spec, None) for spec in SPECS}
     if not any(is_set(args, spec) for spec in SPECS if hasattr(args, spec)):

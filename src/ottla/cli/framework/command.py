@@ -85,7 +85,7 @@ def _nearest(word: str, candidates: Sequence[str]) -> str:
 
 
 class _Version(argparse.Action):
-    """Prints the version. It is looked up only then: reading it takes longer than parsing."""
+    """Prints the version, looked up only on request: that takes longer than parsing."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "nargs": 0, "dest": argparse.SUPPRESS})

@@ -88,7 +88,7 @@ def _check_reset(args: argparse.Namespace) -> None:
     _request(args)
 
 
-def _request(args: argparse.Namespace) -> resets.Request:
+def _request(args: argparse.Namespace) -> resets.ResetRequest:
     """Return the request for the code that consumer groups have, whose scopes have other names."""
     named = vars(args) | {"topic": args.input_topic, "all_topics": args.all_input_topics}
     return resets.read(argparse.Namespace(**named))
@@ -365,7 +365,7 @@ def reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Out
     return {"offsets": as_rows(plan), "errors": errors}
 
 
-def _not_resettable(admin: KafkaAdminClient, group: str, request: resets.Request) -> str | None:
+def _not_resettable(admin: KafkaAdminClient, group: str, request: resets.ResetRequest) -> str | None:
     try:
         state = admin.describe_streams_groups([group], request.timeout_ms)[group].state
     except GroupIdNotFoundError:
@@ -377,7 +377,7 @@ def _not_resettable(admin: KafkaAdminClient, group: str, request: resets.Request
     return None
 
 
-def _scoped(admin: KafkaAdminClient, group: str, request: resets.Request) -> resets.Request | None:
+def _scoped(admin: KafkaAdminClient, group: str, request: resets.ResetRequest) -> resets.ResetRequest | None:
     """Return the request for the partitions of one group; None if it has no offsets of one of them."""
     args = request.args
     if args.from_file is not None:
@@ -455,7 +455,7 @@ COMMAND = AdminCommand(
         ),
         Flag(
             "--all-input-topics",
-            "all source topics of the topology of which the group has offsets",
+            "all source topics of the group's topology for which it has committed offsets",
             actions=f"{_RESET} delete-offsets",
         ),
         *_RESET_OPTIONS,

@@ -164,7 +164,7 @@ COMMAND = Command(
         Flag("--show-detailed-stats", "print a line every --reporting-interval"),
         Option("--reporting-interval MS", "interval of detailed statistics in milliseconds", int, default=INTERVAL_MS),
         Option("--date-format PATTERN", "format of times, a pattern of Java's SimpleDateFormat", default=DATES),
-        Flag("--hide-header", "do not print the names of the columns"),
+        Flag("--hide-header", "do not print the column names"),
         Flag("--print-metrics", "print the consumer's metrics at the end"),
         Flag("--json", "print only the summary, as JSON"),
     ),

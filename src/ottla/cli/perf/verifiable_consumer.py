@@ -178,7 +178,7 @@ COMMAND = Command(
         Option("--group-remote-assignor NAME", "with --group-protocol consumer: assignor of the broker"),
         Option("--group-instance-id ID", "id of a static member"),
         Option("--max-messages N", "number of records; -1: until it is stopped", int, default=-1),
-        Option("--session-timeout MS", "with classic: session.timeout.ms (default: 45000)", int),
+        Option("--session-timeout MS", "with --group-protocol classic: session.timeout.ms (default: 45000)", int),
         Flag("--verbose", "report each record"),
         Flag("--enable-autocommit", "commit offsets periodically, not after each poll"),
         Option(
@@ -186,6 +186,10 @@ COMMAND = Command(
             "where to start without a committed offset: earliest, latest, none",
             default="earliest",
         ),
-        Option("--assignment-strategy NAME", "with classic: RangeAssignor, RoundRobinAssignor…", default=RANGE),
+        Option(
+            "--assignment-strategy NAME",
+            "with --group-protocol classic: assignor, such as RangeAssignor or RoundRobinAssignor",
+            default=RANGE,
+        ),
     ),
 )

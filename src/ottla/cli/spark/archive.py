@@ -35,7 +35,7 @@ COMMAND = Command(
     run=run,
     options=(
         Option("archive FILE.zip", "file to write", Path),
-        Repeatable("--without PACKAGE", "package that executors have already"),
+        Repeatable("--without PACKAGE", "package to leave out, because the executors already have it"),
         Repeatable("--with PACKAGE", "further package that the job needs", dest="more"),
     ),
 )

@@ -362,7 +362,7 @@ def _size(data: bytes | None) -> int:
 COMMAND = Command(
     run=run,
     options=(
-        Option("--files FILE,…", "files to print", required=True),
+        Option("--files FILE,…", "segment, index or snapshot files to print", required=True),
         Flag("--print-data-log", "print keys and values of records"),
         Flag("--deep-iteration", "print each record, not only batches; implied by --print-data-log"),
         Flag("--skip-record-metadata", "print only keys and values, and leave out control records"),

@@ -41,7 +41,7 @@ _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|(?:([0-9]{0,10})-([0-9]
 
 
 class Rule(NamedTuple):
-    """A rule of --topic-partitions: some partitions of the topics that match."""
+    """A filter of partitions: some partitions of the topics that match."""
 
     topics: re.Pattern[str]
     partitions: Container[int]
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print offsets. Partitions that fail, for example without a leader, are reported and skipped."""
+    """Print offsets. Partitions whose lookup fails, for example without a leader, are reported and skipped."""
     errors: dict[Any, KafkaError] = {}
     partitions = _partitions(admin, _rules(args), internal=not args.exclude_internal_topics)
     listed = admin.list_offsets(dict.fromkeys(partitions, _offset_spec(args.time)), errors=errors)

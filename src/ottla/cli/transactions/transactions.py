@@ -235,7 +235,7 @@ COMMAND = AdminCommand(
             options=(
                 Option(
                     "--transactionalId, --transactional-id ID",
-                    "the transactional id",
+                    "transactional id whose transaction is aborted",
                     required=True,
                     dest="transactional_id",
                 ),

@@ -221,7 +221,7 @@ class ConsumerCore:
         self.topic_errors.metadata_updated()
         if self.in_group:
             self.membership.metadata_changed()
-        elif self.subscription.by_group:
+        elif self.subscription.has_subscription:
             self.positions.unplaced = True  # the next poll assigns new partitions, too
         self.poll_trigger.set()
 
@@ -343,7 +343,7 @@ class ConsumerCore:
     @property
     def in_group(self) -> bool:
         """Whether a group assigns the partitions."""
-        return self.subscription.by_group and bool(self.config.group_id)
+        return self.subscription.has_subscription and bool(self.config.group_id)
 
     async def prepare(self, timeout: float) -> bool:
         """Do what is due (join the group, look up positions, commit) and wait until there are records.
@@ -353,7 +353,7 @@ class ConsumerCore:
         return await self.wakeup_trigger.interruptible(self._prepare(time.monotonic() + timeout))
 
     async def _prepare(self, deadline: float) -> bool:
-        if not self.subscription.by_group and not self.subscription.manual:
+        if not self.subscription.has_subscription and not self.subscription.manual:
             raise IllegalStateError("not subscribed to any topic, and no partition is assigned")
         while True:
             self.membership.last_poll = time.monotonic()
@@ -390,7 +390,7 @@ class ConsumerCore:
         if self.in_group:
             # A cooperative member keeps reading its partitions while it rejoins.
             return await self.membership.join_if_needed(0.0 if self.subscription.partitions else deadline)
-        if self.subscription.by_group:
+        if self.subscription.has_subscription:
             self._read_all(self.metadata.cluster)
         return True
 

@@ -25,12 +25,12 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def serialized_key_size(self) -> int:
-        """The bytes of the key on the wire; -1 for None, and if it was deserialized."""
+        """Size of the key in bytes; -1 if the key is None or was deserialized to another type than bytes."""
         return len(self.key) if isinstance(self.key, bytes) else -1
 
     @property
     def serialized_value_size(self) -> int:
-        """The bytes of the value on the wire; -1 for None, and if it was deserialized."""
+        """Size of the value in bytes; -1 if the value is None or was deserialized to another type than bytes."""
         return len(self.value) if isinstance(self.value, bytes) else -1
 
     @property

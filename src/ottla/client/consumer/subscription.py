@@ -27,19 +27,19 @@ class PartitionState:
     """The state of an assigned partition."""
 
     __slots__ = (
-        "begin",
         "epoch",
         "fetch_epoch",
         "fetch_from",
+        "fetch_suspended",
         "fetched_bytes",
         "generation",
-        "held",
         "high_watermark",
         "in_flight",
         "last_stable_offset",
+        "log_start_offset",
         "paused",
         "position",
-        "preferred",
+        "preferred_replica",
         "reset_to",
         "served",
         "taken_bytes",
@@ -65,14 +65,15 @@ class PartitionState:
         """Incremented by each seek: data fetched before is useless afterwards."""
         self.paused = False
         self.in_flight = False
-        self.held = False
+        self.fetch_suspended = False
         """Whether fetching is suspended because enough data is buffered; a poll that takes some wakes the fetcher."""
         self.fetched_bytes = 0
         self.taken_bytes = 0
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
-        self.begin: int | None = None
-        self.preferred: tuple[int, float] | None = None
+        self.log_start_offset: int | None = None
+        """The first offset of the log; None before the first fetch response."""
+        self.preferred_replica: tuple[int, float] | None = None
         """The preferred read replica, and until when (monotonic seconds)."""
         self.served = 0
         """The order in which partitions were last requested; those that have waited longest come first in the next
@@ -80,8 +81,9 @@ class PartitionState:
         """
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
-        """Set the position to an offset from a lookup, which the leader with the epoch `validated` has answered, if
-        any.
+        """Set the position to an offset that was looked up.
+
+        `validated`: the epoch of the leader that returned it, if known.
         """
         self.position = self.fetch_from = offset
         self.epoch = self.fetch_epoch = epoch
@@ -89,7 +91,9 @@ class PartitionState:
         self.reset_to = None
 
     def is_validated(self, leader_epoch: int) -> bool:
-        """Return whether `fetch_from` was validated with the leader of this epoch, or cannot be."""
+        """Return whether `fetch_from` was validated with the leader of this epoch, or cannot be validated, because an
+        epoch is unknown. In the latter case, record `leader_epoch` as validated.
+        """
         if self.validated != leader_epoch:
             if self.fetch_epoch != NO_EPOCH and leader_epoch != NO_EPOCH:
                 return False
@@ -105,7 +109,7 @@ class PartitionState:
         self.validated = None
         self.reset_to = None
         self.taken_bytes = self.fetched_bytes
-        self.preferred = None
+        self.preferred_replica = None
 
     def restart_fetch(self) -> None:
         """Fetch again from `position`; data fetched ahead is dropped."""
@@ -135,19 +139,19 @@ class Subscription:
         """Incremented with each assignment."""
 
     @property
-    def by_group(self) -> bool:
-        """Whether partitions come from a subscription."""
+    def has_subscription(self) -> bool:
+        """Whether topics or a pattern are subscribed, so that the group assigns the partitions."""
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to topics; replaces the previous subscription."""
-        self._only_one_way(manual=False)
+        self._check_mode(manual=False)
         self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
         """Subscribe to all topics that match."""
-        self._only_one_way(manual=False)
+        self._check_mode(manual=False)
         remote = isinstance(pattern, SubscriptionPattern)
         self.remote_pattern = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
         self.pattern = None if remote else re.compile(pattern)  # type: ignore[arg-type]
@@ -155,12 +159,12 @@ class Subscription:
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions, without group management."""
-        self._only_one_way(manual=True)
+        self._check_mode(manual=True)
         self.manual = True
         self.assign(partitions)
 
-    def _only_one_way(self, manual: bool) -> None:
-        if manual and self.by_group:
+    def _check_mode(self, manual: bool) -> None:
+        if manual and self.has_subscription:
             raise IllegalStateError("assign() after subscribe(): call unsubscribe() first")
         if not manual and self.manual:
             raise IllegalStateError("subscribe() after assign(): call unsubscribe() first")
@@ -182,7 +186,7 @@ class Subscription:
                 state.seek(None)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition. Raises IllegalStateError for another one."""
+        """Return the state of a partition. Raises IllegalStateError if the partition is not assigned."""
         state = self.partitions.get(tp)
         if state is None:
             raise IllegalStateError(f"{tp} is not assigned to this consumer")

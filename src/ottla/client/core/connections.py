@@ -34,7 +34,7 @@ NOT_AUTHENTICATED: Final = (
 """Errors that a retry does not fix."""
 
 R = TypeVar("R", bound=Response)
-Ask = Request[R] | Callable[[int], Request[R]]
+RequestOrFactory = Request[R] | Callable[[int], Request[R]]
 
 FIRST_REPLACED: Final = 0.85
 LATEST_REPLACED: Final = 0.95
@@ -89,9 +89,9 @@ class Connections:
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._only_bootstrap = False
         """Whether known brokers are ignored until any broker has responded (rebootstrap)."""
-        self._has_canonical_names = config.client_dns_lookup == "use_all_dns_ips"
+        self._bootstrap_is_resolved = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], BrokerConnection] = {}
-        self._making: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
+        self._connecting: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
         self._reconnects: dict[int, ReconnectState] = {}
         self._backoff = ExponentialBackoff(
             config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000, jitter=JITTER
@@ -121,7 +121,7 @@ class Connections:
     async def send(
         self,
         node_id: int,
-        request: Ask[R],
+        request: RequestOrFactory[R],
         *,
         of: type[Request[R]] | None = None,
         at_most: int | None = None,
@@ -145,9 +145,9 @@ class Connections:
         return await self.send_any_of(type(request), lambda _: request)
 
     async def send_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
-        """Send a request like `send_any`, but create it from the version."""
+        """Send a request like `send_any`, but build it for the negotiated version."""
         failures: list[errors.KafkaError] = []
-        if not self._has_canonical_names:
+        if not self._bootstrap_is_resolved:
             await self._find_canonical_names()
         for node_id in self._by_load():
             try:
@@ -196,7 +196,7 @@ class Connections:
                 log.warning("Cannot resolve %s of bootstrap.servers: %s", host, error)
         if names:
             self._bootstrap = _bootstrap_nodes(names)
-            self._has_canonical_names = True
+            self._bootstrap_is_resolved = True
 
     def rebootstrap(self) -> None:
         """Use only the bootstrap servers until a broker has responded (KIP-899)."""
@@ -231,25 +231,29 @@ class Connections:
     # Opening
 
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
-        """Return a ready connection. Raises BrokerConnectionError if the broker is unreachable, or was a moment ago."""
+        """Return a ready connection.
+
+        Raises BrokerConnectionError if the broker is unreachable. After a failed attempt, waits for the reconnect
+        backoff first.
+        """
         connection = self.ready(node_id, purpose)
         if connection is not None:
             return connection
         if self._closed:
             raise errors.IllegalStateError("the client is closed")
         key = (node_id, purpose)
-        making = self._making.get(key)
-        if making is None:
-            making = asyncio.get_running_loop().create_task(self._open(node_id, purpose))
-            self._making[key] = making
-            making.add_done_callback(lambda done: self._opened(key, done))
+        connecting = self._connecting.get(key)
+        if connecting is None:
+            connecting = asyncio.get_running_loop().create_task(self._open(node_id, purpose))
+            self._connecting[key] = connecting
+            connecting.add_done_callback(lambda done: self._opened(key, done))
         # Several callers may wait for the same connection; cancelling one of them must not affect the others.
-        return await asyncio.shield(making)
+        return await asyncio.shield(connecting)
 
-    def _opened(self, key: tuple[int, str], making: asyncio.Task[BrokerConnection]) -> None:
-        self._making.pop(key, None)
-        if not making.cancelled():
-            making.exception()  # marks the exception as retrieved: the callers may have given up
+    def _opened(self, key: tuple[int, str], connecting: asyncio.Task[BrokerConnection]) -> None:
+        self._connecting.pop(key, None)
+        if not connecting.cancelled():
+            connecting.exception()  # marks the exception as retrieved: the callers may have given up
 
     async def _open(self, node_id: int, purpose: str) -> BrokerConnection:
         node = self._node(node_id)
@@ -277,7 +281,7 @@ class Connections:
             state.not_before = loop.time() + self._backoff.backoff(state.failures)
             state.failures += 1
             if isinstance(error, NOT_AUTHENTICATED):
-                self.metrics.refused.record()
+                self.metrics.failed_authentication.record()
             channel.close(error if isinstance(error, errors.KafkaError) else None)
             raise
         finally:
@@ -291,9 +295,9 @@ class Connections:
         return connection
 
     def _report_slow(self, peer: str) -> None:
-        """Log, once until a connection is ready, that a peer takes long to connect or to answer the first request."""
+        """Log that a peer takes long to complete the handshake, once until a connection is ready."""
         reason = (
-            f"{peer} has not accepted and answered a connection for {SLOW_SECONDS:g} s; is it a Kafka broker, does "
+            f"{peer} did not complete the handshake within {SLOW_SECONDS:g} s; is it a Kafka broker, does "
             "security.protocol match its listener, or does a firewall drop packets?"
         )
         if not self.slow_reason and not self._closed:
@@ -301,9 +305,9 @@ class Connections:
         self.slow_reason = reason
 
     def _replace_in_time(self, key: tuple[int, str], connection: BrokerConnection) -> None:
-        """Open another connection before the session of this one expires at the broker (KIP-368).
+        """Stop using a connection before its session expires (KIP-368); the next request opens another.
 
-        That happens while no request is in flight, so that no request overtakes another one, but in any case in time.
+        It waits until no request is in flight, so that no request overtakes another one, but not after LATEST_REPLACED.
         """
         loop, lifetime = asyncio.get_running_loop(), connection.lifetime_ms / 1000
         latest = loop.time() + LATEST_REPLACED * lifetime
@@ -360,10 +364,10 @@ class Connections:
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        making = list(self._making.values())
-        for task in making:
+        connecting = list(self._connecting.values())
+        for task in connecting:
             task.cancel()
-        await asyncio.gather(*making, return_exceptions=True)
+        await asyncio.gather(*connecting, return_exceptions=True)
         for connection in self._ready.values():
             connection.channel.close(errors.IllegalStateError("the client is closed"))
         self._ready.clear()

@@ -65,7 +65,7 @@ class ProduceRequestResult:
         return True
 
     def when_done(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` when the result is complete; immediately if it is already."""
+        """Call `waiter` when the result is complete; immediately if it already is."""
         with _lock:
             if not self.done:
                 if self.waiters is None:

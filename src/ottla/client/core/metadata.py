@@ -108,10 +108,10 @@ class MetadataSource(Protocol):
 
 
 class Metadata:
-    """Keeps a `Cluster` up to date: on demand, after errors and by age.
+    """Keeps the cluster metadata up to date: on request, after errors, and when it is older than metadata.max.age.ms.
 
-    Only topics of interest are requested, or all of them. Event loop only, except for `cluster`, which any thread may
-    read.
+    Only topics of interest are requested, or all of them. Event loop only, except for `cluster` and `touch`, which any
+    thread may use.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class Telemetry:
             try:
                 await self._push(subscription, terminating=False)
             except (errors.TelemetryTooLargeError, errors.ThrottlingQuotaExceededError) as error:
-                log.warning("The cluster rejected the metrics of this client: %s", error)
+                log.warning("A broker rejected the metrics of this client: %s", error)
             await self._sleep(interval)
 
     async def _push(self, subscription: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:

@@ -101,7 +101,7 @@ class BufferPool:
         )
 
     def cancel_and_release(self, waiter: Waiter) -> None:
-        """Leave the queue, and release memory that was reserved."""
+        """Leave the queue, and release the memory if it has been reserved meanwhile."""
         if self.cancel(waiter):
             self.release(bytearray(waiter.size))
 

@@ -47,8 +47,10 @@ class TransactionManager:
         self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
     ) -> None:
         self.transactional = transactional
-        """Whether only the coordinator bumps the epoch: then lost numbers are resolved by the end of the
-        transaction.
+        """Whether the producer is transactional.
+
+        Only the coordinator then bumps the epoch, so lost sequence numbers set `broken` until the transaction has
+        ended.
         """
         self.broken = False
         """Whether numbers were lost, so that a new epoch is required."""

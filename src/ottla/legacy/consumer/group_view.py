@@ -33,8 +33,8 @@ class GroupWatcher:
         self._group = group
         self._consumer_id = consumer_id
         self._changed = changed
-        self._set: set[str] = set()
-        """Watches that have not fired yet. Removed by ZkClient's thread, added by readers."""
+        self._watched: set[str] = set()
+        """Paths of watches that have not fired yet. Removed by ZkClient's thread, added by readers."""
 
     def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
         """Return the current group, with this member's own subscription. Raises KafkaError if the member is not
@@ -43,7 +43,7 @@ class GroupWatcher:
         try:
             return self._look(count, exclude_internal)
         except BaseException:
-            self._set.clear()  # it is unknown which watches were set
+            self._watched.clear()  # it is unknown which watches were set
             raise
 
     def _look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
@@ -85,12 +85,12 @@ class GroupWatcher:
         return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])
 
     def _watch(self, path: str) -> Watcher | None:
-        if path in self._set:
+        if path in self._watched:
             return None
-        self._set.add(path)
+        self._watched.add(path)
 
         def changed() -> None:
-            self._set.discard(path)
+            self._watched.discard(path)
             self._changed()
 
         return changed

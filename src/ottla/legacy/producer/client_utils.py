@@ -34,7 +34,11 @@ class ClientUtils:
                 return producer.request(request)
             except KafkaError as error:
                 log.warning(
-                    "Fetching topic metadata for topics %s from broker %s:%d failed: %s", topics, host, port, error
+                    "Fetching topic metadata for topics %s from broker %s:%d failed: %s",
+                    ", ".join(sorted(topics)),
+                    host,
+                    port,
+                    error,
                 )
                 last = error
             finally:

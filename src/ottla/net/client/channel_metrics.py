@@ -48,7 +48,9 @@ class ChannelMetrics:
         self.authenticated = self._meter(
             "authenticated", "successful-authentication", "connections that were authenticated"
         )
-        self.refused = self._meter("refused", "failed-authentication", "connections that were not authenticated")
+        self.failed_authentication = self._meter(
+            "failed-authentications", "failed-authentication", "connections that were not authenticated"
+        )
         self._transferred = self._meter("transferred", "network-io", "reads and writes of all connections", counts=True)
         self._sent = self._meter("bytes-sent", "outgoing-byte", "bytes sent", self._transferred)
         self._received = self._meter("bytes-received", "incoming-byte", "bytes received", self._transferred)

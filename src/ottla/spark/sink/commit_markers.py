@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from ottla.spark.sink.sql_types import exact_text
-from ottla.spark.sink.writer import Marker, Share, StaleTask
+from ottla.spark.sink.writer import Marker, StaleTask, Task
 
 TABLE_LENGTH: Final = 128
 """Maximum length of dbtable."""
@@ -34,40 +34,40 @@ BATCHES: Final = sa.Table(
 )
 
 
-def locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker:
-    """Return the share's last marker, with its row locked until the end of the transaction."""
-    nothing = {"query": share.query, "written_table": table, "task": share.partition, "batch_id": -1, "row_count": 0}
+def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
+    """Return the task's last marker, with its row locked until the end of the transaction."""
+    nothing = {"query": task.query, "written_table": table, "task": task.partition, "batch_id": -1, "row_count": 0}
     connection.execute(_insert_missing(connection.dialect.name), nothing)
-    chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(share, table))
+    chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(task, table))
     row = connection.execute(chosen.with_for_update()).one()
     return Marker(row.batch_id, row.row_count)
 
 
-def mark(connection: sa.Connection, share: Share, table: str, rows: int) -> None:
-    """Record that the share's rows are written."""
-    here = _line_of(share, table)
-    connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=rows))
+def mark(connection: sa.Connection, task: Task, table: str, rows: int) -> None:
+    """Record that the task's rows are written."""
+    here = _line_of(task, table)
+    connection.execute(sa.update(BATCHES).where(here).values(batch_id=task.batch_id, row_count=rows))
 
 
-def stale_task(connection: sa.Connection, share: Share, table: str, tasks: set[int]) -> StaleTask | None:
-    """Return what tasks other than `tasks` have written of the share's micro-batch."""
-    is_of_batch = _is_ours(share, table) & (BATCHES.c.batch_id == share.batch_id) & (BATCHES.c.row_count > 0)
+def stale_task(connection: sa.Connection, task: Task, table: str, tasks: set[int]) -> StaleTask | None:
+    """Return what tasks other than `tasks` have written of this micro-batch; None if nothing."""
+    is_of_batch = _is_ours(task, table) & (BATCHES.c.batch_id == task.batch_id) & (BATCHES.c.row_count > 0)
     rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
     left = {row.task: row.row_count for row in rows if row.task not in tasks}
     if not left:
         return None
-    deletion = sa.delete(BATCHES).where(_is_ours(share, table) & BATCHES.c.task.in_(sorted(left)))
+    deletion = sa.delete(BATCHES).where(_is_ours(task, table) & BATCHES.c.task.in_(sorted(left)))
     text = deletion.compile(connection, compile_kwargs={"literal_binds": True})
     return StaleTask(sum(left.values()), sorted(left), f"run: {' '.join(str(text).split())}")
 
 
-def _is_ours(share: Share, table: str) -> Any:
-    return (BATCHES.c.query == share.query) & (BATCHES.c.written_table == table)
+def _is_ours(task: Task, table: str) -> Any:
+    return (BATCHES.c.query == task.query) & (BATCHES.c.written_table == table)
 
 
-def _line_of(share: Share, table: str) -> Any:
-    """Return the condition that selects a share's row."""
-    return _is_ours(share, table) & (BATCHES.c.task == share.partition)
+def _line_of(task: Task, table: str) -> Any:
+    """Return the condition that selects a task's row."""
+    return _is_ours(task, table) & (BATCHES.c.task == task.partition)
 
 
 def _insert_missing(dialect: str) -> Any:

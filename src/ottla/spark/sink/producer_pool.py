@@ -47,7 +47,7 @@ class TaskClients(NamedTuple):
     created_at: float
 
     def close(self) -> None:
-        """Close both."""
+        """Close the producer and the admin client."""
         self.admin.close()
         self.producer.close()
 

@@ -20,7 +20,7 @@ from ottla.errors import ConfigurationError, KafkaError
 from ottla.spark.options.options import OptionRow, warn_of_unknown
 from ottla.spark.options.sink_options import ONCE_OPTIONS, batch_id
 from ottla.spark.sink.spill_buffer import SpillBuffer
-from ottla.spark.sink.writer import BatchWriter, Share, StaleTask, StreamWriter, Written, recognized
+from ottla.spark.sink.writer import BatchWriter, StaleTask, StreamWriter, Task, Written, recognized
 
 try:
     import sqlalchemy as sa
@@ -221,20 +221,20 @@ class SqlSink:
             _make_strict(engine)
         return engine
 
-    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write a task's rows and its line of BATCHES in one transaction, unless that has the micro-batch."""
         engine = self._engine()
         try:
             with SpillBuffer() as rows:
                 rows.extend(batches)
-                return self._write_held(engine, share, rows)
+                return self._write_held(engine, task, rows)
         finally:
             engine.dispose()
 
-    def _write_held(self, engine: sa.Engine, share: Share, rows: SpillBuffer) -> Written:
+    def _write_held(self, engine: sa.Engine, task: Task, rows: SpillBuffer) -> Written:
         for last in range(TRIES):
             try:
-                return self._write_once(engine, share, rows)
+                return self._write_once(engine, task, rows)
             except OperationalError as error:
                 if last == TRIES - 1 or not _is_collision(error):
                     raise KafkaError(
@@ -247,25 +247,25 @@ class SqlSink:
                 ) from error
         raise AssertionError("unreachable")
 
-    def _write_once(self, engine: sa.Engine, share: Share, rows: SpillBuffer) -> Written:
+    def _write_once(self, engine: sa.Engine, task: Task, rows: SpillBuffer) -> Written:
         with engine.begin() as connection:
-            before = locked_marker(connection, share, self.options.table)
-            if before.batch_id >= share.batch_id:
-                return recognized(share, before, rows.count, "dbtable")
+            before = locked_marker(connection, task, self.options.table)
+            if before.batch_id >= task.batch_id:
+                return recognized(task, before, rows.count, "dbtable")
             table = self._table(sa.MetaData())
             statement = _insert(connection.dialect.name, table, self.options.keys)
             for batch in rows:
                 for first in range(0, batch.num_rows, ROWS_AT_ONCE):
                     connection.execute(statement, rows_of(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
-            mark(connection, share, self.options.table, rows.count)
-        return Written(share, rows.count)
+            mark(connection, task, self.options.table, rows.count)
+        return Written(task, rows.count)
 
-    def place(self, share: Share) -> str:
+    def place(self, task: Task) -> str:
         """Query, table and database."""
-        return f"{share.query} {self.options.table} {self.options.url}"
+        return f"{task.query} {self.options.table} {self.options.url}"
 
-    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of the share's micro-batch that tasks other than `tasks` have written, if any. Runs in the
+    def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
+        """Return the rows of the task's micro-batch that tasks other than `tasks` have written, if any. Runs in the
         driver.
         """
         if self.options.keys:
@@ -273,7 +273,7 @@ class SqlSink:
         engine = self._engine()
         try:
             with engine.connect() as connection:
-                return stale_task(connection, share, self.options.table, tasks)
+                return stale_task(connection, task, self.options.table, tasks)
         finally:
             engine.dispose()
 

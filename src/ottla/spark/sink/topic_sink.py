@@ -21,7 +21,7 @@ import pyarrow as pa
 from ottla import errors
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.options.sink_options import SinkOptions
-from ottla.spark.sink.writer import Marker, Share, StaleTask, Written, recognized
+from ottla.spark.sink.writer import Marker, StaleTask, Task, Written, recognized
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import KafkaAdminClient
@@ -40,40 +40,41 @@ class TopicSink:
         self.sink_id = options.sink_id
         self.batch_id = options.batch_id
 
-    def name(self, share: Share) -> str:
-        """Return a share's transactional id, which is also the group of its marker.
+    def name(self, task: Task) -> str:
+        """Return a task's transactional id, which is also the consumer group id of its marker.
 
-        The topic is part of it: a copied checkpoint, or one sinkId for two writes, must not mix up two topics.
+        It contains the topic, if one is configured, so that a copied checkpoint, or one sinkId for two writes, does not
+        mix up two topics.
         """
-        return f"{self.place(share)}{share.partition}"
+        return f"{self.place(task)}{task.partition}"
 
-    def place(self, share: Share) -> str:
+    def place(self, task: Task) -> str:
         """Return the prefix of the transactional ids of a query's tasks."""
-        where = share.query if self.options.topic is None else f"{share.query}-{self.options.topic}"
+        where = task.query if self.options.topic is None else f"{task.query}-{self.options.topic}"
         return f"{self.options.prefix}-{where}-"
 
-    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write a task's rows and its marker in one transaction, unless the marker exists."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return Written(share, 0)
+            return Written(task, 0)
         # Here, as Spark's driver has a process that only plans: clients take 70 ms to import.
         from ottla.spark.sink import producer_pool
 
-        name = self.name(share)
+        name = self.name(task)
         with producer_pool.POOL.clients(self.options.kafka, self.options.connection) as (producer, admin, _):
             # First, so that an earlier attempt that still runs is fenced, and one that was killed is aborted.
             self._take_over(producer, name)
             before = self._marker(admin, name)
-            if before is not None and before.batch_id >= share.batch_id:
+            if before is not None and before.batch_id >= task.batch_id:
                 rows = first.num_rows + sum(batch.num_rows for batch in filled)
-                return recognized(share, before, rows, "transactionalIdPrefix")
+                return recognized(task, before, rows, "transactionalIdPrefix")
             with self._timed(), producer.transaction():
                 rows, place = _send(producer, chain([first], filled), self.options.topic)
-                marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows}))
+                marker = OffsetAndMetadata(task.batch_id, json.dumps({"rows": rows}))
                 producer.send_offsets_to_transaction({place: marker}, name)
-        return Written(share, rows)
+        return Written(task, rows)
 
     def _take_over(self, producer: TaskProducer, name: str) -> None:
         """Initialize the transactional id. Raises KafkaTimeoutError with the remedy if no broker answers."""
@@ -106,28 +107,28 @@ class TopicSink:
                 " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
             ) from error
 
-    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
-        """Return what tasks other than `tasks` have written of the share's micro-batch. Runs in the driver."""
+    def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
+        """Return what tasks other than `tasks` wrote of this micro-batch; None if nothing. Runs in the driver."""
         try:
             with self._admin() as admin:
-                markers = {task: self._marker(admin, name) for task, name in self._others(admin, share, tasks).items()}
+                markers = {n: self._marker(admin, name) for n, name in self._others(admin, task, tasks).items()}
         except errors.IllegalStateError:
             raise
         except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
-            log.warning("Could not check whether %s was divided into other tasks before: %s", share.query, error)
+            log.warning("Could not check whether %s was divided into other tasks before: %s", task.query, error)
             return None
-        left = {task: m.rows for task, m in sorted(markers.items()) if m is not None and m.batch_id == share.batch_id}
+        left = {n: m.rows for n, m in sorted(markers.items()) if m is not None and m.batch_id == task.batch_id}
         if not left:
             return None
-        groups = " ".join(f"--group {quote(self.name(share._replace(partition=task)))}" for task in left)
+        groups = " ".join(f"--group {quote(self.name(task._replace(partition=n)))}" for n in left)
         at = quote(self.options.kafka["bootstrap.servers"])
         remedy = f"delete their markers: ottla consumer-groups --bootstrap-server {at} --delete {groups}"
         return StaleTask(sum(left.values()), list(left), remedy)
 
-    def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:
-        """Return the groups of other tasks of the share's query, including past ones."""
-        stem = self.place(share)
+    def _others(self, admin: KafkaAdminClient, task: Task, tasks: set[int]) -> dict[int, str]:
+        """Return the marker groups of the query's other tasks, including past ones, by partition."""
+        stem = self.place(task)
         groups = [listed.group_id for listed in admin.list_consumer_groups()]
         ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
         owners = {int(end): name for name, end in ends.items() if end.isascii() and end.isdecimal()}

@@ -40,7 +40,7 @@ _last_runs: dict[str, str | None] = {}
 """
 
 
-class Share(NamedTuple):
+class Task(NamedTuple):
     """The work of one task: a partition of a micro-batch of a query (or of a batch job)."""
 
     query: str
@@ -51,7 +51,7 @@ class Share(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The last committed transaction of a share."""
+    """The last committed transaction of a task: the micro-batch and the number of its rows."""
 
     batch_id: int
     rows: int
@@ -60,8 +60,8 @@ class Marker(NamedTuple):
 class Written(WriterCommitMessage):
     """A task's commit message to the driver."""
 
-    def __init__(self, share: Share, rows: int, already_committed: bool = False) -> None:
-        self.share = share
+    def __init__(self, task: Task, rows: int, already_committed: bool = False) -> None:
+        self.task = task
         self.rows = rows
         self.known = already_committed
         """Whether the rows had been written before."""
@@ -84,16 +84,16 @@ class Sink(Protocol):
     batch_id: int | None
     """The micro-batch, if Spark does not report it."""
 
-    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
         """Store the rows and the marker in one transaction, unless the marker exists."""
         ...
 
-    def place(self, share: Share) -> str:
-        """Return the identity of the target of the share's query."""
+    def place(self, task: Task) -> str:
+        """Return a name of the target that is the same for all tasks of the query."""
         ...
 
-    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
-        """Return what tasks other than `tasks` have written of the share's micro-batch."""
+    def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
+        """Return what tasks other than `tasks` have written of this micro-batch; None if nothing."""
         ...
 
 
@@ -109,7 +109,7 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         context = _context()
         # The checkpoint stores the query's id.
         query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
-        return self.sink.write(Share(query, batch_id, context.partitionId(), _run_of(context)), iterator)
+        return self.sink.write(Task(query, batch_id, context.partitionId(), _run_of(context)), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
@@ -131,14 +131,14 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""
         keep_what_is_loaded()
-        return self.sink.write(self._share(_context()), iterator)
+        return self.sink.write(self._task(_context()), iterator)
 
-    def _share(self, context: Any) -> Share:
+    def _task(self, context: Any) -> Task:
         sink_id, batch_id, partition = self.sink.sink_id, self.sink.batch_id, context.partitionId()
         if sink_id is None:
-            return Share(self.job, 0, partition)
+            return Task(self.job, 0, partition)
         if batch_id is not None:
-            return Share(sink_id, batch_id, partition, _run_of(context))
+            return Task(sink_id, batch_id, partition, _run_of(context))
         query = context.getLocalProperty(QUERY_ID)
         if query is None:
             # Also with Spark Connect, where foreachBatch writes through requests of its own.
@@ -147,7 +147,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
                 " for each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId"
                 " that no other query has; elsewhere leave sinkId out"
             )
-        return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
+        return Task(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
@@ -193,40 +193,40 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
     if not filled:
         return
-    share = filled[0].share
-    place = sink.place(share)
-    if share.run is not None and _last_runs.get(place) == share.run:
+    task = filled[0].task
+    place = sink.place(task)
+    if task.run is not None and _last_runs.get(place) == task.run:
         return
-    left = sink.stale_task(share, {message.share.partition for message in filled})
+    left = sink.stale_task(task, {message.task.partition for message in filled})
     if left is not None:
         raise IllegalStateError(
-            f"micro-batch {share.batch_id} of query {share.query} was interrupted, and has run again in other tasks:"
+            f"micro-batch {task.batch_id} of query {task.query} was interrupted, and has run again in other tasks:"
             f" {left.rows} rows were written by tasks that have none now ({', '.join(map(str, left.tasks))}), and again"
             " by others. What cuts it (minPartitions, maxRecordsPerPartition, repartition, the number of cores) has to"
             f" stay as it was until the micro-batch is done. To go on with these rows there twice, {left.remedy}"
         )
     if len(_last_runs) >= MOST_RUNS:
         _last_runs.clear()
-    _last_runs[place] = share.run
+    _last_runs[place] = task.run
 
 
-def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Written:
+def recognized(task: Task, before: Marker, rows: int, other_name: str) -> Written:
     """Return the result for a micro-batch that was written before. Raises IllegalStateError for another number of rows.
 
     `other_name` is the option with which a restarted query gets another identity.
     """
-    if before.batch_id == share.batch_id and rows != before.rows:
+    if before.batch_id == task.batch_id and rows != before.rows:
         raise IllegalStateError(
-            f"micro-batch {share.batch_id} of query {share.query}, partition {share.partition}, had {before.rows} rows"
+            f"micro-batch {task.batch_id} of query {task.query}, partition {task.partition}, had {before.rows} rows"
             f" when it was written and has {rows} now: the query is not a function of its sources (rand(), the current"
             " time), or is cut into other tasks than when it was interrupted (minPartitions, maxRecordsPerPartition,"
             " repartition, the number of cores: set them as they were), so it cannot be written exactly once"
         )
-    if before.batch_id > share.batch_id:
+    if before.batch_id > task.batch_id:
         raise IllegalStateError(
-            f"query {share.query} has written micro-batch {before.batch_id} already and begins again at"
-            f" {share.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
+            f"query {task.query} has written micro-batch {before.batch_id} already and begins again at"
+            f" {task.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
             f" {other_name}"
         )
-    log.info("Micro-batch %d, partition %d: %d rows have been written already", share.batch_id, share.partition, rows)
-    return Written(share, rows, True)
+    log.info("Micro-batch %d, partition %d: %d rows have been written already", task.batch_id, task.partition, rows)
+    return Written(task, rows, True)

@@ -133,7 +133,7 @@ class Brokers:
                     ) from error
                 if not error.retriable or attempt == self._options.retries:
                     raise
-                log.warning("Retrying a failed lookup at %s: %s", self._options.bootstrap_servers, error)
+                log.warning("Offset lookup at %s failed; retrying: %s", self._options.bootstrap_servers, error)
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 

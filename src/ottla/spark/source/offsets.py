@@ -201,7 +201,7 @@ def _tasks(size: int, total: int, task_count: int) -> int:
 
 
 def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Return `parts` pieces of nearly equal size, the larger ones last, without empty ones."""
+    """Cut a range into at most `parts` non-empty pieces of nearly equal size, the larger ones last."""
     bounds, left = [r.start], r.size
     parts = min(parts, r.size)  # minPartitions may be any number
     for i in range(parts):

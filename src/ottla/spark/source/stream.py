@@ -26,7 +26,10 @@ from ottla.spark.source.reader import BrokerReader
 
 
 class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The planning side lives as long as the query; the reading side is a copy per task."""
+    """The stream reader.
+
+    Spark keeps one instance for planning while the query runs, and sends a copy to each task for reading.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)

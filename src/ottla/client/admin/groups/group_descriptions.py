@@ -86,7 +86,7 @@ class GroupDescription(NamedTuple):
 
 
 def classic_group(group: classic.DescribedGroup, coordinator: int = -1) -> GroupDescription:
-    """Return the description of a classic group; assignments are decoded for groups of consumers."""
+    """Return the description of a classic group. Assignments are decoded if the protocol type is consumer."""
     return GroupDescription(
         group.group_id,
         group.group_state or DEAD,

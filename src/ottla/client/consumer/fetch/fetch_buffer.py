@@ -143,8 +143,8 @@ class FetchBuffer:
         state.taken_bytes += fetched.nbytes
         self._current = None
         self._measure(fetched)
-        if state.held or self.is_full:
-            state.held = False
+        if state.fetch_suspended or self.is_full:
+            state.fetch_suspended = False
             wake()
 
     def _measure(self, fetched: CompletedFetch) -> None:

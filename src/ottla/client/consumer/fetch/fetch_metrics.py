@@ -182,12 +182,14 @@ class FetchMetrics:
 
 def lead_of(state: PartitionState) -> int | None:
     """Return the number of records between log start offset and position; None if unknown."""
-    return None if state.begin is None or state.position is None else max(0, state.position - state.begin)
+    if state.log_start_offset is None or state.position is None:
+        return None
+    return max(0, state.position - state.log_start_offset)
 
 
 def nearest(state: PartitionState) -> int:
     """Return the preferred read replica of a partition; -1 if there is none."""
-    return NO_REPLICA if state.preferred is None else state.preferred[0]
+    return NO_REPLICA if state.preferred_replica is None else state.preferred_replica[0]
 
 
 def nan_for_none(value: int | None) -> float:

@@ -112,8 +112,8 @@ class Fetcher:
         for tp, state in self.subscription.partitions.items():
             if state.paused or state.fetch_from is None or state.in_flight:
                 continue
-            state.held = state.fetched_bytes - state.taken_bytes >= self._enough
-            if state.held:
+            state.fetch_suspended = state.fetched_bytes - state.taken_bytes >= self._enough
+            if state.fetch_suspended:
                 continue
             node, place = self._fetch_position(tp, state, now)
             if node < 0:
@@ -141,11 +141,11 @@ class Fetcher:
         topic = cluster.topics.get(tp.topic)
         epoch = -1 if info is None else info.leader_epoch
         place = FetchPosition(state.fetch_from or 0, epoch, NO_ID if topic is None else topic.topic_id)
-        if state.preferred is not None:
-            node, until = state.preferred
+        if state.preferred_replica is not None:
+            node, until = state.preferred_replica
             if now < until and node in cluster.nodes:
                 return node, place
-            state.preferred = None
+            state.preferred_replica = None
         return cluster.leader(tp), place
 
     def _spawn(self, node: int, requested: Asked) -> None:
@@ -179,7 +179,7 @@ class Fetcher:
             log.debug("Cannot fetch from node %d: %s", node, error)
             session.restart()
             for state, _, _ in requested.values():
-                state.preferred = None
+                state.preferred_replica = None
             self.metadata.request_update()
             if error.code is not None and not error.retriable:
                 self.poll_trigger.fail(error)
@@ -191,7 +191,7 @@ class Fetcher:
         self._measure(node, time.monotonic() - began, response.throttle_time_ms)
         if not session.answered(response):
             error_class = errors.for_code(response.error_code)
-            log.debug("Node %d closed the fetch session: %s", node, error_class.name)
+            log.debug("Node %d rejected the fetch: %s; starting a new fetch session", node, error_class.name)
             if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:
                 self.metadata.request_update()
                 await asyncio.sleep(self._retry_backoff)
@@ -229,7 +229,7 @@ class Fetcher:
         """Handle an error of one partition, and return False if it needs a backoff before the next fetch."""
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
-            state.preferred = None
+            state.preferred_replica = None
             return True
         return self._handle_error(state, errors.for_code(answer.error_code), generation, node)
 
@@ -240,10 +240,10 @@ class Fetcher:
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         if answer.log_start_offset >= 0:
-            state.begin = answer.log_start_offset
+            state.log_start_offset = answer.log_start_offset
         if answer.preferred_read_replica >= 0:
             until = time.monotonic() + self.config.metadata_max_age_ms / 1000
-            state.preferred = (answer.preferred_read_replica, until)
+            state.preferred_replica = (answer.preferred_read_replica, until)
         if answer.records is None or not answer.records.nbytes:
             return True
         return self._buffer_records(state, answer, generation, totals)
@@ -283,7 +283,7 @@ class Fetcher:
     def _handle_error(self, state: PartitionState, error: type[errors.KafkaError], generation: int, node: int) -> bool:
         if error is errors.OffsetOutOfRangeError:
             return self._out_of_range(state, generation)
-        state.preferred = None
+        state.preferred_replica = None
         if error.refresh_metadata:
             self.metadata.request_update()
         if not error.retriable or error is errors.CorruptMessageError:
@@ -293,9 +293,9 @@ class Fetcher:
         return False
 
     def _out_of_range(self, state: PartitionState, generation: int) -> bool:
-        if state.preferred is not None:
+        if state.preferred_replica is not None:
             # A follower may lag behind; the leader decides.
-            state.preferred = None
+            state.preferred_replica = None
             return True
         if state.position != generation:
             # Buffered data is still valid. After it is drained, the same response comes again.

@@ -103,10 +103,14 @@ class StickyAssignor:
     cooperative = False
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        return balance(members, counts, self._owned(members, counts))
+        return balance(members, counts, self._owners(members, counts))
 
-    def _owned(self, members: Members, counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-        """Return the owner of each partition; of two claims, that of the later generation; none if they are equal."""
+    def _owners(self, members: Members, counts: Mapping[str, int]) -> dict[TopicPartition, str]:
+        """Return the owner of each partition.
+
+        If members claim the same partition, the latest generation wins; claims of the same generation cancel each
+        other.
+        """
         claims: dict[TopicPartition, tuple[int, str]] = {}
         disputed: set[TopicPartition] = set()
         for member in in_order(members):
@@ -151,7 +155,7 @@ class CooperativeStickyAssignor(StickyAssignor):
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
         """Return the partitions of every member, without those that another member must revoke first."""
-        owners = self._owned(members, counts)
+        owners = self._owners(members, counts)
         assignment = balance(members, counts, owners)
         return {
             member: [tp for tp in partitions if owners.get(tp, member) == member]

@@ -114,7 +114,7 @@ class ClassicMembership(Membership):
         if self.error is not None:
             return True
         has_joined = self._assigned is not None or (self._joining is not None and self._joining.done())
-        return self.subscription.by_group and (
+        return self.subscription.has_subscription and (
             self.needs_join or has_joined or self._joined_topics != self.subscription.topics
         )
 

@@ -140,7 +140,7 @@ class ConsumerMembership(Membership):
         """Whether the next poll must join, reconcile or raise."""
         if self.error is not None:
             return True
-        return self.subscription.by_group and self.state in NEEDS_POLL
+        return self.subscription.has_subscription and self.state in NEEDS_POLL
 
     @property
     def is_settled(self) -> bool:
@@ -191,14 +191,17 @@ class ConsumerMembership(Membership):
         self.coordinator.handle_error(error)
         if issubclass(error, FENCED):
             if self.state in (*IS_MEMBER, State.JOINING):
-                self._leave_state(State.FENCED)
+                self._stop_membership(State.FENCED)
         elif issubclass(error, errors.StaleMemberEpochError):
             self._hurry.set()
 
     # Fencing and joining
 
-    def _leave_state(self, state: State) -> None:
-        """Stop being a member; the next poll handles it."""
+    def _stop_membership(self, state: State) -> None:
+        """Stop heartbeats and enter `state`, in which the consumer is no member.
+
+        The next poll() rejoins, or raises the error if it is FAILED.
+        """
         if self.state is State.RECONCILING:
             self.metrics.rebalance_failed()
         self._move(state)
@@ -207,7 +210,7 @@ class ConsumerMembership(Membership):
         self.poll_trigger.set()
 
     def _fail(self, error: errors.KafkaError) -> None:
-        self._leave_state(State.FAILED)
+        self._stop_membership(State.FAILED)
         self.fail(error)
 
     async def _lose_partitions(self) -> None:
@@ -307,7 +310,7 @@ class ConsumerMembership(Membership):
             if not await self.back_off(self.interval, self._hurry):
                 await self._send_leave(self._leave_epoch())
                 if self._heartbeats is me:
-                    self._leave_state(State.STALE)
+                    self._stop_membership(State.STALE)
                 return
             try:
                 self._handle_response(await self._send())

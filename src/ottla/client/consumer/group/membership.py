@@ -147,14 +147,14 @@ class Membership(abc.ABC):
     @property
     def can_commit(self) -> bool:
         """Whether the coordinator would accept a commit."""
-        return not self.subscription.by_group or (self.generation != NO_GENERATION and self.is_settled)
+        return not self.subscription.has_subscription or (self.generation != NO_GENERATION and self.is_settled)
 
     def committer(self) -> Committer:
         """Return the identity for commits.
 
         Raises CommitFailedError for a member that was removed or is joining: its next generation is unknown.
         """
-        if not self.subscription.by_group:
+        if not self.subscription.has_subscription:
             return Committer()
         if not self.can_commit:
             what = "is rebalancing" if self.generation != NO_GENERATION else "has no such member (any more)"

@@ -162,7 +162,7 @@ class CommittedOffsets:
     def _committer(self) -> Committer:
         """Return the identity of the request: only members of groups of KIP-848 send one."""
         me = self.membership
-        if me.config.group_protocol != "consumer" or not me.subscription.by_group or not me.is_settled:
+        if me.config.group_protocol != "consumer" or not me.subscription.has_subscription or not me.is_settled:
             return Committer()
         return Committer(me.generation, me.member_id)
 

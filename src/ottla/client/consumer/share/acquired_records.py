@@ -19,7 +19,7 @@ ALL: Final = 2**31 - 1
 
 
 class ShareConsumerRecord(ConsumerRecord):
-    """A record as a share consumer returns it: with the number of times that it was delivered."""
+    """A record with its delivery count, as a share consumer returns it."""
 
     delivery_count: int
 

@@ -115,7 +115,7 @@ class ShareConsumerCore:
 
     def _new_cluster(self, cluster: Cluster) -> None:
         self.topic_errors.metadata_updated()
-        if self.subscription.by_group:
+        if self.subscription.has_subscription:
             self.membership.metadata_changed()
         self.poll_trigger.set()
 
@@ -161,7 +161,7 @@ class ShareConsumerCore:
     async def unsubscribe(self) -> None:
         """Send the acknowledgements, leave the group and read nothing."""
         try:
-            if self.subscription.by_group:
+            if self.subscription.has_subscription:
                 await self._leave(time.monotonic() + LEAVE_SECONDS)
         finally:
             self.subscription.unsubscribe()
@@ -174,7 +174,7 @@ class ShareConsumerCore:
 
         Raises the errors of poll().
         """
-        if not self.subscription.by_group:
+        if not self.subscription.has_subscription:
             raise errors.IllegalStateError("not subscribed to any topic")
         if not self.is_explicit:
             self.in_flight.accept_all()

@@ -45,7 +45,7 @@ class InFlightRecords:
         raise IllegalStateError(f"{tp}, offset {offset}: the record cannot be acknowledged: it is not in flight")
 
     def accept_all(self) -> None:
-        """Accept all records without an acknowledgement (implicit mode)."""
+        """Accept all records that have no acknowledgement yet (implicit mode)."""
         for source, records in self._records.items():
             acknowledged = self._acknowledged.setdefault(source, {})
             for offset in records:
