@@ -1,1 +1,1 @@
-"""The coordinators of groups, transactions and share partitions, on one runtime."""
+"""The group, transaction and share coordinators, all of which run on one `CoordinatorRuntime`."""

@@ -1,7 +1,8 @@
-"""Members of consumer groups that use the classic protocol: JoinGroup etc. are handled like heartbeats (KIP-848).
+"""Members of consumer groups that use the classic protocol, as during an online migration (KIP-848).
 
-A join updates the member and moves it towards its target; the sync after it returns the assignment. The broker assigns,
-so there is no leader. A heartbeat makes a member join again with REBALANCE_IN_PROGRESS.
+JoinGroup does what a ConsumerGroupHeartbeat does: it updates the member and moves it towards its target assignment. The
+SyncGroup after it returns the assignment. The broker assigns, so there is no leader. A Heartbeat returns
+REBALANCE_IN_PROGRESS if the member has to join again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ottla.protocol.versioned import decode_versioned
 
 
 class ClassicMembers:
-    """Requests of the classic protocol to consumer groups with members."""
+    """Handles requests of the classic protocol to consumer groups that have members."""
 
     def __init__(
         self, groups: ConsumerGroups, migration: GroupMigration, clock: Clock, image: Callable[[], ClusterImage]
@@ -58,7 +59,7 @@ class ClassicMembers:
         result.records += update.records
         self._respond_join(group, join, member, result)
         if request.group_instance_id is not None and self._migration.can_downgrade(update.group, set()):
-            # it has replaced the last member of the consumer protocol, and takes over its assignment
+            # The static member has replaced the last member with the consumer protocol, and takes over its assignment.
             self._migration.downgrade(update.group, set(), result)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:

@@ -1,7 +1,7 @@
-"""Requests about the members of groups, passed to the groups of their type. Kafka's `GroupCoordinator`.
+"""Passes requests of group members to the handlers of the group's type. Kafka's `GroupCoordinator`.
 
-`by_id` has groups of all types. Requests of the classic protocol go to a consumer group while it has members; an empty
-group of either type, or of streams, is replaced.
+A request of the classic protocol is handled by a consumer group if that has members. An empty classic, consumer or
+streams group is replaced when a member of another type joins.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 class GroupCoordinator:
-    """The members of all groups of one coordinator."""
+    """Handles the requests of members for all groups of one broker. `by_id` holds groups of all types."""
 
     def __init__(
         self,
@@ -98,7 +98,11 @@ class GroupCoordinator:
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """Handle Heartbeat. Raises the error that the member has to handle."""
+        """Handle Heartbeat.
+
+        Raises RebalanceInProgressError if the member has to join again, or the error for a request that is not of a
+        current member.
+        """
         group = self.by_id.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             self._classic_members.heartbeat(group, request)
@@ -143,7 +147,7 @@ class GroupCoordinator:
         return self.classic.expire(group)
 
     def unload(self, group: Group) -> CoordinatorResult:
-        """Fail requests that wait, as another broker coordinates the group."""
+        """Drop the timers of a group that another broker coordinates now, and fail its pending requests."""
         if isinstance(group, ConsumerGroup):
             self.consumer.remove_timers(group.id)
         if isinstance(group, StreamsGroup):
@@ -151,7 +155,10 @@ class GroupCoordinator:
         return self.classic.unload(group) if isinstance(group, ClassicGroup) else CoordinatorResult()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
-        """Apply a group's record. A live record of a classic group describes what is in memory already."""
+        """Apply a record of a group.
+
+        `live`: this broker has just appended it; a classic group in memory already has the change then.
+        """
         if is_known(key):
             self.consumer.replay(key, value)
             return

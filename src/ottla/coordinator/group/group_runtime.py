@@ -1,6 +1,6 @@
-"""The runtime of the group coordinator: append the records of a decision, replay them, then respond.
+"""The runtime of the group coordinator: appends the records of a result, replays them, then responds.
 
-Groups and their offsets live in the partitions of `__consumer_offsets` by the hash of the group id.
+The hash of a group id determines the partition of `__consumer_offsets` that has the group and its offsets.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ log = logging.getLogger("ottla.coordinator")
 G = TypeVar("G", bound="ModernGroup[Any, Any]")
 
 REBALANCE_RECORDS = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
-"""The types of records that a rebalance writes: a new generation, or a new group epoch."""
+"""Group types by the number of the record type that a rebalance writes: a new generation, or a new group epoch."""
 
 
 class GroupStats:
-    """The number of records that this broker has appended for groups, by their meaning."""
+    """Numbers of records that this broker has appended for groups, by their meaning."""
 
     __slots__ = ("offset_commits", "offset_expirations", "offset_tombstones", "rebalances")
 
     def __init__(self) -> None:
         self.offset_commits = 0
         self.offset_tombstones = 0
-        """Deleted offsets, expired ones included."""
+        """Number of deleted offsets, including expired ones."""
         self.offset_expirations = 0
         self.rebalances = dict.fromkeys(REBALANCE_RECORDS.values(), 0)
-        """Rebalances by the type of the group."""
+        """Numbers of rebalances by type of group."""
 
     def on_append(self, key: bytes, value: bytes | None, *, is_offset: bool) -> None:
-        """Count a record."""
+        """Count a record that was appended."""
         if is_offset:
             self.offset_commits += value is not None
             self.offset_tombstones += value is None
@@ -68,7 +68,7 @@ class GroupStats:
 
 
 class GroupRuntime(CoordinatorRuntime):
-    """The groups and offsets of this broker."""
+    """The groups that this broker coordinates, and their offsets."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
         super().__init__(CONSUMER_OFFSETS, config, clock, image)
@@ -85,7 +85,10 @@ class GroupRuntime(CoordinatorRuntime):
         self.stats = GroupStats()
 
     def close(self) -> None:
-        """Stop the timers; requests and members that wait for a rebalance get NotCoordinatorError."""
+        """Stop the timers.
+
+        Pending requests, including those that wait for a rebalance, fail with NotCoordinatorError.
+        """
         super().close()
         self._deadlines.close()
         self.streams_topics.close()
@@ -95,7 +98,10 @@ class GroupRuntime(CoordinatorRuntime):
             self._respond(self.groups.unload(group), None)
 
     def described(self, group_id: str, group_type: type[G]) -> G:
-        """Return a group of a type, for its description. Raises GroupIdNotFoundError, or the error of `check`."""
+        """Return a group to describe.
+
+        Raises GroupIdNotFoundError if it does not exist or has another type, or the error of `check`.
+        """
         self.check(group_id)
         group: object = self.groups.by_id.get(group_id)
         if not isinstance(group, group_type):
@@ -108,7 +114,10 @@ class GroupRuntime(CoordinatorRuntime):
         return asyncio.get_running_loop().create_future()
 
     def execute(self, group_id: str, result: CoordinatorResult) -> None:
-        """Append the records, replay them, and respond; if the append fails, with its error."""
+        """Append the records of a result, replay them, and send the responses once they are committed.
+
+        If the append fails, the responses have its error.
+        """
         try:
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
@@ -135,7 +144,7 @@ class GroupRuntime(CoordinatorRuntime):
             await wait_committed(committed, self._append_seconds)
 
     async def append_pending(self, group_id: str, new: Sequence[CoordinatorRecord], producer: Producer) -> None:
-        """Append offsets of the producer's open transaction, and return when they are replicated."""
+        """Append offsets of the producer's open transaction, and return when they are committed."""
         try:
             committed = self._log.append(group_id, new, producer)
         except errors.MessageTooLargeError:
@@ -149,13 +158,17 @@ class GroupRuntime(CoordinatorRuntime):
             await wait_committed(committed, self._append_seconds)
 
     def on_transaction_end(self, partition: TopicPartition, producer_id: int, commit: bool) -> None:
-        """Apply or drop the offsets of a transaction whose marker is in a partition of `__consumer_offsets`."""
+        """Apply or drop the pending offsets of a transaction whose marker was written to a partition of
+        `__consumer_offsets`.
+        """
         if not self.shards.is_loaded(partition.partition):
-            return  # the marker is replayed, in its place, when the partition is loaded
+            return  # loading the partition will replay the marker
         ended = self._end_transaction(OpenTransaction(partition.partition, producer_id), commit)
         for key in ended:
             self._schedule(key.group_id)
-        self._remove_unknown_topics({key.tp.topic for key in ended})  # deleted while the transaction was open
+        self._remove_unknown_topics(
+            {key.tp.topic for key in ended}
+        )  # topics that were deleted while the transaction was open
 
     def _remove_unknown_topics(self, topics: set[str]) -> None:
         if self._sees_all_topics:
@@ -166,7 +179,7 @@ class GroupRuntime(CoordinatorRuntime):
             try:
                 self._append(group_id, tombstones)
             except errors.CoordinatorLoadInProgressError:
-                continue  # they expire
+                continue  # the offsets will expire
             except errors.KafkaError as error:
                 log.error("Cannot remove the offsets of group %s for deleted topics: %s", group_id, error)
 
@@ -212,18 +225,19 @@ class GroupRuntime(CoordinatorRuntime):
         return self._log.replay_batch(index, data, self.replay)
 
     def on_loaded(self, index: int) -> None:
-        """Start the timers of a partition's groups: their sessions begin now. The first partition starts that of
-        expired offsets.
+        """Start the timers of a partition's groups; the sessions of their members start now.
+
+        The first loaded partition also starts the timer that expires offsets.
         """
         if self._expiry is None:
             self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
         for group in self._by_id.values_in(index):
             self._schedule(group.id)
-        # topics that were deleted just before the previous broker died
+        # topics that were deleted just before the previous leader stopped
         self._remove_unknown_topics({tp.topic for offsets in self._by_group.values_in(index) for tp in offsets})
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the groups of a partition; pending requests get NotCoordinatorError."""
+        """Drop the groups of a partition. Pending requests fail with NotCoordinatorError."""
         for group in self._by_id.drop(index).values():
             self._respond(self.groups.unload(group), None)
             self._deadlines.discard(group.id)
@@ -231,7 +245,7 @@ class GroupRuntime(CoordinatorRuntime):
         self.offsets.pending.drop(index)
 
     def _end_transaction(self, transaction: OpenTransaction, commit: bool) -> Collection[OffsetKey]:
-        """Apply or drop the offsets of a transaction. Return their keys."""
+        """Apply or drop the pending offsets of a transaction, and return their keys."""
         pending = self.offsets.pending
         ended = pending.commit(transaction) if commit else pending.end(transaction)
         for key, committed in ended.items() if commit else ():
@@ -239,7 +253,7 @@ class GroupRuntime(CoordinatorRuntime):
         return ended.keys()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool = False) -> None:
-        """Apply a record: an offset, or a group's. `live`: this broker has appended it just now."""
+        """Apply a record of an offset or a group. `live`: this broker has just appended it."""
         group_id, tp = records.read_key(key) or (None, None)
         if live:
             self.stats.on_append(key, value, is_offset=tp is not None)
@@ -249,7 +263,7 @@ class GroupRuntime(CoordinatorRuntime):
             self.groups.replay(key, value, live=live)
 
     def _replay_pending(self, transaction: OpenTransaction, key: bytes, value: bytes | None) -> None:
-        """Remember an offset until its transaction ends."""
+        """Keep an offset as pending until its transaction ends."""
         group_id, tp = records.read_key(key) or (None, None)
         if group_id is not None and tp is not None:
             committed = None if value is None else records.read_offset(value)
@@ -268,7 +282,10 @@ class GroupRuntime(CoordinatorRuntime):
             self._execute_safely(group_id, functools.partial(self.groups.expire, group))
 
     def _execute_safely(self, group_id: str, decide: Callable[[], CoordinatorResult]) -> None:
-        """Execute a decision of a timer; a bug in one group must not stop the timers of the others."""
+        """Execute what a timer decides for a group.
+
+        Errors are logged, so that a bug in one group does not stop the timers of others.
+        """
         try:
             self.execute(group_id, decide())
         except Exception:
@@ -284,7 +301,7 @@ class GroupRuntime(CoordinatorRuntime):
 
 
 def _is_commit(control: memoryview) -> bool:
-    """Return whether a control batch has a COMMIT marker."""
+    """Return whether a control batch is a COMMIT marker."""
     markers = [read_marker(record) for record in records_of(control)]
     return any(marker is not None and marker.type == COMMIT for marker in markers)
 

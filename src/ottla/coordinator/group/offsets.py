@@ -18,11 +18,11 @@ from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResul
 from ottla.model import TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9
-"""OffsetCommit version with different errors for an unknown group and an old generation."""
+"""First OffsetCommit version that returns GROUP_ID_NOT_FOUND; earlier ones return ILLEGAL_GENERATION."""
 
 
 class Offsets:
-    """The offsets of all groups of one coordinator."""
+    """The committed and pending offsets of all groups that one broker coordinates."""
 
     def __init__(
         self,
@@ -39,7 +39,10 @@ class Offsets:
         self.pending = PendingOffsets()
 
     def check_commit(self, group_id: str, committer: Committer, version: int) -> None:
-        """Raise an error if these offsets cannot be committed. Creates a group that only stores offsets."""
+        """Raise an error if these offsets cannot be committed.
+
+        Side effect: creates an empty classic group for a simple consumer (one that assigns partitions itself).
+        """
         group = self._groups.by_id.get(group_id)
         if group is None:
             if committer.epoch >= 0:
@@ -50,13 +53,19 @@ class Offsets:
         group.check_commit(committer, version, self._clock.monotonic())
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise an error if a member may not read offsets now."""
+        """Raise an error if a client may not read the group's offsets.
+
+        `member_id`: None if the client is not a member.
+        """
         group = self._groups.by_id.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
 
     def checked_metadata(self, metadata: str | None) -> str:
-        """Return the metadata of a commit. Raises OffsetMetadataTooLargeError."""
+        """Return the metadata of a commit, "" for None.
+
+        Raises OffsetMetadataTooLargeError if it is longer than `offset.metadata.max.bytes`.
+        """
         if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
             raise errors.OffsetMetadataTooLargeError
         return metadata or ""
@@ -64,7 +73,9 @@ class Offsets:
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, CoordinatorRecord | None]]:
-        """Handle OffsetDelete: return the tombstone of each partition; None if the group reads the topic."""
+        """Handle OffsetDelete: yield each partition with the tombstone of its offset, or None if the group subscribes
+        to the topic.
+        """
         group = self._group(group_id)
         group.check_offset_delete()
         subscribed = group.subscribed()
@@ -85,10 +96,12 @@ class Offsets:
         return result
 
     def expire(self, group: Group) -> CoordinatorResult:
-        """Remove offsets that are older than `offsets.retention.minutes`, then the group if it is empty (KIP-211)."""
+        """Return the tombstones of offsets past `offsets.retention.minutes`, and those of the group if it is empty and
+        no offset remains (KIP-211).
+        """
         result = CoordinatorResult()
         if isinstance(group, ShareGroup):
-            return result  # its progress is in the share coordinator, and has no expiry
+            return result  # its start offsets are in the share coordinator, and do not expire
         offsets = self.by_group.get(group.id, {})
         subscribed = group.subscribed()
         pending = set(self.pending.of_group(group.id))
@@ -113,11 +126,11 @@ class Offsets:
         return group
 
     def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[CoordinatorRecord]]]:
-        """Return, by group, the tombstones of deleted topics' offsets."""
+        """Yield each group that has offsets of these topics, with the tombstones of those offsets."""
         for group_id, offsets in self.by_group.items():
-            tombstones_ = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
-            if tombstones_:
-                yield group_id, tombstones_
+            topic_records = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
+            if topic_records:
+                yield group_id, topic_records
 
     def replay(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
         self.pending.supersede(OffsetKey(group_id, tp))

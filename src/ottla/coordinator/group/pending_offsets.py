@@ -1,7 +1,9 @@
-"""Offsets committed in open transactions: they become visible with the COMMIT marker, or never.
+"""Offsets that were committed in open transactions (TxnOffsetCommit).
 
-A commit that is later in the log wins over an earlier one, in whatever order their transactions end: compaction would
-leave only the later one.
+A COMMIT marker makes them visible, an ABORT marker drops them.
+
+If two transactions commit an offset of the same partition, the commit later in the log wins, in whatever order the
+transactions end, because compaction keeps only the later one.
 """
 
 from __future__ import annotations
@@ -16,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class OpenTransaction(NamedTuple):
-    """One producer's transaction in one partition of `__consumer_offsets`."""
+    """The open transaction of a producer in one partition of `__consumer_offsets`."""
 
     partition: int
     producer_id: int
 
 
 class OffsetKey(NamedTuple):
-    """The group and partition of an offset."""
+    """The group and the partition that an offset was committed for."""
 
     group_id: str
     tp: TopicPartition
 
 
 class PendingOffsets:
-    """The pending offsets of one coordinator. Bounded, as a timeout ends each transaction."""
+    """The pending offsets of one coordinator. Their number is limited because transactions time out."""
 
     def __init__(self) -> None:
         self._by_transaction: dict[OpenTransaction, dict[OffsetKey, CommittedOffset | None]] = {}
         self._by_key: dict[OffsetKey, list[OpenTransaction]] = {}
-        """Transactions with an offset for the key, in the order of the log."""
+        """The transactions with a pending offset of each key, in the order of the log."""
 
     def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:
         self._by_transaction.setdefault(transaction, {})[key] = committed
@@ -45,7 +47,7 @@ class PendingOffsets:
         waiting.append(transaction)
 
     def end(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
-        """End a transaction. Return its offsets, without those that a later commit has superseded."""
+        """End a transaction, and return its offsets that no later commit has superseded."""
         ended = self._by_transaction.pop(transaction, {})
         for key in ended:
             self._by_key[key].remove(transaction)
@@ -54,7 +56,10 @@ class PendingOffsets:
         return ended
 
     def commit(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
-        """End a transaction that is committed; pending offsets before it in the log are superseded."""
+        """End a transaction by a commit, and return its offsets like `end`.
+
+        They supersede pending offsets before them in the log.
+        """
         for key in self._by_transaction.get(transaction, ()):
             earlier = self._by_key[key]
             for beaten in earlier[: earlier.index(transaction)]:
@@ -62,7 +67,7 @@ class PendingOffsets:
         return self.end(transaction)
 
     def supersede(self, key: OffsetKey) -> None:
-        """Drop pending offsets of a key that was committed or deleted outside of transactions."""
+        """Drop all pending offsets of a key, because its offset was committed or deleted outside a transaction."""
         for transaction in list(self._by_key.get(key, ())):
             self._drop(transaction, key)
 
@@ -71,11 +76,11 @@ class PendingOffsets:
             self.end(transaction)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
-        """Return whether an offset may change when a transaction ends."""
+        """Return whether there is a pending offset, so that the committed offset may change when a transaction ends."""
         return OffsetKey(group_id, tp) in self._by_key
 
     def of_group(self, group_id: str) -> Iterator[TopicPartition]:
-        """Return the partitions for which a group has pending offsets."""
+        """Yield the partitions for which a group has pending offsets."""
         return (key.tp for key in self._by_key if key.group_id == group_id)
 
     def _drop(self, transaction: OpenTransaction, key: OffsetKey) -> None:

@@ -1,7 +1,7 @@
-"""An internal topic as the log of a coordinator: which partition a key belongs to, appending to it, and replaying it.
+"""An internal topic as the log of a coordinator: finds the partition of a key, appends to it, and replays it.
 
-Keys are spread over the topic's partitions by their hash. A broker coordinates the keys of the partitions that it
-leads, and the next leader restores their state from what was appended.
+A key (for example a group id) belongs to the partition that its hash determines. A broker coordinates the keys of the
+partitions that it leads. When another broker becomes the leader, it restores their state by replaying the partition.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class Producer(NamedTuple):
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition of a group id or transactional id: Java's String.hashCode, made positive, modulo."""
+    """Return the partition number of a group id or transactional id: the absolute value of Java's String.hashCode,
+    modulo the number of partitions.
+    """
     value = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    # Kafka's Utils.abs: the lowest int has no positive twin and becomes 0
+    # as in Kafka's Utils.abs, the lowest int, which has no positive counterpart, becomes 0
     signed = value - (1 << 32) if value >= 1 << 31 else value
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
@@ -61,14 +63,17 @@ class CoordinatorLog:
         return partition_of(key, len(topic.partitions))
 
     def leader(self, key: str) -> int:
-        """Return the id of the broker that leads a key's partition, according to this broker's cluster image."""
+        """Return the id of the broker that leads a key's partition, according to this broker's cluster image; NO_LEADER
+        if there is none.
+        """
         image = self._image().partition(TopicPartition(self._topic, self.index(key)))
         return NO_LEADER if image is None else image.leader
 
     def partition_for(self, key: str) -> int:
-        """Return the number of the partition whose state includes the key.
+        """Return the number of the partition to which the state of a key belongs.
 
-        While a partition is loaded, this is its number: a leader may learn of its role before it learns of the topic.
+        While a partition is being loaded, return its number. The cluster image may not have the topic yet, because a
+        broker may become leader before it receives the topic.
         """
         return self.index(key) if self._loading is None else self._loading
 
@@ -79,7 +84,7 @@ class CoordinatorLog:
     def append(
         self, key: str, records: Sequence[CoordinatorRecord], producer: Producer | None = None
     ) -> asyncio.Future[None] | None:
-        """Append records as one batch, in the producer's transaction if there is one.
+        """Append records as one batch to the key's partition. With `producer`, the batch belongs to its transaction.
 
         Return None if they are committed at once, else a future that completes when they are.
         """
@@ -93,7 +98,7 @@ class CoordinatorLog:
         return partition.when_committed(partition.log.log_end_offset)
 
     def replay_batch(self, index: int, data: memoryview, replay: Callable[[bytes, bytes | None], None]) -> int:
-        """Replay the records of one batch. Return their number. A malformed record is skipped, not the others."""
+        """Replay the records of one batch, and return their number. A malformed record is logged and skipped."""
         count = 0
         self._loading = index
         try:
@@ -111,7 +116,9 @@ class CoordinatorLog:
 
 
 def to_client_error(error: errors.KafkaError) -> errors.KafkaError:
-    """Return the error of a failed append as a client expects it: find the coordinator again, or retry."""
+    """Translate the error of a failed append into the coordinator error that clients expect, which makes them look up
+    the coordinator again, or retry.
+    """
     if isinstance(error, errors.CoordinatorLoadInProgressError):
         return error
     if isinstance(error, errors.NotLeaderOrFollowerError | errors.KafkaStorageError | errors.NotCoordinatorError):
@@ -122,7 +129,11 @@ def to_client_error(error: errors.KafkaError) -> errors.KafkaError:
 
 
 async def wait_committed(committed: asyncio.Future[None], seconds: float | None = None) -> None:
-    """Wait until an append is committed. Raises `to_client_error` if it fails or takes longer than `seconds`."""
+    """Wait until an append is committed.
+
+    Raises the error of `to_client_error` if it fails, and CoordinatorNotAvailableError if it takes longer than
+    `seconds`.
+    """
     try:
         async with asyncio.timeout(seconds):
             await asyncio.shield(committed)  # other requests may wait for the same future

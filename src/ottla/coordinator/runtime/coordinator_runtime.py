@@ -1,7 +1,7 @@
 """The runtime of all coordinators: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
 
-A coordinator's memory is what replaying its log gives: the records of a decision are appended first, then replayed, and
-responses are sent when the append is committed.
+The state in memory is the result of replaying the log. The records that a request handler returns are appended first,
+then replayed, and the responses are sent when the append is committed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.records.batch import BatchHeader
 
 
 class CoordinatorRuntime(ABC):
-    """One coordinator of this broker. Its `shards` is a LeadershipListener. Not thread-safe: event loop only."""
+    """Base of this broker's coordinators. `shards` is a LeadershipListener. Not thread-safe: event loop only."""
 
     def __init__(self, topic: str, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
         self._topic = topic
@@ -28,19 +28,23 @@ class CoordinatorRuntime(ABC):
         self._log = CoordinatorLog(topic, clock, image, self)
         self.shards = self._log.shards
         self._sees_all_topics = not config.in_cluster
-        """Whether a topic that is not in the image does not exist. In a cluster this broker may not have received it
-        yet, so its state must stay."""
+        """Whether a topic that is not in the cluster image does not exist.
+
+        In a cluster, this broker may not have received the topic yet, so its state must not be deleted.
+        """
 
     async def start(self) -> None:
-        """Wait until all partitions are loaded that this broker leads by now."""
+        """Wait until all partitions that this broker leads are loaded."""
         await self.shards.all_loaded()
 
     def close(self) -> None:
-        """Stop coordinating; requests fail with NotCoordinatorError."""
+        """Stop coordinating. Requests then fail with NotCoordinatorError."""
         self.shards.close()
 
     def check(self, key: str) -> None:
-        """Raise NotCoordinatorError or CoordinatorLoadInProgressError if this broker cannot coordinate the key."""
+        """Raise NotCoordinatorError if this broker does not coordinate the key, or CoordinatorLoadInProgressError if
+        its partition is being loaded.
+        """
         self._log.partition(key)
 
     def partition_of(self, key: str) -> TopicPartition:
@@ -57,8 +61,11 @@ class CoordinatorRuntime(ABC):
 
     @abstractmethod
     def on_loaded(self, index: int) -> None:
-        """Handle that all of a partition is in memory."""
+        """Called when a partition has been loaded completely."""
 
     @abstractmethod
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition; fail pending requests, so that clients find the new coordinator."""
+        """Drop the state of a partition, because this broker no longer leads it.
+
+        Fail pending requests, so that clients look up the new coordinator.
+        """

@@ -13,8 +13,11 @@ K = TypeVar("K")
 
 NEVER: Final = float("inf")
 MIN_TICK_SECONDS: Final = 0.001
-"""Kafka's timers have the same step. Deadlines that follow one another within it expire together, so that a request
-that waits for the end of a session finds the group empty."""
+"""The resolution of deadlines in seconds, as of Kafka's timers.
+
+Deadlines that are closer together than this expire together, so that a request that waits for the end of a session sees
+the group empty.
+"""
 
 
 class DeadlineQueue(Generic[K]):
@@ -29,7 +32,9 @@ class DeadlineQueue(Generic[K]):
         self._closed = False
 
     def schedule(self, key: K, deadline: float) -> None:
-        """Call `on_deadline` at a time of the clock's `monotonic`, unless an earlier one is scheduled already."""
+        """Call `on_deadline` with the key at `deadline`, in seconds of the clock's `monotonic`, unless an earlier
+        deadline of the key is scheduled.
+        """
         if deadline < self._scheduled.get(key, NEVER):
             self._scheduled[key] = deadline
             heapq.heappush(self._due, (deadline, key))
@@ -44,11 +49,13 @@ class DeadlineQueue(Generic[K]):
             self._timer.cancel()
 
     def expire(self) -> None:
-        """Handle the deadlines that have passed."""
+        """Call `on_deadline` for all keys whose deadline has passed."""
         now = self._clock.monotonic()
         while self._due and self._due[0][0] <= now:
             deadline, key = heapq.heappop(self._due)
-            if self._scheduled.get(key) == deadline:  # else an earlier time was scheduled since
+            if (
+                self._scheduled.get(key) == deadline
+            ):  # otherwise the key was discarded, or an earlier deadline was scheduled later
                 del self._scheduled[key]
                 self._on_deadline(key)
         self._set_timer()

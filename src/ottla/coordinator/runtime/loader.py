@@ -1,8 +1,8 @@
 """Loading and unloading the partitions of an internal topic. Kafka's `CoordinatorLoader`.
 
-When this broker becomes the leader of a partition of the topic, the partition is read from its beginning; when it
-resigns, its state is dropped. Until a partition is loaded, requests for its keys fail. Long partitions are read in
-slices, in turns with each other and with requests; a short one is loaded at once.
+When this broker becomes the leader of a partition of the topic, it replays the partition from its beginning. When it
+resigns, it drops the state. Until a partition is loaded, requests for its keys fail. Partitions are read in slices, so
+that loading alternates with other partitions and with requests.
 
 A broker that stays the leader in a new epoch keeps the state: no other broker has written to the partition since.
 """
@@ -27,30 +27,36 @@ from ottla.storage.log import Log
 log = logging.getLogger("ottla.coordinator")
 
 SLICE_RECORDS: Final = 500
-"""Records per slice: some milliseconds."""
+"""Number of records per slice. A slice takes some milliseconds."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Shards(Protocol):
-    """The state of a topic's partitions: Kafka's `CoordinatorShard`, for all partitions of one broker."""
+    """The state that records are replayed into.
+
+    Kafka's `CoordinatorShard`, but one object for all partitions of the broker.
+    """
 
     def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
         """Replay a batch of a partition that is being loaded. Return the number of records."""
         ...
 
     def on_loaded(self, index: int) -> None:
-        """Handle that all of a partition is in memory."""
+        """Called when a partition has been loaded completely."""
         ...
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition; fail pending requests, so that clients find the new coordinator."""
+        """Drop the state of a partition, because this broker no longer leads it.
+
+        Fail pending requests, so that clients look up the new coordinator.
+        """
         ...
 
 
 class CoordinatorShard:
-    """One partition while this broker leads it."""
+    """The loading of one partition that this broker leads."""
 
     __slots__ = ("_batches", "_log", "_missing", "_position", "began", "failed", "loaded", "partition", "records")
 
@@ -60,9 +66,9 @@ class CoordinatorShard:
         self.loaded = False
         self.failed = False
         self.records = 0
-        """The number of records that were replayed."""
+        """The number of records that have been replayed."""
         self._missing: asyncio.Future[None] | None = None
-        """The read or the write that the next slice has to wait for."""
+        """The read or write of the log that the next slice has to wait for; None if there is none."""
         self._position = 0
         self._log: Log | None = None
         self._batches: Iterator[tuple[BatchHeader, memoryview]] = iter(())
@@ -72,9 +78,11 @@ class CoordinatorShard:
         return self.partition.topic_partition.partition
 
     def load_slice(self, state: Shards) -> bool:
-        """Replay the next slice, including what was appended meanwhile. Return whether that was all.
+        """Replay the next slice.
 
-        A slice also ends where the log has to be read from the disk.
+        Return whether the end of the log has been reached, including what was appended meanwhile.
+
+        A slice also ends where the log has to be read from disk.
         """
         if self._log is not self.partition.log:  # at first, and after a move to another log directory
             self._log = self.partition.log
@@ -97,12 +105,12 @@ class CoordinatorShard:
         return True
 
     async def load_missing(self) -> None:
-        """Wait for what the next slice needs; without that, let other tasks have their turn."""
+        """Wait for the read or write that the next slice needs. If there is none, only let other tasks run."""
         missing, self._missing = self._missing, None
         if missing is None:
             await asyncio.sleep(0)
         else:
-            await asyncio.wait([missing])  # if it has failed, the next slice has the error
+            await asyncio.wait([missing])  # if it fails, the next slice raises the error
 
 
 class CoordinatorShards:
@@ -116,7 +124,7 @@ class CoordinatorShards:
         self._loading: asyncio.Task[None] | None = None
         self._closed = False
         self.load_times = LatencyHistogram()
-        """Durations of loading a partition, the waiting time included."""
+        """Durations of loading a partition, including the time it waits for others."""
 
     def on_leader(self, partition: Partition) -> None:
         """Load a partition that this broker leads."""
@@ -139,7 +147,11 @@ class CoordinatorShards:
             self._state.on_unloaded(tp.partition)
 
     def partition(self, index: int) -> Partition:
-        """Return a loaded partition. Raises NotCoordinatorError or CoordinatorLoadInProgressError."""
+        """Return a loaded partition.
+
+        Raises NotCoordinatorError if this broker does not lead it or failed to load it, or
+        CoordinatorLoadInProgressError.
+        """
         shard = self._shards.get(index)
         if shard is None or shard.failed or self._closed:
             raise NotCoordinatorError
@@ -157,7 +169,7 @@ class CoordinatorShards:
         return bool(self._unloaded)
 
     def counts(self) -> tuple[int, int, int]:
-        """Return the number of partitions that are loaded, that are loading, and that cannot be loaded."""
+        """Return the numbers of partitions that are loaded, that are being loaded, and that failed to load."""
         shards = self._shards.values()
         loaded, failed = sum(shard.loaded for shard in shards), sum(shard.failed for shard in shards)
         return loaded, len(shards) - loaded - failed, failed
@@ -171,7 +183,7 @@ class CoordinatorShards:
             await asyncio.wait([self._loading])
 
     def close(self) -> None:
-        """Load nothing more; `partition` raises NotCoordinatorError."""
+        """Stop loading. `partition` then raises NotCoordinatorError."""
         self._closed = True
         if self._loading is not None:
             self._loading.cancel()
@@ -197,7 +209,8 @@ class CoordinatorShards:
             self.load_times.record(time.perf_counter() - shard.began)
             self._state.on_loaded(shard.index)
         except Exception:
-            # a disk error or a bug: this broker cannot coordinate the partition, but continues with the others
+            # After a disk error or a bug, this broker cannot coordinate the keys of this partition, but continues with
+            # the others.
             log.exception("Cannot load %s; its keys have no coordinator", shard.partition.topic_partition)
             shard.loaded, shard.failed = False, True
             self._state.on_unloaded(shard.index)
@@ -207,7 +220,9 @@ class CoordinatorShards:
 
 
 class ShardedMap(MutableMapping[K, V]):
-    """A mapping that knows which of its keys belong to which partition, so that these can be dropped together."""
+    """A mapping that records to which partition of the topic each key belongs, so that all keys of a partition can be
+    dropped together. `index` returns the partition of a key.
+    """
 
     def __init__(self, index: Callable[[K], int]) -> None:
         self._index = index
@@ -224,7 +239,8 @@ class ShardedMap(MutableMapping[K, V]):
 
     def __delitem__(self, key: K) -> None:
         del self._values[key]
-        # not by its index, which cannot be computed once the topic is deleted; a topic has some fifty partitions
+        # The key is removed from all sets, because its partition cannot be computed once the topic is deleted. A topic
+        # has about fifty partitions.
         for keys in self._keys.values():
             keys.discard(key)
 

@@ -1,4 +1,4 @@
-"""The result of a coordinator's decision: records to append, then responses. Kafka's `CoordinatorResult`."""
+"""The result of handling a request in a coordinator: records to append, then responses. Kafka's `CoordinatorResult`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ottla.protocol.message import Response
 
 
 class ResponseFuture(Protocol):
-    """Receives the response to a request: a future of the runtime, or any object in tests."""
+    """Receives the response to a request. In the runtime it is an asyncio future; tests may use any object."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of an internal topic; a value of None is a tombstone."""
+    """A record of an internal topic. If `value` is None, it is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -21,15 +21,15 @@ class CoordinatorRecord(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """The records and responses of a decision, collected while a request is handled."""
+    """The records and responses that are collected while a request or timeout is handled."""
 
     records: list[CoordinatorRecord] = field(default_factory=list)
     responses: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
     replacement: Any = None
-    """The Group that replaces one whose protocol changes, once the records are appended."""
+    """The Group that replaces the current one when the records are appended, if its protocol changes; else None."""
 
     def extend(self, other: CoordinatorResult) -> None:
-        """Append the records and responses of a later decision."""
+        """Add the records and responses of another result."""
         self.records += other.records
         self.responses += other.responses
 

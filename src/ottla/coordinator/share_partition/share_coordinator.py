@@ -89,7 +89,7 @@ class ShareCoordinator(CoordinatorRuntime):
             await self._append(key, records.tombstones(key), None)
 
     def on_loaded(self, index: int) -> None:
-        """Remove the state of topics that were deleted just before the previous broker died."""
+        """Remove the state of deleted topics, in case the previous leader has stopped before it could do so."""
         if self._sees_all_topics:
             names = self._image().names
             self._remove([key for key in self._stored.keys_in(index) if key.topic_id not in names])

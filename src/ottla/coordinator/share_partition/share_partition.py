@@ -1,6 +1,6 @@
-"""The state of a share group in one partition: the records that are acquired, and those that are finished (KIP-932).
+"""The state of a share group in one partition: which records are acquired, and which are done (KIP-932).
 
-    Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
+Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
         ▲                     │ └──reject, or delivered too often──▶ Archived
         └──release, timeout───┘
 
@@ -20,7 +20,7 @@ from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 
 class RecordState(IntEnum):
-    """Kafka's numbers of the states of a record."""
+    """The states of a record, with Kafka's numbers."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -32,7 +32,7 @@ DONE = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class AcknowledgeType(IntEnum):
-    """Kafka's numbers of the acknowledgement types."""
+    """The types of acknowledgements, with Kafka's numbers."""
 
     GAP = 0
     ACCEPT = 1
@@ -51,7 +51,9 @@ RESULTING_STATE = {
 
 
 class ShareLimits(NamedTuple):
-    """Limits of a group: records in flight, deliveries of one record, and seconds that a member may hold it."""
+    """Limits of a share partition: records in flight, deliveries of one record, and seconds for which a member may hold
+    a record.
+    """
 
     max_records: int
     max_deliveries: int
@@ -60,7 +62,11 @@ class ShareLimits(NamedTuple):
 
 @dataclass(slots=True)
 class RecordSlot:
-    """One record."""
+    """The state of one record.
+
+    `delivered`: number of deliveries. `member_id` and `locked_until`: the member that has acquired it, and until when,
+    in seconds of the clock's `monotonic`.
+    """
 
     state: RecordState
     delivered: int
@@ -78,7 +84,7 @@ class RecordRange(NamedTuple):
 
 
 class AcknowledgedRange(NamedTuple):
-    """Acknowledged consecutive records: with one type for all of them, or one for each."""
+    """Consecutive records that are acknowledged. `types` has one type for all of them, or one type per record."""
 
     first: int
     last: int
@@ -87,37 +93,40 @@ class AcknowledgedRange(NamedTuple):
 
 @dataclass(slots=True)
 class SharePartition:
-    """A share partition. Methods that change slots return the offsets whose state has to be written."""
+    """A share partition.
+
+    Methods that change the states of records return the offsets of those whose state has to be written.
+    """
 
     start: int
     end: int
     limits: ShareLimits
     slots: dict[int, RecordSlot] = field(default_factory=dict)
     waiters: dict[Callable[[], None], None] = field(default_factory=dict)
-    """Called when records become available again."""
+    """Functions to call when records become available again. A dict, to keep their order."""
 
     @property
     def next_offset(self) -> int:
-        """The first record that can be acquired."""
+        """The offset of the first record that can be acquired."""
         return next((o for o in range(self.start, self.end) if self.slots[o].state is RecordState.AVAILABLE), self.end)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing can be acquired before records are acknowledged or released."""
+        """Whether no record can be acquired until others are acknowledged or released."""
         return len(self.slots) >= self.limits.max_records and self.next_offset == self.end
 
     @property
     def done(self) -> int:
-        """The number of records after the start that are done."""
+        """The number of records from `start` on that are acknowledged or archived."""
         return sum(slot.state in DONE for slot in self.slots.values())
 
     @property
     def next_expiry(self) -> float:
-        """The time when the first acquisition lock expires."""
+        """The time at which the first acquisition lock expires; NEVER if there is none."""
         return min((slot.locked_until for slot in self.slots.values()), default=NEVER)
 
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[RecordRange]:
-        """Acquire up to `most` of the available records from `first` to `last` for a member."""
+        """Acquire up to `most` available records from offset `first` to `last` for a member. Return them by ranges."""
         taken: list[int] = []
         for offset in range(max(first, self.start), last + 1):
             if len(taken) >= most or not self._ensure_slot(offset):
@@ -131,7 +140,7 @@ class SharePartition:
         return self.runs(taken)
 
     def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
-        """Apply acknowledgements of a member: all of them or, with an error, none."""
+        """Apply acknowledgements of a member. If one of them is invalid, raise its error and apply none."""
         becomes: dict[int, AcknowledgeType] = {}
         for batch in acknowledged:
             becomes |= self._validate(member_id, batch)
@@ -151,7 +160,7 @@ class SharePartition:
         return self._release(o for o, slot in self.slots.items() if slot.locked_until <= now)
 
     def archive_before(self, offset: int) -> list[int]:
-        """Archive records before `offset`, which the log has deleted."""
+        """Archive all records before `offset`, because the log no longer has them."""
         deleted = list(range(self.start, min(offset, self.end)))
         for one in deleted:
             self._set_state(one, RecordState.ARCHIVED)
@@ -161,7 +170,7 @@ class SharePartition:
         return moved
 
     def restore(self, start: int, runs: Iterable[RecordRange]) -> None:
-        """Restore the start and the states of records that are done, or were delivered before."""
+        """Restore the start offset and the states of records from the log."""
         for run in runs:
             for offset in range(max(run.first, start), run.last + 1):
                 self.slots[offset] = RecordSlot(run.state, run.delivered)
@@ -174,7 +183,7 @@ class SharePartition:
         self._advance_start([])
 
     def runs(self, offsets: Iterable[int]) -> list[RecordRange]:
-        """Return records by ranges with the same state and number of deliveries."""
+        """Group records into ranges of consecutive offsets with the same state and number of deliveries."""
         collected: list[RecordRange] = []
         for offset in sorted(offsets):
             slot = self.slots[offset]
@@ -186,8 +195,9 @@ class SharePartition:
         return collected
 
     def stored_runs(self) -> list[RecordRange]:
-        """Return the ranges to store: acquired records are stored as available, and their last delivery does not
-        count.
+        """Return the ranges to write to the log.
+
+        Acquired records are written as available, without counting the current delivery.
         """
         return [
             run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
@@ -197,9 +207,9 @@ class SharePartition:
         ]
 
     def _ensure_slot(self, offset: int) -> bool:
-        """Return whether the record has a slot; create slots up to it within the limit."""
+        """Create slots up to `offset`, as far as the limit allows. Return whether the record has a slot now."""
         if not self.slots and offset > self.end:
-            self.start = self.end = offset  # compaction has removed all records between
+            self.start = self.end = offset  # there are no records in between, for example after compaction
         while self.end <= offset:
             if len(self.slots) >= self.limits.max_records:
                 return False
@@ -234,7 +244,7 @@ class SharePartition:
         return self._advance_start(held)
 
     def _advance_start(self, changed: list[int]) -> list[int]:
-        """Advance the start past records that are done, and wake waiters."""
+        """Advance `start` past records that are done. Call the waiters if any record has changed. Return `changed`."""
         while self.start < self.end and self.slots[self.start].state in DONE:
             del self.slots[self.start]
             self.start += 1

@@ -1,7 +1,7 @@
 """The records of share partitions in `__share_group_state`, in Kafka's format.
 
-Kafka writes snapshots with updates in between, and prunes the log before the last snapshots. Ottla writes snapshots
-only, so that compaction is enough, and reads both.
+Kafka writes snapshots and updates in between, and deletes the log before the oldest needed snapshot. Ottla reads both
+but writes only snapshots, so that compaction is enough.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned, version
 
 
 class ShareKey(NamedTuple):
-    """A share partition: a group and a partition."""
+    """The key of a share partition: group id, topic id and partition number."""
 
     group_id: str
     topic_id: UUID
     partition: int
 
     def __str__(self) -> str:
-        """Return the key that is hashed to find the partition of the state topic."""
+        """Return the text whose hash determines the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
 

@@ -1,6 +1,7 @@
-"""Requests to transaction coordinators on other brokers: add partitions to a transaction, or verify them.
+"""AddPartitionsToTxn requests to the transaction coordinators: add partitions to a transaction, or verify that they are
+in it.
 
-A leader sends AddPartitionsToTxn before the first batch of a transaction (KIP-890). Kafka's
+The leader of a partition sends one before it appends the first batch of a transaction (KIP-890). Kafka's
 `AddPartitionsToTxnManager`.
 """
 
@@ -22,15 +23,15 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 
 VERSION: Final = 5
-"""The version of AddPartitionsToTxn; the newest of Kafka 3.9."""
+"""The AddPartitionsToTxn version that is sent: the newest of Kafka 3.9."""
 PURPOSE: Final = "transactions"
 
 Results = dict[TopicPartition, KafkaError | None]
-"""The results by partition: None if it is in the transaction, else the error."""
+"""The results by partition: None if the partition is in the transaction, else the error."""
 
 
 class PartitionsToAdd(NamedTuple):
-    """Partitions that one producer writes to."""
+    """Partitions to add to a producer's transaction, or only to verify."""
 
     transactional_id: str
     producer: Producer
@@ -47,7 +48,10 @@ class AddPartitionsClient:
         self._batcher: RequestBatcher[PartitionsToAdd, Results] = RequestBatcher(self._send)
 
     async def add_or_verify(self, broker_id: int, item: PartitionsToAdd) -> Results:
-        """Return the coordinator's results. Raises KafkaError if it cannot be reached."""
+        """Send the request, and return the coordinator's results by partition.
+
+        Raises KafkaError if the coordinator cannot be reached or rejects the request.
+        """
         return await self._batcher.submit(broker_id, item)
 
     async def _send(self, broker_id: int, items: list[PartitionsToAdd]) -> list[Results]:

@@ -1,7 +1,8 @@
-"""Transaction markers in all partitions of the cluster: written here, or sent to the leaders with WriteTxnMarkers.
+"""Transaction markers for all partitions of the cluster: appended by this broker if it leads the partition, else sent
+to the leader with WriteTxnMarkers.
 
-The cluster image decides which broker leads. If a leader does not answer, or has resigned, its partitions have errors,
-and the coordinator retries. Kafka's `TransactionMarkerChannelManager`.
+The leaders are taken from the cluster image. If a leader does not answer, or has resigned, the results of its
+partitions are errors, and the coordinator retries. Kafka's `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 VERSION: Final = 1
-"""The version of WriteTxnMarkers; the newest of Kafka 3.9."""
+"""The WriteTxnMarkers version that is sent: the newest of Kafka 3.9."""
 PURPOSE: Final = "markers"
 
 
 class MarkerBatch(NamedTuple):
-    """Markers of one transaction for one broker."""
+    """The markers of one transaction in partitions that one broker leads."""
 
     ending: TransactionEnd
     partitions: list[TopicPartition]
 
 
 class TransactionMarkerChannel:
-    """Writes markers to all partitions of the cluster. Not thread-safe: event loop only."""
+    """Writes markers to partitions of the whole cluster. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class TransactionMarkerChannel:
         self._batcher: RequestBatcher[MarkerBatch, Results] = RequestBatcher(self._send)
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition, and return when they are committed."""
+        """Write a marker to each partition. Return the result of each when all markers are committed or have failed."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             by_leader.setdefault(self._leader(tp), []).append(tp)
@@ -67,7 +68,10 @@ class TransactionMarkerChannel:
         return results
 
     def _leader(self, tp: TopicPartition) -> int:
-        """Return the leader; this broker for an unknown partition, as it has the error for that."""
+        """Return the broker id of a partition's leader.
+
+        For an unknown partition, return this broker, which then reports the error.
+        """
         partition = self._image().partition(tp)
         return self._broker_id if partition is None else partition.leader
 
@@ -104,7 +108,7 @@ def _marker(item: MarkerBatch) -> WritableTxnMarker:
 
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
-    """Return error codes by producer and partition: Kafka's responses have an order of their own."""
+    """Return the error codes by producer id and partition. Kafka's responses are not in the order of the request."""
     return {
         (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): partition.error_code
         for marker in response.markers

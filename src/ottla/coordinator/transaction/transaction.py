@@ -1,11 +1,11 @@
 """One transactional id: its producer, the partitions of its transaction, and the table of its states.
 
-    Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
+Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
                       │                                             │
                       └──abort, timeout, a newer producer──▶ PrepareAbort ──markers──▶ CompleteAbort ──▶ Ongoing, Empty
 
-A transaction is immutable: a decision makes the next one, which is valid once it is in the log. PrepareEpochFence is a
-number in Kafka's table that never reaches a log; a producer is fenced with the step to PrepareAbort.
+A transaction is immutable: each change creates the next one, which is valid once it is in the log. PrepareEpochFence
+has a number in Kafka's table but is never written to a log; a producer is fenced by the transition to PrepareAbort.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 MAX_EPOCH = 2**15 - 2
-"""The last epoch of a producer id; the one after it is reserved for fencing."""
+"""The highest epoch that a producer can use. The one after it is reserved for fencing."""
 NOT_STARTED = -1
 """The start time of a transaction that has not started."""
 
 CLASSIC = 0
 EPOCH_PER_TRANSACTION = 2
-"""Transaction versions: with 2 each end bumps the epoch, so that markers fence delayed batches (KIP-890)."""
+"""Values of transaction.version.
+
+With version 2, the end of each transaction bumps the epoch, so that markers fence delayed batches (KIP-890).
+"""
 
 
 class TransactionState(StrEnum):
-    """Kafka's names of the states."""
+    """The states, with Kafka's names."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -42,7 +45,7 @@ class TransactionState(StrEnum):
 
 
 STATE_NUMBERS = dict(enumerate(TransactionState))
-"""The states by their number in the log."""
+"""The states by their numbers in the log."""
 
 VALID_TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: frozenset(
@@ -65,14 +68,14 @@ VALID_TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
 """The states that may follow each state."""
 
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""The end of the transaction is decided, and its markers are being written."""
+"""The states in which a transaction's outcome is decided and its markers are being written."""
 COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
 }
-"""The states after all markers are written."""
+"""The state that follows each prepared state when all markers are written."""
 IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""No transaction is open: a producer may take over the id, and an expired id may be removed."""
+"""The states in which no transaction is open: a producer may take over the id, and an expired id may be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +91,29 @@ class Transaction:
     start_ms: int = NOT_STARTED
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before this one, whose producer may repeat a request whose response it has missed."""
+    """The producer id before this one, or NO_PRODUCER_ID.
+
+    A producer that has missed a response may repeat its request with it.
+    """
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id after this transaction, if its epochs are exhausted."""
+    """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before this one, likewise. It is not in the log."""
+    """The epoch before this one, for repeated requests, too. It is not in the log."""
     version: int = CLASSIC
-    """The transaction version of the client that has written last."""
+    """The transaction version of the last request."""
 
     def transition_to(self, state: TransactionState, **changes: Any) -> Transaction:
-        """Return the next state. Raises IllegalStateError for a transition that is not in the table."""
+        """Return the transaction in another state, with `changes` of its fields.
+
+        Raises IllegalStateError if the transition is not in the table.
+        """
         if state not in VALID_TRANSITIONS[self.state]:
             raise IllegalStateError(f"transactional_id={self.id} cannot change from {self.state} to {state}")
         return replace(self, state=state, **changes)
 
     @property
     def epochs_used_up(self) -> bool:
-        """Whether the next epoch needs another producer id."""
+        """Whether the highest epoch is in use, so that the next transaction needs another producer id."""
         return self.producer_epoch >= MAX_EPOCH
 
     @property
@@ -116,5 +125,5 @@ class Transaction:
 
     @property
     def committing(self) -> bool:
-        """Whether a prepared transaction is committed, not aborted."""
+        """Whether the transaction is being committed (PrepareCommit)."""
         return self.state is TransactionState.PREPARE_COMMIT

@@ -1,8 +1,8 @@
-"""Completion of transactions whose end is decided: their markers are written, then they are complete.
+"""Completion of prepared transactions: writes their markers, then their completion.
 
-Each has a task. A marker that cannot be written is retried with backoff, and as soon as its partition has another
-leader or ISR. A broker that no longer coordinates the transaction stops the task; the next coordinator writes all
-markers again, and a repeated marker has no effect.
+Each transaction has a task. A marker that cannot be written is retried with backoff, or as soon as its partition has
+another leader or ISR. When another broker becomes the coordinator, the task stops, and the new coordinator writes all
+markers again; a repeated marker has no effect.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BACKOFF = ExponentialBackoff(0.1, 5.0)
 """The backoff between attempts to write markers, or the record of a completion."""
 
 States = dict[TopicPartition, PartitionImage | None]
-"""The states of partitions in the cluster image."""
+"""Partitions with their states in the cluster image; None if a partition does not exist."""
 
 
 class TransactionCompleter:
-    """The transactions of one coordinator whose markers are being written. Not thread-safe: event loop only."""
+    """Completes the prepared transactions of one coordinator. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -49,20 +49,22 @@ class TransactionCompleter:
         """The tasks that complete transactions, by transactional id."""
 
     def start(self, prepared: Transaction, partition: Partition) -> None:
-        """Complete a transaction, once its decided end is committed to the coordinator's partition."""
+        """Start to complete a transaction: write its markers once its prepared state is committed in `partition`, the
+        coordinator's.
+        """
         end = partition.log.log_end_offset
         task = asyncio.get_running_loop().create_task(self._complete_when_marked(prepared, partition, end))
         self.tasks[prepared.id] = task
         task.add_done_callback(functools.partial(self._on_done, prepared.id))
 
     def stop(self, transactional_id: str) -> None:
-        """Stop completing a transaction: its next coordinator continues."""
+        """Stop completing a transaction, because another broker coordinates it."""
         task = self.tasks.pop(transactional_id, None)
         if task is not None:
             task.cancel()
 
     async def wait(self, transactional_id: str, seconds: float) -> None:
-        """Wait until the id's last transaction is complete, but not longer than `seconds`."""
+        """Wait until the id's last transaction is complete, at most `seconds`."""
         task = self.tasks.get(transactional_id)
         if task is not None:
             await asyncio.wait([task], timeout=seconds)
@@ -95,7 +97,7 @@ class TransactionCompleter:
             )
 
     async def _complete_when_marked(self, prepared: Transaction, partition: Partition, end: int) -> None:
-        """Write the markers until all are written, then the completion."""
+        """Write markers until none is missing, then write the completion. Failures are retried with backoff."""
         await _until_replicated(partition, end)
         unmarked: Collection[TopicPartition] = prepared.partitions
         failures = 0
@@ -110,11 +112,11 @@ class TransactionCompleter:
                 failures += 1
 
     async def _wait_changed(self, transactional_id: str, states: States, seconds: float) -> bool:
-        """Wait before a retry. Return whether a partition has changed, which ends the wait."""
+        """Wait `seconds` before a retry, or until a partition changes. Return whether one has changed."""
         changed = asyncio.Event()
         self._retrying[transactional_id] = states, changed
         if self._states(states) != states:
-            changed.set()  # it has changed during the attempt
+            changed.set()  # a partition has changed during the attempt
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -134,9 +136,10 @@ class TransactionCompleter:
             if error is None:
                 continue
             if isinstance(error, errors.TransactionCoordinatorFencedError):
-                raise error  # another broker completes it
+                raise error  # another broker completes the transaction
             log.warning("Cannot write the marker of transactional_id=%s to %s: %s", prepared.id, tp, error)
-            # a partition with a later epoch has the marker already; a deleted one needs none
+            # If the producer epoch in the partition is higher, the marker has been written. A deleted partition needs
+            # none.
             if not isinstance(error, errors.InvalidProducerEpochError) and self._image().partition(tp) is not None:
                 unmarked.append(tp)
         return unmarked
@@ -145,14 +148,15 @@ class TransactionCompleter:
         try:
             self._complete(prepared)
         except errors.KafkaError as error:
-            log.warning("Cannot complete the transaction of transactional_id=%s yet: %s", prepared.id, error)
+            log.warning("Cannot write the completion of transactional_id=%s; retrying: %s", prepared.id, error)
             return False
         return True
 
 
 async def _until_replicated(partition: Partition, end: int) -> None:
-    """Wait until everything before `end` is committed. Raises NotCoordinatorError if another broker leads before
-    that.
+    """Wait until everything before offset `end` is committed.
+
+    Raises NotCoordinatorError if this broker stops being the leader before that.
     """
     while (committed := partition.when_committed(end)) is not None:
         if not partition.leads:
@@ -160,4 +164,4 @@ async def _until_replicated(partition: Partition, end: int) -> None:
         try:
             await wait_committed(committed)
         except errors.CoordinatorNotAvailableError:
-            continue  # too few replicas were in sync; the record is committed when enough are again
+            continue  # too few replicas are in sync; the record is committed when there are enough again

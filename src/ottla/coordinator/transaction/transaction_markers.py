@@ -1,4 +1,4 @@
-"""Transaction markers: the control batch in each partition that ends a transaction.
+"""Transaction markers: the control batch that ends a transaction in each of its partitions.
 
 `LocalMarkers` writes to the partitions that this broker leads; `TransactionMarkerChannel` sends WriteTxnMarkers to the
 leaders of the others. Kafka's `TransactionMarkerChannelManager`.
@@ -21,13 +21,15 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 
 Results = dict[TopicPartition, KafkaError | None]
-"""The results by partition: None, or the error of its marker."""
+"""The results by partition: None if its marker is committed, else the error."""
 OnTransactionEnd = Callable[[TopicPartition, int, bool], None]
-"""Called with partition of `__consumer_offsets`, producer id, and whether the transaction is committed."""
+"""Called with a partition of `__consumer_offsets`, a producer id, and whether the transaction is committed (or
+aborted).
+"""
 
 
 class TransactionEnd(NamedTuple):
-    """The end of a producer's transaction, and the epoch of its coordinator."""
+    """The outcome of a producer's transaction. `commit`: False to abort. `version`: the transaction version."""
 
     producer: Producer
     commit: bool
@@ -36,15 +38,15 @@ class TransactionEnd(NamedTuple):
 
 
 class Markers(Protocol):
-    """Writes markers."""
+    """Writes transaction markers."""
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition, and return when they are committed."""
+        """Write a marker to each partition. Return the result of each when all markers are committed or have failed."""
         ...
 
 
 class LocalMarkers:
-    """Markers in the partitions that this broker leads."""
+    """Appends markers to partitions that this broker leads."""
 
     def __init__(
         self, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage], offsets_decided: OnTransactionEnd
@@ -55,7 +57,7 @@ class LocalMarkers:
         self._offsets_decided = offsets_decided
 
     async def write(self, ending: TransactionEnd, partitions: Collection[TopicPartition]) -> Results:
-        """Write a marker to each partition, and return when they are committed."""
+        """Write a marker to each partition. Return the result of each when all markers are committed or have failed."""
         results: Results = {}
         waits: dict[TopicPartition, asyncio.Future[None]] = {}
         for tp in partitions:

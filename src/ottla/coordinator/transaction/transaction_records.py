@@ -11,7 +11,7 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned, version
 
 KEY_VERSION = 0
 OLD_VALUE_VERSION = 0
-"""The version that every Kafka since 0.11 reads, for clusters with transaction.version 0."""
+"""The value version that Kafka 0.11 and later can read, for clusters with transaction.version 0."""
 VALUE_VERSION = 1
 _NUMBER_OF = {state: number for number, state in STATE_NUMBERS.items()}
 
@@ -40,7 +40,7 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
 
 
 def read_key(key: bytes) -> str | None:
-    """Return the transactional id of a key; None for an unknown key."""
+    """Return the transactional id of a record's key; None if the key has an unknown version."""
     return decode_versioned(TransactionLogKey, key).transactional_id if version_of(key) == KEY_VERSION else None
 
 

@@ -1,8 +1,8 @@
-"""The runtime of the transaction coordinator: append decisions, respond, and write markers.
+"""The runtime of the transaction coordinator: appends transaction states, responds, and has markers written.
 
-Transactional ids live in the partitions of `__transaction_state` by the hash of the id. The outcome of a transaction
-(PrepareCommit, PrepareAbort) is in the log before its first marker is written, so that the partition's next leader
-writes the markers again.
+The hash of a transactional id determines its partition of `__transaction_state`. The outcome of a transaction
+(PrepareCommit, PrepareAbort) is in the log before its first marker is written, so that the partition's next leader can
+write all markers.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ from ottla.model import TRANSACTION_STATE, TopicPartition
 log = logging.getLogger("ottla.coordinator")
 
 MAX_TOMBSTONES = 1000
-"""Expired ids that are removed with one batch."""
+"""Maximum number of expired ids that are removed with one batch."""
 MAX_TIMEOUT_MS = 2**31 - 1
-"""The timeout of a transaction with two-phase commit: another system decides when it ends."""
+"""The timeout of a transaction with two-phase commit, which another system ends (KIP-939)."""
 
 Decision = Callable[[Transaction | None, int | None], Transaction]
-"""Makes the next transaction of the current one, with a new producer id if it needs one."""
+"""Returns the next state of a transaction, from the current one (None if the id is new) and a new producer id.
+
+Raises NeedsProducerId if that is required but None.
+"""
 
 
 class TransactionRuntime(CoordinatorRuntime):
-    """The transactional ids of this broker."""
+    """The transactional ids that this broker coordinates."""
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class TransactionRuntime(CoordinatorRuntime):
         self.by_id: ShardedMap[str, Transaction] = ShardedMap(self._log.partition_for)
 
     def close(self) -> None:
-        """Stop coordinating; the next leader completes the transactions that have ended."""
+        """Stop coordinating. The next leader completes the prepared transactions."""
         super().close()
         self.completer.close()
 
@@ -75,20 +78,20 @@ class TransactionRuntime(CoordinatorRuntime):
             del self.by_id[transactional_id]
 
     def on_loaded(self, index: int) -> None:
-        """Complete the transactions of a partition that have ended."""
+        """Complete the prepared transactions of a partition."""
         for transaction in self.by_id.values_in(index):
             if transaction.state in PREPARED:
-                # once the record is committed: what the last leader has written may have reached this replica only
+                # It waits until the record is committed, because this replica may be the only one that has it.
                 self.completer.start(transaction, self.shards.partition(index))
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the ids of a partition; its new leader completes the transactions that have ended."""
+        """Drop the transactional ids of a partition. Its new leader completes the prepared transactions."""
         for transactional_id in self.by_id.drop(index):
             self.completer.stop(transactional_id)
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id of a transactional id, or -1."""
+        """The highest producer id of all transactional ids; -1 if there are none."""
         return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
 
     def coordinator(self, transactional_id: str) -> int:
@@ -96,7 +99,10 @@ class TransactionRuntime(CoordinatorRuntime):
         return self._log.leader(transactional_id)
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """Return the transaction of an id. Raises NotCoordinatorError or CoordinatorLoadInProgressError."""
+        """Return the transaction of an id; None if the id is unknown.
+
+        Raises NotCoordinatorError or CoordinatorLoadInProgressError.
+        """
         self.check(transactional_id)
         return self.by_id.get(transactional_id)
 
@@ -109,7 +115,10 @@ class TransactionRuntime(CoordinatorRuntime):
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> Producer:
-        """Return the producer id and epoch that a producer uses from now on; older ones are fenced."""
+        """Handle InitProducerId: return the producer id and epoch for the producer to use.
+
+        Producers with older epochs are fenced.
+        """
         timeout_ms = self._timeout(timeout_ms, two_phase, keep_prepared)
         request = transactions.InitProducerIdRequestData(transactional_id, timeout_ms, expected)
         now, version = self._clock.now_ms(), self._version()
@@ -118,7 +127,8 @@ class TransactionRuntime(CoordinatorRuntime):
             lambda current, new_id: transactions.init_producer(current, request, now, version, new_id),
         )
         if after.state is TransactionState.PREPARE_ABORT:
-            raise errors.ConcurrentTransactionsError  # the producer retries until the open transaction is aborted
+            # The open transaction is being aborted; the producer retries until that is done.
+            raise errors.ConcurrentTransactionsError
         return Producer(after.producer_id, after.producer_epoch)
 
     def _timeout(self, timeout_ms: int, two_phase: bool, keep_prepared: bool) -> int:
@@ -135,7 +145,7 @@ class TransactionRuntime(CoordinatorRuntime):
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], version: int = CLASSIC
     ) -> None:
-        """Add partitions to the producer's transaction, which begins with the first one."""
+        """Add partitions to the producer's transaction. The first ones start the transaction."""
         now = self._clock.now_ms()
         await self._execute(
             transactional_id,
@@ -143,7 +153,7 @@ class TransactionRuntime(CoordinatorRuntime):
         )
 
     async def wait_completed(self, transactional_id: str, timeout_ms: int) -> None:
-        """Wait until the markers of the id's last transaction are written, but not longer than the timeout."""
+        """Wait until the id's last transaction is complete, at most `timeout_ms`."""
         await self.completer.wait(transactional_id, timeout_ms / 1000)
 
     def missing(
@@ -154,7 +164,10 @@ class TransactionRuntime(CoordinatorRuntime):
         return transactions.missing(self.get(transactional_id), producer, partitions)
 
     async def end(self, transactional_id: str, producer: Producer, commit: bool, version: int = CLASSIC) -> Producer:
-        """Commit or abort. Return, once that is committed to the log, the producer id and epoch to continue with."""
+        """Commit or abort a transaction.
+
+        Return the producer id and epoch for the next one, once the outcome is committed to the log.
+        """
         now = self._clock.now_ms()
         bumps = version >= EPOCH_PER_TRANSACTION
 
@@ -172,7 +185,9 @@ class TransactionRuntime(CoordinatorRuntime):
             try:
                 self._append(transactions.fence(transaction, now, self._version()))
             except errors.KafkaError as error:
-                log.warning("Cannot abort timed-out transaction of transactional_id=%s yet: %s", transaction.id, error)
+                log.warning(
+                    "Cannot abort timed-out transaction of transactional_id=%s; retrying: %s", transaction.id, error
+                )
             else:
                 log.info(
                     "Aborted transaction of transactional_id=%s after timeout_ms=%d",
@@ -181,7 +196,7 @@ class TransactionRuntime(CoordinatorRuntime):
                 )
 
     def remove_expired(self) -> None:
-        """Remove the ids that were not used for `transactional.id.expiration.ms`."""
+        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
         now, expiration = self._clock.now_ms(), self._config.transactional_id_expiration_ms
         for index in self.shards.indexes:
             ids = [t.id for t in self.by_id.values_in(index) if transactions.is_expired(t, now, expiration)]
@@ -195,13 +210,16 @@ class TransactionRuntime(CoordinatorRuntime):
         try:
             self._log.append(ids[0], [records.tombstone(transactional_id) for transactional_id in ids])
         except errors.KafkaError as error:
-            log.warning("Cannot remove %d expired transactional ids yet: %s", len(ids), error)
+            log.warning("Cannot remove %d expired transactional ids; retrying: %s", len(ids), error)
             return
         for transactional_id in ids:
             del self.by_id[transactional_id]
 
     async def _execute(self, transactional_id: str, decide: Decision) -> Transaction:
-        """Decide, append, and wait until the append is committed. Decision and append are one step of the loop."""
+        """Compute the next transaction, append it, and wait until it is committed.
+
+        There is no await between computing and appending, so no other request comes in between.
+        """
         _check_id(transactional_id)
         new_id: int | None = None
         while True:
@@ -211,7 +229,7 @@ class TransactionRuntime(CoordinatorRuntime):
                 break
             except transactions.NeedsProducerId:
                 new_id = await self._new_producer_id()
-        # a repeated request changes nothing, but the records that it relies on may not be committed yet
+        # A repeated request changes nothing, but the record of the first one may not be committed yet.
         committed = self._log.when_committed(transactional_id) if after is current else self._append(after)
         if committed is not None:
             await wait_committed(committed, self._config.request_timeout_ms / 1000)

@@ -1,8 +1,8 @@
-"""Transactions: how requests and timeouts change a transactional id. Decisions without I/O.
+"""The transitions of a transaction that requests and timeouts cause, without I/O.
 
-Every function takes the current transaction and returns the next one, which the runtime appends before it responds; it
-returns the same one if nothing changes, and raises the error for the producer. Kafka's `TransactionCoordinator`;
-KIP-98, 360, 588, 890.
+Each function takes the current transaction and returns the next one, which the runtime appends before it responds. It
+returns the same object if nothing changes, and raises the error that the producer receives. Kafka's
+`TransactionCoordinator`; KIP-98, 360, 588, 890.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 RESULTS = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
-"""Whether a complete transaction was committed."""
+"""Whether a complete transaction was committed (True) or aborted, by state."""
 
 
 class NeedsProducerId(Exception):  # noqa: N818
-    """A decision needs a new producer id: call it again with one."""
+    """Raised by a function that needs a new producer id: call it again with one."""
 
 
 class InitProducerIdRequestData(NamedTuple):
-    """An InitProducerId request. `expected`: the id and epoch of a producer that continues (KIP-360)."""
+    """An InitProducerId request.
+
+    `expected`: the current producer id and epoch, if the producer continues after an error (KIP-360).
+    """
 
     transactional_id: str
     timeout_ms: int
@@ -45,10 +48,10 @@ class InitProducerIdRequestData(NamedTuple):
 def init_producer(
     current: Transaction | None, request: InitProducerIdRequestData, now_ms: int, version: int, new_id: int | None
 ) -> Transaction:
-    """Return the next epoch, which fences all earlier ones (InitProducerId).
+    """Bump the producer epoch, which fences all earlier ones (InitProducerId).
 
-    An open transaction is aborted first, with the `version` of the cluster; the result is then PrepareAbort, and the
-    producer has to retry.
+    If a transaction is open, return it as PrepareAbort with transaction version `version`; the producer has to retry
+    until it is aborted.
     """
     expected = request.expected
     if current is None:
@@ -59,7 +62,7 @@ def init_producer(
         raise errors.ProducerFencedError
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected.epoch != current.producer_epoch:
-            raise errors.ProducerFencedError  # it must not roll back a transaction of its successor
+            raise errors.ProducerFencedError  # a fenced producer must not abort a transaction of its successor
         return fence(current, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, current)
     last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
@@ -75,14 +78,19 @@ def init_producer(
 
 
 def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
-    """Return whether a producer that continues has had this producer id with this transactional id."""
+    """Return whether the producer id of a producer that continues is the current or the previous one of the
+    transactional id.
+    """
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected.id == current.producer_id:
         return True
     return expected.id == current.previous_producer_id and expected.epoch >= MAX_EPOCH
 
 
 def _is_repeated(expected: Producer, current: Transaction) -> bool:
-    """Return whether the producer repeats its last request. Raises ProducerFencedError if it is older."""
+    """Return whether the producer repeats its last request.
+
+    Raises ProducerFencedError if its epoch is older than that.
+    """
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False
     if expected.epoch != current.last_producer_epoch:
@@ -91,7 +99,7 @@ def _is_repeated(expected: Producer, current: Transaction) -> bool:
 
 
 def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
-    """Abort an open transaction with the next epoch, so that its producer can write no more."""
+    """Abort an open transaction with the next epoch, which fences its producer."""
     return current.transition_to(
         TransactionState.PREPARE_ABORT,
         producer_epoch=current.producer_epoch + 1,
@@ -105,7 +113,7 @@ def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
 def add_partitions(
     current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition], now_ms: int, version: int
 ) -> Transaction:
-    """Add partitions, which get a marker when the transaction ends (AddPartitionsToTxn)."""
+    """Add partitions to a transaction (AddPartitionsToTxn). They get a marker when it ends."""
     current = _owned_transaction(current, producer)
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
         return current
@@ -126,11 +134,12 @@ def missing(
 
 
 def _owned_transaction(current: Transaction | None, producer: Producer) -> Transaction:
-    """Return the transaction, if the producer owns it and it is not being completed."""
+    """Return the transaction. Raises an error if it has another producer id or epoch, or is being completed."""
     if current is None:
         raise errors.InvalidProducerIdMappingError
     if current.state in PREPARED:
-        # first: the producer may already have the id or epoch that it gets with the completion
+        # This is checked first, because the producer may already use the id or epoch that the transaction gets with its
+        # completion.
         raise errors.ConcurrentTransactionsError
     if current.producer_id != producer.id:
         raise errors.InvalidProducerIdMappingError
@@ -140,7 +149,10 @@ def _owned_transaction(current: Transaction | None, producer: Producer) -> Trans
 
 
 def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: int) -> Transaction:
-    """End a classic transaction, in which the epoch stays (EndTxn). A repeated request changes nothing."""
+    """End a transaction without bumping the epoch (EndTxn with transaction.version 0 or 1).
+
+    A repeated request changes nothing.
+    """
     if current is None or current.producer_id != producer.id:
         raise errors.InvalidProducerIdMappingError
     if current.producer_epoch != producer.epoch:
@@ -157,12 +169,13 @@ def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: i
 def end_and_bump(
     current: Transaction | None, producer: Producer, commit: bool, now_ms: int, new_id: int | None
 ) -> Transaction:
-    """End a transaction; the next one has another epoch, or another producer id (EndTxn since KIP-890).
+    """End a transaction and bump the epoch, or switch to a new producer id if the epochs are exhausted (EndTxn with
+    transaction.version 2, KIP-890).
 
-    With the current epoch a producer ends its current transaction, with the one before it repeats a request whose
-    response it has missed. An abort without a transaction requests a new epoch.
+    A request with the current epoch ends the current transaction. One with the previous epoch is a repetition, because
+    the producer has missed the response. An abort without an open transaction only bumps the epoch.
 
-        state            | abort, repeated | abort        | commit, repeated | commit
+    state            | abort, repeated | abort        | commit, repeated | commit
         Empty            | fenced          | next epoch   | fenced           | invalid state
         CompleteAbort    | as it was       | next epoch   | invalid state    | invalid state
         CompleteCommit   | invalid state   | next epoch   | as it was        | invalid state
@@ -176,7 +189,7 @@ def end_and_bump(
     )
     if current.producer_id != producer.id and not rotated:
         raise errors.InvalidProducerIdMappingError
-    # in a classic transaction of a successor the next epoch is not one that this producer was given
+    # If a successor uses classic transactions, this producer was never given the next epoch.
     bumped = current.version >= EPOCH_PER_TRANSACTION and current.producer_epoch == producer.epoch + 1
     repeated = rotated or bumped
     if current.state in PREPARED:
@@ -201,7 +214,7 @@ def end_and_bump(
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
-    """Return the transaction after all markers are written."""
+    """Return the transaction in its completed state, after all markers are written."""
     changes = {"partitions": frozenset(), "update_ms": now_ms}
     if current.next_producer_id != NO_PRODUCER_ID:
         changes |= {"producer_id": current.next_producer_id, "producer_epoch": 0}
@@ -210,7 +223,7 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
 
 
 def next_producer(prepared: Transaction) -> Producer:
-    """Return the producer id and epoch after the completion."""
+    """Return the producer id and epoch that the producer has to use after this transaction."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return Producer(prepared.next_producer_id, 0)
     return Producer(prepared.producer_id, prepared.producer_epoch)
@@ -222,7 +235,7 @@ def is_timed_out(current: Transaction, now_ms: int) -> bool:
 
 
 def is_expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether the id has not been used for so long that it can be removed."""
+    """Return whether the id has no open transaction, and was last used at least `expiration_ms` ago."""
     return current.state in IDLE and current.update_ms <= now_ms - expiration_ms
 
 

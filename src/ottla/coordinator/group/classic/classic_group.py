@@ -1,11 +1,11 @@
 """One classic group: its members, its generation, and the table of its states. Kafka's `ClassicGroup`.
 
-    Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
+Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
       ▲                  ▲    │                               │                                │
       └──none joined─────┼────┘                               │                                │
                          └──────────join, leave, expiry───────┴────────────────────────────────┘
 
-Plain data without I/O; times are arguments, in seconds of the clock's `monotonic`.
+Plain data without I/O. Times are arguments, in seconds of the clock's `monotonic`; NEVER is infinity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TYPE = "classic"
 
 
 class ClassicGroupState(StrEnum):
-    """Kafka's names of the states."""
+    """The states, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -46,12 +46,13 @@ VALID_TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING, ClassicGroupState.DEAD}),
     ClassicGroupState.DEAD: frozenset(),
 }
-"""The states that may follow each state."""
+"""The states that may follow each state (the state machine of the module's diagram)."""
 
 
 MAX_PENDING: Final = 10_000
-"""Member ids of a group that were returned to clients which have not joined with them yet: any client may request
-many.
+"""Maximum number of member ids that a group has returned to clients which have not joined with them yet.
+
+It limits memory, because a client may request any number of ids.
 """
 
 
@@ -69,7 +70,10 @@ class ClassicMember:
     assignment: bytes = b""
     deadline: float = NEVER
     join_deadline: float = NEVER
-    """The time when a new member without a response expires; it does not know its id yet and cannot leave."""
+    """The time at which a new member expires that still waits for its first response.
+
+    It does not know its id yet, so it can neither send heartbeats nor leave.
+    """
     awaiting_join: ResponseFuture | None = None
     awaiting_sync: ResponseFuture | None = None
     synced: bool = False
@@ -79,7 +83,7 @@ class ClassicMember:
 
     @property
     def timer(self) -> float:
-        """The time when the member expires. While it waits for a response it does not expire, unless it is new."""
+        """The time at which the member expires; NEVER while it waits for a response, unless it is a new member."""
         if self.awaiting_join is not None:
             return self.join_deadline
         return NEVER if self.awaiting_sync is not None else self.deadline
@@ -87,7 +91,7 @@ class ClassicMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A group. Only `classic_groups` changes it, through the methods below."""
+    """A classic group. Only the modules `classic_groups` and `rebalance` change it."""
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -99,18 +103,21 @@ class ClassicGroup:
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     pending: dict[str, float] = field(default_factory=dict)
-    """Member ids that were returned but not used yet, with the times at which they expire."""
+    """Member ids that were returned to clients which have not joined with them yet, with their expiry times."""
     deadline: float = NEVER
-    """The time when the current rebalance is completed without the members that have not joined."""
+    """The time at which the current rebalance is completed without the members that have not joined."""
     initial: bool = False
     """Whether this is the first rebalance of an empty group, which waits for more members."""
     rebalance_began: float = 0.0
     joined_since: bool = False
-    """Whether a member has joined during the current part of the initial delay."""
+    """Whether a new member has joined since the initial delay was started or last extended."""
     sync_deadline: float = NEVER
     empty_since_ms: int = -1
     members_due: float = NEVER
-    """A lower bound of all members' and pending ids' timeouts, so that a heartbeat need not look at all members."""
+    """The earliest time at which a member or pending id may expire.
+
+    It may be too early, because a heartbeat does not update it, so that heartbeats need not look at all members.
+    """
     protocol_counts: Counter[str] = field(default_factory=Counter)
     """The number of members that support each protocol."""
 
@@ -162,12 +169,13 @@ class ClassicGroup:
         self.schedule(member.deadline)
 
     def schedule(self, deadline: float) -> None:
-        """Make sure that the group is looked at then."""
+        """Have the group checked for expired members at `deadline`, or earlier."""
         self.members_due = min(self.members_due, deadline)
 
     def add_pending_member(self, member_id: str, until: float) -> None:
-        """Remember an id for a member that will join with it. Above the limit the oldest id is dropped; its client gets
-        another.
+        """Add the id of a member that will join with it, valid until `until`.
+
+        If MAX_PENDING ids are pending, drop the oldest one; its client will get another.
         """
         while len(self.pending) >= MAX_PENDING:
             del self.pending[next(iter(self.pending))]
@@ -175,7 +183,7 @@ class ClassicGroup:
         self.schedule(until)
 
     def replace_static_member(self, old: ClassicMember, new_id: str) -> None:
-        """Give a static member a new id; its place among the members stays."""
+        """Give a static member a new id. Its position in the order of members and its leadership stay the same."""
         was_leader = self.leader == old.id
         self.members = {new_id if key == old.id else key: m for key, m in self.members.items()}
         old.id = new_id
@@ -185,7 +193,7 @@ class ClassicGroup:
             self.leader = new_id
 
     def accepts(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
-        """Return whether a member with these protocols can join."""
+        """Return whether a member with these protocols can join: one of them must be supported by all members."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -198,7 +206,10 @@ class ClassicGroup:
         return {protocol for protocol, count in self.protocol_counts.items() if count == len(self.members) > 0}
 
     def choose_protocol(self) -> str:
-        """Return the protocol with the most votes; each member votes for its first one that all support."""
+        """Return the protocol with the most votes.
+
+        Each member votes for its most preferred protocol that all members support.
+        """
         common = self.common_protocols()
         votes = Counter(next(p for p in m.protocols if p in common) for m in self.members.values())
         return max(votes, key=lambda p: votes[p])
@@ -209,12 +220,15 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither members nor pending ids."""
+        """Whether the group has neither members nor pending member ids."""
         return self.state is ClassicGroupState.EMPTY and not self.pending
 
     @property
     def is_simple(self) -> bool:
-        """Whether it has only ever stored offsets; such a group has no record of its own."""
+        """Whether the group has never had a member and only stores offsets (a simple consumer).
+
+        Such a group has no group metadata record.
+        """
         return self.is_empty and self.protocol_type is None and self.generation == 0
 
     @property
@@ -233,7 +247,10 @@ class ClassicGroup:
         return not self.pending and all(m.awaiting_join is not None for m in self.members.values())
 
     def member_of(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member of a request. Raises UnknownMemberIdError or FencedInstanceIdError."""
+        """Return the member that a request names.
+
+        Raises UnknownMemberIdError, or FencedInstanceIdError if another member has its instance id.
+        """
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
@@ -246,12 +263,15 @@ class ClassicGroup:
         return member
 
     def check_generation(self, generation: int) -> None:
-        """Raise IllegalGenerationError for another generation than the current one."""
+        """Raise IllegalGenerationError if `generation` is not the current one."""
         if generation != self.generation:
             raise errors.IllegalGenerationError
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if this member may not commit offsets now; any client may if the group is empty."""
+        """Raise an error if this member may not commit offsets now.
+
+        If the group is empty, any client may. A commit counts as a heartbeat.
+        """
         if committer.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
         if committer.is_anonymous_producer:
@@ -267,15 +287,21 @@ class ClassicGroup:
         self.touch(member, now)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Accept: any client may read the offsets of a classic group."""
+        """Do nothing: any client may read the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        """Raise NonEmptyGroupError if the broker cannot know which topics the members read."""
+        """Raise NonEmptyGroupError if the group has members of another protocol type than consumer: the broker does not
+        know which topics they read.
+        """
         if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
             raise errors.NonEmptyGroupError
 
     def subscribed(self) -> Subscribed:
-        """Return whether the group reads a topic, as far as the broker can know (KIP-496)."""
+        """Return a predicate: whether the group subscribes to a topic (KIP-496).
+
+        It is always false for other protocol types than consumer, and always true if the metadata of a member cannot be
+        parsed.
+        """
         if self.protocol_type != CONSUMER or not self.members:
             return lambda _: False
         topics = topics_of(m.protocols.get(self.protocol or "") for m in self.members.values())
@@ -284,7 +310,7 @@ class ClassicGroup:
     def retained_since(self, commit_ms: int) -> int | None:
         """Return the time from which the retention of an offset counts; None if it must not expire (KIP-211)."""
         if self.protocol_type is None:
-            return commit_ms  # a consumer without a group protocol that only stores its offsets here
+            return commit_ms  # a simple consumer, which assigns partitions itself and only stores offsets here
         if self.is_empty:
             return self.empty_since_ms if self.empty_since_ms >= 0 else commit_ms
         if self.state is ClassicGroupState.STABLE and self.protocol_type == CONSUMER:
@@ -295,6 +321,6 @@ class ClassicGroup:
         return min(self.deadline, self.sync_deadline, self.members_due)
 
     def update_members_due(self) -> None:
-        """Compute when the next member or pending id times out."""
+        """Set `members_due` to the exact time at which the next member or pending id expires."""
         timers = [m.timer for m in self.members.values()]
         self.members_due = min([*timers, *self.pending.values()], default=NEVER)

@@ -37,15 +37,20 @@ from ottla.protocol.messages.leave_group import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-"""JoinGroup version from which a new member joins twice, so that a lost response leaves no unused member (KIP-394)."""
+"""First JoinGroup version in which a new member joins twice: first to get its id, then with it.
+
+A lost response then leaves no unused member behind (KIP-394).
+"""
 NAMED_MEMBERS_SINCE = 3
-"""LeaveGroup version that names several members."""
+"""First LeaveGroup version that may name several members."""
 NEW_MEMBER_SECONDS = 5 * 60.0
-"""Time for which a new member may wait for its first response. It has no id for heartbeats, and if its client gives up
-and joins again, the unused member would delay a long rebalance.
+"""Maximum time in seconds that a new member waits for its first response.
+
+It does not know its id until then and cannot send heartbeats. If its client gives up and joins again, the unused member
+must not delay the rebalance for longer.
 """
 SKIP_ASSIGNMENT_SINCE = 9
-"""JoinGroup version in which a static leader that rejoins may be asked to skip the assignment (KIP-814)."""
+"""First JoinGroup version whose response make a static leader that rejoins to skip the assignment (KIP-814)."""
 
 
 class GroupClient(NamedTuple):
@@ -54,11 +59,11 @@ class GroupClient(NamedTuple):
     id: str
     host: str
     sees: Callable[[str], bool] | None = None
-    """Whether the client may describe a topic; None if all clients may."""
+    """Predicate: whether the client may describe a topic; None if it may describe all topics."""
 
 
 class PendingJoin(NamedTuple):
-    """A JoinGroup request in progress."""
+    """A JoinGroup request with its client and the future of its response."""
 
     request: JoinGroupRequest
     version: int
@@ -66,11 +71,11 @@ class PendingJoin(NamedTuple):
     future: ResponseFuture
     offered: dict[str, bytes]
     new_id: str
-    """The member's id if the request has none."""
+    """The member id to use if the request has none."""
 
 
 class ClassicGroups:
-    """The classic groups of one coordinator; `by_id` has groups of all types."""
+    """Handles the requests to classic groups of one coordinator shard. `by_id` holds its groups of all types."""
 
     def __init__(
         self,
@@ -88,7 +93,10 @@ class ClassicGroups:
     def join(
         self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> CoordinatorResult:
-        """Handle JoinGroup. The response is sent when the rebalance that it starts or joins is complete."""
+        """Handle JoinGroup.
+
+        If the member starts or joins a rebalance, the response is sent when all members have joined.
+        """
         result = CoordinatorResult()
         try:
             self.check_join(request)
@@ -100,12 +108,12 @@ class ClassicGroups:
     def pending_join(
         self, request: JoinGroupRequest, version: int, client: GroupClient, future: ResponseFuture
     ) -> PendingJoin:
-        """Return a JoinGroup request with an id for a new member."""
+        """Return a JoinGroup request together with a generated member id, in case it comes from a new member."""
         new_id = f"{request.group_instance_id or client.id}-{self._new_id()}"
         return PendingJoin(request, version, client, future, {p.name: p.metadata for p in request.protocols}, new_id)
 
     def check_join(self, request: JoinGroupRequest) -> None:
-        """Raise the errors of a request that do not depend on the group."""
+        """Raise an error if the group id or the session timeout of a request is invalid."""
         if not request.group_id:
             raise errors.InvalidGroupIdError
         bounds = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
@@ -122,7 +130,11 @@ class ClassicGroups:
         return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        """Handle Heartbeat. Raises the error that the member has to handle."""
+        """Handle Heartbeat.
+
+        Raises RebalanceInProgressError if the member has to join again, and UnknownMemberIdError, FencedInstanceIdError
+        or IllegalGenerationError if it is no member any more.
+        """
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
         if group.state is ClassicGroupState.EMPTY:
@@ -156,20 +168,20 @@ class ClassicGroups:
         if group.sync_deadline <= now:
             group.sync_deadline = NEVER
             for member in [m for m in group.members.values() if not m.synced]:
-                self._rebalance.remove(group, member, result, "has not synchronized within its rebalance timeout")
+                self._rebalance.remove(group, member, result, "has not sent SyncGroup within the rebalance timeout")
         if group.state is ClassicGroupState.PREPARING:
             self._rebalance.try_complete(group, result)
         group.update_members_due()
         return result
 
     def unload(self, group: ClassicGroup) -> CoordinatorResult:
-        """Fail requests that wait, with NotCoordinatorError."""
+        """Fail pending JoinGroup and SyncGroup requests with NotCoordinatorError."""
         result = CoordinatorResult()
         fail_waiting_members(group, errors.NotCoordinatorError(), result)
         return result
 
     def rebalance(self, group: ClassicGroup, result: CoordinatorResult, reason: str) -> None:
-        """Start a rebalance, if the state allows it."""
+        """Start a rebalance, and complete it at once if no member has to join."""
         self._rebalance.prepare(group, result, reason)
         self._rebalance.try_complete(group, result)
 
@@ -217,7 +229,7 @@ class ClassicGroups:
             self._add_member(group, member_id, join, result)
             return
         if not member_id:
-            self._come_back(group, join, result)
+            self._rejoin_static(group, join, result)
             return
         member = group.member_of(member_id, join.request.group_instance_id)
         # the leader of a stable group joins again to get a new assignment
@@ -239,8 +251,8 @@ class ClassicGroups:
         group.joined_since = True
         self._await_join(group, member, join, result)
 
-    def _come_back(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
-        """Let a restarted static member replace its predecessor under a new id; the old id is fenced."""
+    def _rejoin_static(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
+        """Give a static member that has restarted a new id. Requests with the old id are fenced from now on."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
         member = group.members[group.static[instance_id]]
@@ -256,8 +268,8 @@ class ClassicGroups:
             )
             member.awaiting_sync = None
         group.replace_static_member(member, join.new_id)
-        # the protocols of a restarted member differ at least in the generation; only another choice requires a
-        # rebalance
+        # The metadata of a restarted member differs at least in its generation. A rebalance is needed only if the
+        # chosen protocol changes.
         group.update_protocols(member, join.offered)
         if group.state is not ClassicGroupState.STABLE or group.choose_protocol() != group.protocol:
             self._await_join(group, member, join, result)
@@ -266,7 +278,7 @@ class ClassicGroups:
         result.records.append(records.group_record(group, self._clock.now_ms()))
         response = join_response(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
-            # an older client that is the leader would compute a new assignment
+            # An older client would compute a new assignment if the response named it as the leader.
             response.leader, response.members = old_leader or "", []
         elif was_leader:
             response.skip_assignment = True
@@ -295,7 +307,10 @@ class ClassicGroups:
         group.touch(member, self._clock.monotonic())
 
     def _check_room(self, group: ClassicGroup, member_id: str) -> None:
-        """Raise GroupMaxSizeReachedError if the group is full; a rebalance admits the first members that join."""
+        """Raise GroupMaxSizeReachedError if the group is full.
+
+        During a rebalance, the first group.max.size members that join are admitted.
+        """
         if len(group.members) < self._config.group_max_size:
             return
         member = group.members.get(member_id)

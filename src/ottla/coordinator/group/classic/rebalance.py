@@ -1,6 +1,6 @@
-"""The rebalance of a classic group: from the first member that has to join again to the assignment.
+"""The rebalance of a classic group, from its start to the new assignment.
 
-    prepare ──all joined, or timeout──▶ a new generation ──the leader's sync──▶ assign
+prepare ──all joined, or timeout──▶ a new generation ──the leader's sync──▶ assign
 
 Without I/O: responses and records go into the result.
 """
@@ -55,7 +55,10 @@ class ClassicRebalance:
         group.transition_to(ClassicGroupState.PREPARING)
 
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Complete the rebalance if all members have joined, or its deadline has passed."""
+        """Complete the rebalance if all members have joined or its deadline has passed.
+
+        Members that have not joined are removed, except static ones.
+        """
         now = self._clock.monotonic()
         if group.initial:
             if now < group.deadline:
@@ -77,7 +80,7 @@ class ClassicRebalance:
         self._complete(group, result)
 
     def _extend_initial_delay(self, group: ClassicGroup, now: float) -> bool:
-        """Wait for more members if some have joined during the initial delay, up to the rebalance timeout."""
+        """Extend the initial delay, at most up to the rebalance timeout. Return False if that has passed."""
         left = group.rebalance_began + group.rebalance_timeout - now
         if left <= 0:
             return False
@@ -86,7 +89,10 @@ class ClassicRebalance:
         return True
 
     def _complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Start a new generation, and send the responses to joins; the leader's has all members."""
+        """Start a new generation, and answer the pending JoinGroup requests.
+
+        Only the response to the leader lists all members.
+        """
         now = self._clock.monotonic()
         joined = group.awaiting_join
         if group.members and not joined:
@@ -124,7 +130,7 @@ class ClassicRebalance:
             group.touch(member, now)
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], result: CoordinatorResult) -> None:
-        """Apply the leader's assignment, and send the responses to syncs."""
+        """Apply the leader's assignment, and answer the pending SyncGroup requests."""
         now = self._clock.monotonic()
         group.transition_to(ClassicGroupState.STABLE)
         for member in group.members.values():
@@ -139,7 +145,7 @@ class ClassicRebalance:
     def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult, reason: str) -> None:
         """Remove a member, and start a rebalance of the others. `reason`: for the log."""
         if group.members.get(member.id) is not member:
-            return  # it was removed with a rebalance that another removal has completed
+            return  # another removal has completed a rebalance, which has removed this member, too
         unknown = errors.UnknownMemberIdError()
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(unknown, member.id))
@@ -157,7 +163,7 @@ class ClassicRebalance:
 
 
 def fail_waiting_members(group: ClassicGroup, error: errors.KafkaError, result: CoordinatorResult) -> None:
-    """Send an error to all members that wait for a response."""
+    """Answer all pending JoinGroup and SyncGroup requests of a group with an error."""
     for member in group.members.values():
         if member.awaiting_join is not None:
             result.respond(member.awaiting_join, join_error(error, member.id))
@@ -169,14 +175,14 @@ def fail_waiting_members(group: ClassicGroup, error: errors.KafkaError, result: 
 
 
 def join_error(error: errors.KafkaError, member_id: str) -> JoinGroupResponse:
-    """Return the response to a join that has failed."""
+    """Return the response to a JoinGroup that has failed."""
     if isinstance(error, errors.MemberIdRequiredError):
         member_id = error.message  # the id to join with
     return JoinGroupResponse(error_code=errors.code_of(error), member_id=member_id, protocol_name="", leader="")
 
 
 def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """Return the response to a join; the leader's has all members."""
+    """Return the response to a JoinGroup. Only the response to the leader lists all members."""
     leads = group.leader == member.id
     members = []
     if leads:
@@ -197,7 +203,7 @@ def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupRespon
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    """Return the response to a sync, with the member's assignment."""
+    """Return the response to a SyncGroup, with the member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

@@ -20,11 +20,14 @@ OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
 GROUP_VALUE_VERSION = 3
-"""Value versions that every Kafka since 2.3 reads."""
+"""Versions of record values that Kafka 2.3 and later can read."""
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset: the next one to read. Times are milliseconds since 1970; -1: no expiry time of its own."""
+    """A committed offset: the offset of the next record to read.
+
+    Times are in milliseconds since 1970; `expire_ms` is -1 if offsets.retention.minutes applies.
+    """
 
     offset: int
     leader_epoch: int
@@ -34,7 +37,7 @@ class CommittedOffset(NamedTuple):
 
 
 def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | None) -> CoordinatorRecord:
-    """Return the record of a commit; None deletes it."""
+    """Return the record of an offset commit; a tombstone if `committed` is None."""
     key = encode_versioned(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), OFFSET_KEY_VERSION)
     if committed is None:
         return CoordinatorRecord(key, None)
@@ -45,7 +48,7 @@ def offset_record(group: str, tp: TopicPartition, committed: CommittedOffset | N
         commit_timestamp=committed.commit_ms,
         expire_timestamp=committed.expire_ms,
     )
-    # only version 1 has an expiry time, which clients up to 2.0 can set
+    # Only version 1 has an expiry time. Clients can set one up to Kafka 2.0.
     version = OFFSET_VALUE_VERSION if committed.expire_ms < 0 else 1
     return CoordinatorRecord(key, encode_versioned(value, version))
 
@@ -67,7 +70,10 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:
-    """Return group and partition of an offset's key, group and None of a group's key, None of an unknown key."""
+    """Decode a record's key.
+
+    Return (group id, partition) for a committed offset, (group id, None) for group metadata, and None for other keys.
+    """
     version = version_of(key)
     if version in (0, OFFSET_KEY_VERSION):
         decoded = decode_versioned(OffsetCommitKey, key)
@@ -83,7 +89,7 @@ def read_offset(value: bytes) -> CommittedOffset:
 
 
 def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
-    """Return the group of a record's value; the sessions of its members begin at `now`."""
+    """Decode a group metadata value into a group. The sessions of its members start at `now`."""
     v = decode_versioned(GroupMetadataValue, value)
     group = ClassicGroup(
         group_id,

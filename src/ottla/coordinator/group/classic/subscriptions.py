@@ -1,4 +1,4 @@
-"""The consumer protocol in the metadata of classic groups, as far as the broker reads it."""
+"""Subscriptions and assignments of the consumer protocol, which classic members embed in JoinGroup and SyncGroup."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ottla.protocol.messages.consumer_protocol import (
 from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 CONSUMER = "consumer"
-"""The protocol type whose metadata the broker can read."""
+"""The only protocol type whose metadata the broker can decode."""
 
 
 def topics_of(metadata: Iterable[bytes | None]) -> frozenset[str] | None:
-    """Return the topics that members subscribe to; None if one of them cannot be parsed."""
+    """Return the topics that members subscribe to; None if the metadata of one of them cannot be parsed."""
     topics: set[str] = set()
     for raw in metadata:
         try:
             topics.update(decode_versioned(ConsumerProtocolSubscription, raw or b"").topics)
         except MalformedMessageError:
-            return None  # a format of another client, which only its leader understands
+            return None  # some clients use their own format, which only the group's leader understands
     return frozenset(topics)
 
 
 def assignment_bytes(partitions: Assignment, metadata: bytes, image: ClusterImage) -> bytes:
-    """Return an assignment in the version that the member has subscribed with."""
+    """Encode an assignment in the version of the member's subscription `metadata`."""
     topics = [
         TopicPartitions(topic=image.names[topic_id], partitions=indexes)
         for topic_id, indexes in by_topic(partitions)

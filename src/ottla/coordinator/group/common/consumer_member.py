@@ -1,10 +1,10 @@
 """One member of a consumer group: its subscription, and its progress to the target assignment (KIP-848).
 
-    Stable ──newer target──▶ Unrevoked ──revoked──▶ Stable
+Stable ──newer target──▶ Unrevoked ──revoked──▶ Stable
                                  │                     ▲
                                  └──▶ Unreleased ──────┘  as other members revoke partitions
 
-A member is a frozen value; every step makes a new one, and the log has each (`consumer_records`).
+A member is immutable: every step creates a new object, and is written to the log (`consumer_records`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTHING: Assignment = frozenset()
 
 
 class MemberState(IntEnum):
-    """Kafka's numbers of the states in the log."""
+    """The states of a member, with Kafka's numbers for them in records."""
 
     STABLE = 0
     UNREVOKED = 1
@@ -37,7 +37,7 @@ class MemberState(IntEnum):
     UNRELEASED = 2
     """The member waits for partitions that other members have to revoke."""
     UNKNOWN = 127
-    """A state of a newer broker."""
+    """A state that a newer broker has written."""
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
@@ -45,7 +45,10 @@ class MemberState(IntEnum):
 
 
 class Classic(NamedTuple):
-    """The fields of a member with the classic protocol: its protocols with their metadata, preferred ones first."""
+    """The additional fields of a member with the classic protocol.
+
+    `protocols`: names and metadata, in the order of preference.
+    """
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -53,7 +56,7 @@ class Classic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """Base of the members of all groups with epochs."""
+    """Base of the members of consumer, share and streams groups."""
 
     id: str
     rack_id: str | None = None
@@ -73,7 +76,7 @@ class SubscribedMember(ModernMember):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember(SubscribedMember):
-    """A member of a consumer group. Without a regular expression `regex` is empty."""
+    """A member of a consumer group. `regex` is empty if the member does not subscribe by a regular expression."""
 
     instance_id: str | None = None
     regex: str = ""
@@ -86,11 +89,11 @@ class ConsumerMember(SubscribedMember):
 
     @property
     def holds(self) -> Assignment:
-        """The partitions that no other member may read now."""
+        """The partitions that the member may still read: those assigned, and those it has to revoke."""
         return self.assigned | self.revoking
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Return whether it has exactly the target assignment of this epoch."""
+        """Return whether the member has exactly the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     @property
@@ -103,7 +106,7 @@ class ConsumerMember(SubscribedMember):
 
 
 def by_topic(partitions: Assignment) -> Iterable[tuple[UUID, list[int]]]:
-    """Return partitions by topic id, both in order."""
+    """Return partitions grouped by topic id. Topic ids and partitions are sorted."""
     ordered = sorted(partitions, key=lambda p: (p.topic_id.int, p.partition))
     return ((topic_id, [p.partition for p in some]) for topic_id, some in groupby(ordered, lambda p: p.topic_id))
 

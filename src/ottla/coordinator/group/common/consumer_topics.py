@@ -1,4 +1,6 @@
-"""The cluster's topics for modern groups: ids and sizes by name, and a hash that shows when to assign again."""
+"""The cluster's topics as modern groups need them: ids and partition counts by name, and a hash whose change requires a
+new assignment.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
 
 
 def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
-    """Return 8 bytes that change when one of these topics is created, deleted, expanded or moved to other racks; 0:
-    none.
+    """Return a 64-bit hash that changes when one of these topics is created, deleted, expanded or moved to other racks;
+    0 if none exists.
 
-    Kafka writes another hash to this place (XXH3, from a library of its own). A group that moves between the two is
+    Kafka stores another hash in the same field (XXH3). A group that moves between Kafka and this broker is therefore
     assigned once more, which changes nothing if the topics are the same.
     """
     digest = hashlib.blake2b(digest_size=8)
@@ -39,7 +41,7 @@ def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
 
 
 def partitions_by_name(topics: Iterable[TopicPartitions], image: ClusterImage) -> Assignment:
-    """Return partitions that classic members know by topic name; those of deleted topics are ignored."""
+    """Return the partitions that a classic member names by topic name, with topic ids. Deleted topics are left out."""
     return frozenset(
         TopicIdPartition(image.topics[t.topic].id, p) for t in topics if t.topic in image.topics for p in t.partitions
     )

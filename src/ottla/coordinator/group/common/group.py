@@ -8,15 +8,16 @@ from typing import NamedTuple, Protocol
 from ottla.model import TopicPartition
 
 NO_EPOCH = -1
-"""Generation or member epoch of a request from outside the group."""
+"""The generation or member epoch of a client that is not a member of the group."""
 
 Subscribed = Callable[[str], bool]
-"""Whether a group reads the topic of this name."""
+"""Predicate: whether a group subscribes to the topic of this name."""
 
 
 class Committer(NamedTuple):
-    """The member that commits offsets. `epoch` is a generation or a member epoch, or NO_EPOCH. `partitions`: those of
-    the request.
+    """The client that commits offsets.
+
+    `epoch`: its generation or member epoch, or NO_EPOCH. `partitions`: the partitions of the request.
     """
 
     member_id: str
@@ -27,7 +28,9 @@ class Committer(NamedTuple):
 
     @property
     def is_anonymous_producer(self) -> bool:
-        """Whether it is a transaction without a member: producers before KIP-447 name none in TxnOffsetCommit."""
+        """Whether the commit belongs to a transaction and names no member, as TxnOffsetCommit of producers before
+        KIP-447.
+        """
         return self.transactional and self.epoch < 0 and not self.member_id and self.instance_id is None
 
 
@@ -58,15 +61,18 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, and none that are joining."""
+        """Whether the group has no members, and none that are joining."""
         ...
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if these offsets cannot be committed; `version` is OffsetCommit's."""
+        """Raise an error if these offsets cannot be committed.
+
+        `version`: the version of the OffsetCommit request. `now`: in seconds of the clock's `monotonic`.
+        """
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise an error if a member may not read offsets; None: a client outside the group."""
+        """Raise an error if a client may not read offsets. `member_id`: None for a client that is not a member."""
         ...
 
     def check_offset_delete(self) -> None:
@@ -74,7 +80,7 @@ class Group(Protocol):
         ...
 
     def subscribed(self) -> Subscribed:
-        """Return which topics the group reads, as far as the broker can know."""
+        """Return a predicate: whether the group subscribes to a topic, as far as the broker knows."""
         ...
 
     def retained_since(self, commit_ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Configs of groups (resource type GROUP), within the broker's limits."""
+"""Group configs (resource type GROUP), limited to the bounds that the broker's configs set."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STANDBY_REPLICAS = "num.standby.replicas"
 INITIAL_REBALANCE_DELAY = "initial.rebalance.delay.ms"
 ASSIGNMENT_INTERVAL = "assignment.interval.ms"
 MAXIMA = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
-"""The broker's configs of greatest values that have other names than the rest."""
+"""Broker configs for maximum values that do not follow the pattern group.TYPE.max.NAME."""
 
 
 class GroupConfigs:
-    """The configs of groups of one type, read at each use, as they may change."""
+    """The configs of all groups of one type. They are dynamic, so each call looks up the current value."""
 
     def __init__(self, kind: str, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
         self._kind = kind
@@ -34,19 +34,19 @@ class GroupConfigs:
         return self._value(group_id, HEARTBEAT_INTERVAL)
 
     def record_lock_ms(self, group_id: str) -> int:
-        """Return how long a member of a share group may hold a record that it has acquired."""
+        """Return the time in ms for which a member of a share group may hold a record that it has acquired."""
         return self._value(group_id, RECORD_LOCK_DURATION)
 
     def standby_replicas(self, group_id: str) -> int:
-        """Return how many copies of a stateful task's state a streams group has."""
+        """Return the number of standby replicas of each stateful task of a streams group."""
         return self._value(group_id, STANDBY_REPLICAS)
 
     def initial_rebalance_delay_ms(self, group_id: str) -> int:
-        """Return how long the first assignment of a streams group waits for more members."""
+        """Return the time in ms that the first assignment of a streams group waits for more members."""
         return self._value(group_id, INITIAL_REBALANCE_DELAY)
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the least time between two assignments of a streams group."""
+        """Return the minimum time in ms between two assignments of a streams group."""
         return self._value(group_id, ASSIGNMENT_INTERVAL)
 
     def _value(self, group_id: str, name: str) -> int:
@@ -64,7 +64,9 @@ class GroupConfigs:
 
 
 def bounds(name: str, broker: Mapping[str, int]) -> tuple[int, float]:
-    """Return the least and greatest value of a group's config, from the broker's configs."""
+    """Return the minimum and maximum value of a group config, which are broker configs; 0 and infinity if there is no
+    such config.
+    """
     kind, _, option = name.partition(".")
     least = broker.get(f"group.{kind}.min.{option}", 0)
     return least, broker.get(MAXIMA.get(name, f"group.{kind}.max.{option}"), float("inf"))

@@ -1,4 +1,4 @@
-"""Base of the updates of consumer and streams groups, and the steps of a member to its target assignment.
+"""Base of the updates of consumer and streams groups, and the reconciliation of a member with its target assignment.
 
 The group itself changes only when the records are replayed, so a change that cannot be written has no effect.
 """
@@ -19,7 +19,7 @@ class CopiedGroup(Protocol):
     """A group that an update copies."""
 
     def copy(self) -> Self:
-        """Return a copy to try a change on."""
+        """Return a copy that an update may change."""
         ...
 
 
@@ -28,7 +28,10 @@ M = TypeVar("M", bound=ModernMember)
 
 
 class GroupUpdate(Generic[G]):
-    """The group after the update. It is copied at the first change, as most heartbeats change nothing."""
+    """An update of a group: the changed group and the records that describe the changes.
+
+    `group` is copied at the first change only, because most heartbeats change nothing.
+    """
 
     def __init__(self, group: G, image: ClusterImage, now_ms: int, before: Iterable[CoordinatorRecord] = ()) -> None:
         self.original = group
@@ -50,10 +53,11 @@ def reconcile(
     is_free: Callable[[Any], bool],
     owned: frozenset[Any] | None,
 ) -> M:
-    """Return the member's next state; the same if it has to wait.
+    """Return the member after its next reconciliation step; the same object if it has to wait.
 
-    `is_free`: whether the member may get a partition or task now, as no other member holds it. `owned`: what the member
-    reports that it has; None: no report. Kafka's `CurrentAssignmentBuilder`, of consumers and of streams.
+    `is_free`: whether no other member holds a partition or task, so that the member may get it now. `owned`: the
+    partitions or tasks that the member reports to have; None if it does not report. Kafka's `CurrentAssignmentBuilder`,
+    for consumer and streams groups.
     """
     state: Any = member
     match state.state:
@@ -64,7 +68,7 @@ def reconcile(
         case MemberState.UNREVOKED:
             if owned is None or owned & state.revoking:
                 return member
-            # one epoch more, so that commits for revoked partitions are rejected
+            # The epoch is incremented so that commits for revoked partitions are rejected.
             return _next(member, member.epoch + 1, target_epoch, target, is_free, owned)
         case _:
             if owned is None or owned:

@@ -1,4 +1,7 @@
-"""The timers of the members of consumer and streams groups. They are not in the log, and start when it is loaded."""
+"""The timers of the members of consumer and streams groups.
+
+They are not in the log; they start when a broker becomes the coordinator.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from ottla.coordinator.runtime.deadline_queue import NEVER
 
 @dataclass(slots=True)
 class Timers:
-    """The times at which a member is removed because its session, revocation, join or sync (classic) has timed out."""
+    """The times at which a member is removed: when its session expires, or it has not revoked partitions (`rebalance`),
+    or, with the classic protocol, not sent JoinGroup or SyncGroup in time.
+    """
 
     session: float = NEVER
     rebalance: float = NEVER
@@ -25,32 +30,35 @@ class Timers:
 
 
 def next_timeout(timers: Mapping[str, Timers]) -> float:
-    """Return when the next of the members times out."""
+    """Return the time at which the first of the members times out; NEVER if there are none."""
     return min((t.next for t in timers.values()), default=NEVER)
 
 
 class TimedGroups(ModernGroups):
-    """The groups of one type whose members have timers."""
+    """Base of consumer and streams groups: handles the timers of members."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._timers: dict[str, dict[str, Timers]] = {}
 
     def timers_of(self, group_id: str) -> dict[str, Timers]:
-        """Return the timers of a group, which may be about to be created."""
+        """Return the timers of a group by member id. The group need not exist yet."""
         return self._timers.setdefault(group_id, {})
 
     def remove_timers(self, group_id: str) -> None:
         self._timers.pop(group_id, None)
 
     def renew_session(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
-        """Renew the session of a member. Return its timers."""
+        """Renew the session of a member, and return its timers."""
         timers = self.timers_of(group_id).setdefault(member_id, Timers())
         timers.session = self._clock.monotonic() + timeout_ms / 1000
         return timers
 
     def _timed_out(self, group: Any) -> set[str]:
-        """Return the members that have timed out; forget those that were never written."""
+        """Return the ids of members that have timed out.
+
+        Timers of members that were never written to the log are dropped.
+        """
         now = self._clock.monotonic()
         due: set[str] = {member_id for member_id, timers in group.timers.items() if timers.next <= now}
         for member_id in due - group.members.keys():

@@ -1,7 +1,8 @@
 """Base of consumer, share and streams groups. Kafka's `ModernGroup` and `ModernGroupMember`.
 
-A change bumps the group's epoch, a target assignment is made for it, and the members move to their targets. Only
-records change a group: a decision writes them, and replay applies them.
+A change of members or topics bumps the group's epoch. A target assignment is computed for the new epoch, and the
+members then move to their targets. A group is changed only by replaying records: a request handler returns them, and
+replay applies them when they are written.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ R = TypeVar("R", bound=Response)
 
 @dataclass(slots=True)
 class ModernGroup(Generic[M, T]):
-    """A group with epochs, which never decrease, of members M with targets T."""
+    """A group with members of type M and their target assignments of type T. Its epochs never decrease."""
 
     TYPE: ClassVar[str]
 
@@ -64,7 +65,7 @@ class ModernGroup(Generic[M, T]):
         return not self.members
 
     def member(self, member_id: str) -> M:
-        """Return a member. Raises UnknownMemberIdError."""
+        """Return a member. Raises UnknownMemberIdError if there is no such member."""
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.id}.")
@@ -95,7 +96,10 @@ class SubscribedGroup(ModernGroup[S, Assignment]):
 
 
 class ModernGroups:
-    """The groups of one type of one coordinator; `by_id` has groups of all types."""
+    """Base of the request handlers of one type of group, in one coordinator shard.
+
+    `by_id` holds its groups of all types.
+    """
 
     def __init__(
         self,
@@ -114,7 +118,7 @@ class ModernGroups:
     def _respond(
         self, future: ResponseFuture, response_class: type[R], handle: Callable[[CoordinatorResult], R]
     ) -> CoordinatorResult:
-        """Handle a heartbeat. If that fails, the response has the error, and nothing is written."""
+        """Handle a heartbeat by `handle`. If it raises an error, the response has the error, and nothing is written."""
         result = CoordinatorResult()
         try:
             response = handle(result)
@@ -126,14 +130,14 @@ class ModernGroups:
 
 
 def check_not_blank(**fields: str | None) -> None:
-    """Raise InvalidRequestError for a field that is set and blank."""
+    """Raise InvalidRequestError if a field is empty or blank; None is allowed."""
     for name, value in fields.items():
         if value is not None and not value.strip():
             raise InvalidRequestError(f"{name} can't be empty.")
 
 
 def described(member: S, request: Any, client: Any, **changes: Any) -> S:
-    """Return the member with the fields of a heartbeat; those that the request leaves out stay."""
+    """Return the member updated by the fields of a heartbeat. Fields that are None in the request are not changed."""
     names = request.subscribed_topic_names
     return replace(
         member,

@@ -1,6 +1,6 @@
 """Writing and reading of group records in `__consumer_offsets`. Kafka's `CoordinatorRecordSerde`.
 
-A key begins with the number of its record type. Keys have one version, so the number is in the version's place.
+A key starts with the number of its record type, where other keys have their version.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned, version
 
 
 def record(number: int, key: Data, value: Data | None) -> CoordinatorRecord:
-    """Return a record of a type; without a value, a tombstone."""
+    """Return a record of type `number`; a tombstone if `value` is None."""
     written = None if value is None else encode_versioned(value, 0)
     return CoordinatorRecord(encode_versioned(key, 0, prefix=number), written)
 
 
 class RecordType(NamedTuple):
-    """One record type. `apply` gets the group, the decoded key, and the decoded value (None: a tombstone)."""
+    """One record type.
+
+    `apply` is called with the group, the decoded key, and the decoded value (None for a tombstone).
+    """
 
     key_class: type[Data]
     value_class: type[Data]
@@ -28,21 +31,24 @@ class RecordType(NamedTuple):
 
 
 class ReplayResult(NamedTuple):
-    """The effect of a record: the end of the group, or a change of a member."""
+    """The effect of a record.
+
+    `is_end`: whether it deletes the group. `member_id`: the member that it changes, if any.
+    """
 
     is_end: bool
     member_id: str | None
 
 
 class RecordSerde:
-    """The record types of one type of group. A tombstone of type `end` is the group's end."""
+    """The record types of one type of group, by number. A tombstone of type `end` deletes the group."""
 
     def __init__(self, rows: Mapping[int, RecordType], end: int) -> None:
         self._rows = rows
         self._end = end
 
     def is_known(self, key: bytes) -> bool:
-        """Return whether a record's key is of one of these types."""
+        """Return whether a record's key has one of these types."""
         return version_of(key) in self._rows
 
     def group_of(self, key: bytes) -> str:

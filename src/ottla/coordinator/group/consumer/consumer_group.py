@@ -1,12 +1,12 @@
 """One consumer group: its members, its target assignment, and the owners of partitions. Kafka's `ConsumerGroup`.
 
-    Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members at target──▶ Stable
+Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──all members at target──▶ Stable
       ▲                 ▲                                                                   │
       └──last one left──┴───────────join, leave, other topics───────────────────────────────┘
 
 The state follows from the epochs: a change bumps the group's epoch, a target assignment is computed for it, and each
-member moves to its target at its own pace. Only records change a group (`consumer_groups` decides, the log is
-replayed). Timers, the topics that were evaluated, and which members have to join again are not in the log.
+member moves to its target independently. A group is changed only by replaying records, which `consumer_groups` returns.
+Its timers and `evaluated_topics` are not in the log.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ottla.coordinator.group.common.modern_group import SubscribedGroup
 from ottla.model import TopicIdPartition
 
 EPOCHS_SINCE = 9
-"""OffsetCommit version that has the member epoch."""
+"""First OffsetCommit version that has the member epoch."""
 
 
 class ConsumerGroupState(StrEnum):
-    """Kafka's names of the states."""
+    """The states, with Kafka's names."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -36,7 +36,11 @@ class ConsumerGroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression has matched when it was resolved."""
+    """The topics that matched a regular expression when it was resolved.
+
+    `version`: number of the set of matching topics, 0 if they were not filtered by visibility. `timestamp_ms`: time of
+    the resolution.
+    """
 
     topics: frozenset[str]
     version: int = 0
@@ -53,14 +57,17 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """The member that holds a partition; no other member gets it before that one has revoked it."""
+    """The member that holds each partition. No other member gets the partition before this member has revoked it."""
     has_topics_record: bool = False
-    """Whether there is a topics record of Kafka before 4.1, which the hash has replaced."""
+    """Whether the log has a ConsumerGroupPartitionMetadata record, which Kafka wrote before 4.1; the metadata hash has
+    replaced it.
+    """
 
     timers: dict[str, Timers] = field(default_factory=dict)
     evaluated_topics: dict[str, object] = field(default_factory=dict)
-    """The cluster's topics for which hash and regular expressions were computed last; by expression if each member
-    resolves its own.
+    """The cluster's topics (of the image) for which the hash and the regular expressions were last computed.
+
+    The key is the expression if members may see different topics.
     """
 
     @property
@@ -73,7 +80,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         return ConsumerGroupState.STABLE if reconciled else ConsumerGroupState.RECONCILING
 
     def copy(self) -> ConsumerGroup:
-        """Return a copy to try a change on."""
+        """Return a copy that an update may change, without timers."""
         return replace(
             self,
             members=dict(self.members),
@@ -95,7 +102,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
             self.static[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member with all partitions that it holds."""
+        """Remove a member, and release all partitions that it holds. Do nothing if it does not exist."""
         member = self.members.pop(member_id, None)
         self.timers.pop(member_id, None)
         if member is None:
@@ -110,7 +117,10 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
                 del self.owners[partition]
 
     def member_of(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """Return the member of a request. Raises UnknownMemberIdError or FencedInstanceIdError."""
+        """Return the member that a request names.
+
+        Raises UnknownMemberIdError, or FencedInstanceIdError if another member has its instance id.
+        """
         if instance_id is not None:
             owner = self.static.get(instance_id)
             if owner is None:
@@ -122,17 +132,17 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         return self.member(member_id)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the names of the topics that a member subscribes to."""
+        """Return the names of the topics that a member subscribes to, by name or by regular expression."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved is not None else member.topics
 
     def all_classic_but(self, member_ids: set[str]) -> bool:
-        """Return whether all other members use the classic protocol, and there are some."""
+        """Return whether there are members other than `member_ids`, and all of them use the classic protocol."""
         others = [m for m in self.members.values() if m.id not in member_ids]
         return bool(others) and all(m.classic is not None for m in others)
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if this member may not commit offsets; any client may if the group is empty."""
+        """Raise an error if this member may not commit offsets. If the group is empty, any client may."""
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
         member = self.member_of(committer.member_id, None)
@@ -143,16 +153,16 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         _check_epoch(member, committer.epoch, transactional=committer.transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise an error if a member may not read offsets; clients outside the group may."""
+        """Raise an error if a member may not read offsets. Clients that are not members may."""
         if member_id is None and epoch < 0:
             return
         _check_epoch(self.member_of(member_id or "", None), epoch)
 
     def check_offset_delete(self) -> None:
-        """Accept: offsets of topics that no member reads can always be deleted."""
+        """Do nothing: offsets of topics that no member subscribes to can always be deleted."""
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time of the commit, if no member reads the topic."""
+        """Return the time of the commit. The caller has checked that no member subscribes to the topic."""
         return commit_ms
 
     def next_deadline(self) -> float:

@@ -1,8 +1,8 @@
-"""A change of a consumer group while it is decided: applied to a copy, collected as records.
+"""An update of a consumer group: changes are applied to a copy of the group, and collected as records.
 
-The group itself changes only when the records are replayed, so a change that cannot be written has no effect. Each
-method below applies to the copy what its record will apply to the group. Kafka's `TargetAssignmentBuilder` and
-`CurrentMemberBuilder`.
+The group itself changes only when the records are replayed, so an update that cannot be written has no effect. Each
+method adds a record, and changes the copy as replaying the record will change the group. Kafka's
+`TargetAssignmentBuilder` and `CurrentMemberBuilder`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ottla.model import TopicIdPartition
 
 
 class RegexVisibility(NamedTuple):
-    """A member's regular expression (or none), and which topics the member may describe."""
+    """A member's regular expression (may be empty), and a predicate: whether the member may describe a topic."""
 
     expression: str
     sees: Callable[[str], bool]
 
 
 class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
-    """The consumer group after the update."""
+    """An update of a consumer group. `group` is the group after the update."""
 
     def set_member(self, member: ConsumerMember) -> None:
         old = self.group.members.get(member.id)
@@ -50,7 +50,10 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         self.group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Let a static member with a new id replace its predecessor; it starts from the beginning."""
+        """Replace a static member by one with a new id, which inherits its target assignment and starts to join.
+
+        Return the new member.
+        """
         target = self.group.target_of(old)
         new = replace(
             old, id=member_id, epoch=JOINING, previous_epoch=JOINING, state=MemberState.STABLE, revoking=NOTHING
@@ -63,8 +66,9 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         return new
 
     def refresh_regexes(self, max_age_ms: int) -> bool:
-        """Resolve all regular expressions again. Return whether the subscribed topics differ from those that were
-        assigned.
+        """Resolve all regular expressions again.
+
+        Return whether the subscribed topics have changed since the last assignment.
         """
         self.remove_unused_regexes()
         for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
@@ -72,12 +76,13 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         return self._hash() != self.group.metadata_hash
 
     def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
-        """Resolve the regular expression of one member, if members may not describe all topics; else like
-        `refresh_regexes`.
+        """Resolve the regular expression of one member, if members may see different topics.
 
-        Members that share an expression get what all of them may describe: a result loses what the next member may not
-        describe, and gains nothing until other topics match it or it is too old. So they do not undo each other's
-        results.
+        Return like `refresh_regexes`.
+
+        Members that share an expression get only the topics that all of them may describe. A topic that one of them may
+        not describe is removed from the result, and is added again only if other topics match or the result is older
+        than `max_age_ms`. So members do not undo each other's results.
         """
         self.remove_unused_regexes()
         if visibility.expression:
@@ -101,7 +106,10 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(map(visibility.sees, resolved.topics))
 
     def bump_epoch(self) -> None:
-        """Start a new epoch, which needs a target assignment."""
+        """Increment the group epoch, and store the current metadata hash with it.
+
+        The caller has to compute a target assignment.
+        """
         if self.group.has_topics_record:
             self._write(records.topics_tombstone(self.group.id))
             self.group.has_topics_record = False
@@ -110,7 +118,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         self.group.epoch, self.group.metadata_hash = epoch, hash_
 
     def set_targets(self, assignor: Assignor) -> None:
-        """Compute the target assignment of the current epoch."""
+        """Compute the target assignment of the current epoch by `assignor`."""
         group = self.group
         subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
         specs = {m.id: MemberSpec(subscribed[m.id], group.target_of(m), m.instance_id) for m in group.members.values()}
@@ -166,7 +174,9 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
 
 
 def _topics_version(topics: Iterable[str]) -> int:
-    """Return a number that differs if other topics match. It takes the place of Kafka's metadata version; as it is
-    negative, it is older than all of those, so that Kafka resolves expressions again.
+    """Return a number that changes if other topics match.
+
+    It is stored where Kafka stores its metadata version. Being negative, it is older than any version of Kafka's, so
+    that Kafka resolves the expressions again.
     """
     return -1 - zlib.crc32("\n".join(sorted(topics)).encode())

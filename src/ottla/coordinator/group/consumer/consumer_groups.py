@@ -1,7 +1,8 @@
 """The consumer group protocol (`group.protocol=consumer`): heartbeats, leaving and timeouts. Decisions without I/O.
 
-A heartbeat has up to three steps: the member changes, and with it perhaps the group's epoch; a new epoch gets a target
-assignment; the member moves towards its target. Kafka's `GroupMetadataManager`; KIP-848, KIP-1082.
+A heartbeat has up to three steps. First the member is updated, and the group epoch bumped if members or topics have
+changed. Then a target assignment is computed for a new epoch. Then the member moves towards its target. Kafka's
+`GroupMetadataManager`; KIP-848, KIP-1082.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
 from ottla.protocol.messages import consumer_group_heartbeat as m
 
 OWN_IDS_SINCE = 1
-"""ConsumerGroupHeartbeat version from which members create their own ids (KIP-1082)."""
+"""First ConsumerGroupHeartbeat version in which members create their own ids (KIP-1082)."""
 
 
 log = logging.getLogger("ottla.coordinator.group")
 
 
 class ConsumerGroups(TimedGroups):
-    """The consumer groups of one coordinator."""
+    """Handles the requests to consumer groups of one coordinator shard."""
 
     def __init__(
         self,
@@ -78,13 +79,15 @@ class ConsumerGroups(TimedGroups):
         return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
-        """Remove members whose session, revocation, join or sync has timed out."""
+        """Remove members whose session has expired, or who have not revoked partitions, or sent JoinGroup or SyncGroup,
+        in time.
+        """
         result = CoordinatorResult()
         self.remove(group, self._timed_out(group), result, "timed out")
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply a record, live or from the log; the timers of new members start now."""
+        """Apply a record, whether just written or read from the log. The timers of new members start now."""
         group_id = group_of(key)
         group = self._by_id.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -105,7 +108,7 @@ class ConsumerGroups(TimedGroups):
         return ConsumerGroupUpdate(group, self._image(), self._clock.now_ms())
 
     def check_capacity(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise GroupMaxSizeReachedError for a new member of a full group."""
+        """Raise GroupMaxSizeReachedError if the group is full and `member_id` is not a member."""
         size = self._config.group_consumer_max_size
         if len(group.members) >= size and member_id not in group.members:
             raise errors.GroupMaxSizeReachedError(
@@ -115,7 +118,9 @@ class ConsumerGroups(TimedGroups):
     def static_member(
         self, update: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
     ) -> ConsumerMember:
-        """Return the static member of a join: a new one, or one that replaces its predecessor."""
+        """Return the static member that joins: a new one, or one that replaces the previous member with its instance
+        id. Raises UnreleasedInstanceIdError if that member has not left.
+        """
         owner = update.group.static.get(instance_id)
         if owner is None or owner == member_id:
             return update.group.members.get(member_id) or ConsumerMember(member_id)
@@ -134,7 +139,10 @@ class ConsumerGroups(TimedGroups):
         owned: Assignment | None,
         sees: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
-        """Perform the three steps of a heartbeat for a member; `sees`: of its client."""
+        """Perform the three steps of a heartbeat, and return the member after them.
+
+        `sees`: whether its client may describe a topic; None: no topic.
+        """
         before = update.group.members.get(after.id)
         update.set_member(after)
         if self._has_changed(update, before, after, sees):
@@ -151,7 +159,7 @@ class ConsumerGroups(TimedGroups):
         after: ConsumerMember,
         sees: Callable[[str], bool] | None,
     ) -> bool:
-        """Return whether the members or topics of the group differ from those that were assigned."""
+        """Return whether the group's members or topics have changed since the last target assignment."""
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
         visibility = RegexVisibility(after.regex, sees or _sees_nothing) if self._hides_topics else None
         key = "" if visibility is None else visibility.expression
@@ -168,14 +176,18 @@ class ConsumerGroups(TimedGroups):
         return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
-        """Return the assignor that most members request, or else the first configured one."""
+        """Return the name and function of the assignor that most members request; the first of group.consumer.assignors
+        if none is requested.
+        """
         offered = self._config.group_consumer_assignors
         votes = [member.assignor for member in group.members.values() if member.assignor in offered]
         name = max(offered, key=votes.count)
         return name, ASSIGNORS[name]
 
     def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult, verb: str = "left") -> None:
-        """Remove members: the group needs a new assignment, or becomes a classic group."""
+        """Remove members, and bump the group epoch; or convert the group to a classic one if only classic members
+        remain. `verb`: for the log.
+        """
         if not member_ids:
             return
         if self._migration.can_downgrade(group, member_ids):
@@ -185,7 +197,7 @@ class ConsumerGroups(TimedGroups):
         for member_id in sorted(member_ids):
             update.remove(member_id)
         if self._hides_topics:
-            # the others are resolved with heartbeats of members that may describe the topics
+            # other expressions are resolved at heartbeats of members that may describe the topics
             update.remove_unused_regexes()
         else:
             update.refresh_regexes(self._config.group_consumer_regex_refresh_interval_ms)
@@ -329,7 +341,8 @@ def _check_join(request: m.ConsumerGroupHeartbeatRequest) -> None:
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     if epoch == member.epoch:
         return
-    # the response with the newer epoch may have been lost; then the member reads no other member's partitions
+    # The response with the newer epoch may have been lost. That is safe if the member only has partitions that are
+    # assigned to it.
     answer_lost = epoch < member.epoch and epoch == member.previous_epoch
     if answer_lost and owned is not None and owned <= member.assigned:
         return
@@ -354,6 +367,9 @@ def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest,
 
 
 def _is_full_request(request: m.ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether the request has all fields, as after a response was lost."""
+    """Return whether the request has all fields set.
+
+    Members send such a request after an error, because a response may be lost.
+    """
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None

@@ -1,7 +1,7 @@
 """The records of consumer groups in `__consumer_offsets`, in Kafka's format, and their replay.
 
-The order of tombstones matters to Kafka's own replay: current and target assignment first, then the member; at the end
-of a group the epoch of its target before the group.
+Kafka's replay requires this order of tombstones: the current and target assignments of a member, then the member; for a
+whole group, the target assignment's epoch before the group's epoch.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
-    """Return the record of the epoch that all target assignments are for."""
+    """Return the record of the group epoch for which the target assignment was computed."""
     value = c.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(c.TARGET_METADATA_KEY, group_id, value)
 
 
 def topics_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return the tombstone of the topics record of Kafka before 4.1."""
+    """Return the tombstone of the ConsumerGroupPartitionMetadata record, which Kafka wrote before 4.1."""
     return _of_group(c.PARTITION_METADATA_KEY, group_id, None)
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
-    """Return the record of a resolved regular expression; None: it has no subscribers any more."""
+    """Return the record of a resolved regular expression; a tombstone if `resolved` is None."""
     value = None
     if resolved is not None:
         value = c.ConsumerGroupRegularExpressionValue(
@@ -186,7 +186,7 @@ def _apply_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrent
 _TABLE = RecordSerde(
     {
         c.METADATA_KEY: RecordType(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, apply_epoch),
-        # only its existence matters, so its value is not read: a tombstone follows with the next epoch
+        # only its existence matters: the next epoch writes a tombstone for it
         c.PARTITION_METADATA_KEY: RecordType(
             c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _apply_topics
         ),

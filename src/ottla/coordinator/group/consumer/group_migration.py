@@ -41,14 +41,19 @@ class GroupMigration:
         self._groups = groups
 
     def interrupt(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Fail joins and syncs of an upgraded group that wait for a rebalance, so that the members join again."""
+        """Fail pending JoinGroup and SyncGroup requests of a group that was upgraded, so that the members join
+        again.
+        """
         fail_waiting_members(group, RebalanceInProgressError(), result)
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-        """Return the consumer group that replaces a classic one, and its records."""
+        """Return the consumer group that replaces a classic one, and its records.
+
+        Raises GroupIdNotFoundError if the group cannot be upgraded.
+        """
         written = [records.group_tombstone(group.id)]
         new = ConsumerGroup(group.id)
-        if group.state is ClassicGroupState.EMPTY:  # ids that were returned to clients are valid in the new group, too
+        if group.state is ClassicGroupState.EMPTY:  # pending member ids may join the new group, too
             return new, written
         if self._config.group_consumer_migration_policy not in UPGRADE_POLICIES or group.protocol_type != CONSUMER:
             raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
@@ -68,13 +73,15 @@ class GroupMigration:
         return new, written + self._records(new)
 
     def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
-        """Return whether only classic members remain, and the policy allows a classic group."""
+        """Return whether the group may become a classic group when these members leave: only classic members remain,
+        and the migration policy allows it.
+        """
         allowed = self._config.group_consumer_migration_policy in DOWNGRADE_POLICIES
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
     def downgrade(self, group: ConsumerGroup, leaving: set[str], result: CoordinatorResult) -> None:
-        """Replace the group by a classic one, which rebalances if members have left."""
+        """Replace the group by a classic one, which rebalances if any members are leaving."""
         new = self.classic_group(group, leaving)
         result.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
         result.replacement = new

@@ -1,6 +1,7 @@
 """Regular expressions of subscriptions, in the syntax of RE2 as in Kafka.
 
-The time of RE2 is proportional to the text for every expression; Python's own engine may take exponential time.
+RE2 takes time proportional to the length of the text, whatever the expression. Python's `re` may take exponential time,
+so a client could block the broker.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def check(expression: str) -> None:
 
 
 def matching(expression: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match as a whole."""
+    """Return the names that match the whole expression. Raises InvalidRegularExpressionError."""
     pattern = _compiled(expression)
     return frozenset(name for name in names if pattern.fullmatch(name))
 

@@ -1,7 +1,7 @@
 """The `simple` assignor of share groups: partitions and members are assigned to each other in turn.
 
-With more members than partitions, several members read one; with more partitions, a member reads several. Every member
-of a topic has a partition to read.
+If there are more members than partitions, several members read the same partition. If there are more partitions, a
+member reads several. Every subscriber of a topic gets at least one of its partitions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def assign(topics: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]
         if not readers or not partitions[topic_id]:
             continue
         for n in range(max(len(readers), partitions[topic_id])):
-            # each topic starts with another member, so that the first ones do not get all remainders
+            # each topic starts with another member, so that the remainders do not all go to the first members
             reader = readers[(turn + n) % len(readers)]
             shares[reader].add(TopicIdPartition(topic_id, n % partitions[topic_id]))
         turn += partitions[topic_id]

@@ -1,6 +1,6 @@
 """One share group: its members, and the partitions that each one reads. Several members may read the same partition.
 
-No member has to revoke a partition before another one gets it, so a member is at its target with its next heartbeat.
+No member has to revoke a partition before another one gets it, so a member reaches its target with its next heartbeat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.model import TopicIdPartition
 
 
 class ShareGroupState(StrEnum):
-    """Kafka's names of the states."""
+    """The states, with Kafka's names."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -27,7 +27,7 @@ class ShareGroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShareMember(SubscribedMember):
-    """A member, a frozen value."""
+    """A member of a share group. Immutable."""
 
     @property
     def description(self) -> tuple[object, ...]:
@@ -35,7 +35,10 @@ class ShareMember(SubscribedMember):
         return self.rack_id, self.client_id, self.client_host, self.topics
 
     def check_epoch(self, epoch: int) -> None:
-        """Raise FencedMemberEpochError unless it is the current epoch, or the last one: a response may be lost."""
+        """Raise FencedMemberEpochError unless `epoch` is the current or the previous one.
+
+        The previous one is accepted because the response with the current one may be lost.
+        """
         if epoch not in (self.epoch, self.previous_epoch):
             raise FencedMemberEpochError(
                 f"The share group member has epoch {epoch}, not the one known by the group coordinator ({self.epoch}). "
@@ -71,7 +74,7 @@ class ShareGroup(SubscribedGroup[ShareMember]):
         raise GroupIdNotFoundError(f"Group {self.id} is not a consumer group.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Accept: share groups have no committed offsets, which is no error."""
+        """Do nothing: a fetch of offsets returns none, which is no error."""
 
     def check_offset_delete(self) -> None:
         """Raise GroupIdNotFoundError: share groups have no committed offsets."""

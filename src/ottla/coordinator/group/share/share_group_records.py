@@ -22,7 +22,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
-    """Return the record of the epoch that all target assignments are for."""
+    """Return the record of the group epoch for which the target assignment was computed."""
     value = s.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(s.TARGET_METADATA_KEY, group_id, value)
 

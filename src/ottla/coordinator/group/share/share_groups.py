@@ -27,7 +27,7 @@ log = logging.getLogger("ottla.coordinator.group")
 
 
 class ShareGroups(ModernGroups):
-    """The share groups of one coordinator."""
+    """Handles the requests to share groups of one coordinator shard."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class ShareGroups(ModernGroups):
         return self._respond(future, m.ShareGroupHeartbeatResponse, handle)
 
     def reset_epoch(self, group_id: str) -> list[CoordinatorRecord]:
-        """Bump the epoch before offsets of a share group are reset, also before its first member. Raises
-        NonEmptyGroupError.
+        """Return the record that bumps a group's epoch before its start offsets are changed, even if the group has
+        never had a member. Raises NonEmptyGroupError if it has members.
         """
         group = self._group(group_id, joins=True)
         if group.members:
@@ -72,7 +72,7 @@ class ShareGroups(ModernGroups):
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply a record, live or from the log; the sessions of new members begin now."""
+        """Apply a record, whether just written or read from the log. The sessions of new members start now."""
         group_id = records.group_of(key)
         group = self._by_id.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -105,7 +105,10 @@ class ShareGroups(ModernGroups):
         return response
 
     def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[CoordinatorRecord], ShareMember]:
-        """Return the records of a heartbeat, and the member after it: a new epoch if members or topics have changed."""
+        """Return the records of a heartbeat, and the member after it.
+
+        If members or topics have changed, bump the epoch and compute a target assignment.
+        """
         image = self._image()
         before = group.members.get(after.id)
         written: list[CoordinatorRecord] = []

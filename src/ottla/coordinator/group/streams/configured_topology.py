@@ -1,9 +1,10 @@
-"""The topics of a streams group's topology in the cluster: sizes of internal topics, and what is missing or wrong.
+"""Compares the topology of a streams group with the cluster's topics: computes the partition counts of internal topics,
+and reports topics that are missing or do not fit.
 
-Kafka's `InternalTopicManager` with `RepartitionTopics`, `CopartitionedTopicsEnforcer` and `ChangelogTopics`. A
-repartition topic gets the most partitions of the topics that its writers read, unless the application says how many;
-topics that are joined must have the same number, and repartition topics among them adapt. A changelog has a partition
-for each task.
+Kafka's `InternalTopicManager` with `RepartitionTopics`, `CopartitionedTopicsEnforcer` and `ChangelogTopics`. Unless the
+application sets its number of partitions, a repartition topic gets the largest number of partitions of the topics that
+its writers read. Topics that are joined must have the same number of partitions; repartition topics among them are
+adjusted. A changelog topic has one partition per task.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ottla.errors import StreamsInvalidTopologyError
 from ottla.protocol.messages.streams_group_records import CopartitionGroup, Subtopology, TopicInfo
 
 MAX_NAMES = 3
-"""The most topics that a status names."""
+"""Maximum number of topics that a status lists."""
 USE_DEFAULT = -1
-"""The replication factor that leaves it to the broker (KIP-464)."""
+"""The replication factor -1: the broker's default.replication.factor (KIP-464)."""
 
 
 class StatusCode(IntEnum):
-    """Kafka's numbers of what a heartbeat's response reports."""
+    """Status codes of a StreamsGroupHeartbeat response, with Kafka's numbers."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -37,14 +38,14 @@ class StatusCode(IntEnum):
 
 
 class TopologyProblem(NamedTuple):
-    """The reason for which a topology cannot run yet."""
+    """The reason why a topology cannot run yet."""
 
     code: StatusCode
     detail: str
 
 
 class InternalTopic(NamedTuple):
-    """A topic to create."""
+    """An internal topic that is missing, as it has to be created."""
 
     name: str
     partitions: int
@@ -53,24 +54,24 @@ class InternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology whose internal topics have sizes."""
+    """A subtopology with the partition counts of its internal topics."""
 
     tasks: int
     """The number of tasks."""
     is_stateful: bool
     sizes: Mapping[str, int]
-    """Partitions of the internal topics by name."""
+    """Numbers of partitions of the internal topics, by name."""
 
 
 @dataclass(frozen=True)
 class ConfiguredTopology:
-    """The result for one topology and one image of the cluster's topics."""
+    """The result of `configure` for one topology and one version of the cluster's topics."""
 
     topology: StreamsTopology
     image_topics: object
     metadata_hash: int
     subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
-    """Empty if source topics are missing, or topics do not fit together."""
+    """Subtopologies by id; empty if source topics are missing, or partition counts do not fit together."""
     missing: Mapping[str, InternalTopic] = field(default_factory=dict)
     problem: TopologyProblem | None = None
 
@@ -80,12 +81,15 @@ class ConfiguredTopology:
         return self.problem is None
 
     def is_of(self, topology: StreamsTopology, image: ClusterImage) -> bool:
-        """Return whether this is the result for a topology and the cluster's topics."""
+        """Return whether this is the result for this topology and the cluster's current topics."""
         return self.topology is topology and self.image_topics is image.topics
 
 
 def configure(topology: StreamsTopology, image: ClusterImage) -> ConfiguredTopology:
-    """Decide the sizes of a topology's internal topics. Raises StreamsInvalidTopologyError."""
+    """Compute the partition counts of a topology's internal topics.
+
+    Raises StreamsInvalidTopologyError if the topology is inconsistent.
+    """
     new_hash = metadata_hash(topology.required_topics, image)
     try:
         subtopologies, missing = _Configuration(topology, image).configure()
@@ -105,7 +109,10 @@ class _UnfitTopicsError(Exception):
 
 
 class _Configuration:
-    """One configuration, with the sizes that are decided so far; those of existing topics come first."""
+    """One run of `configure`.
+
+    `_sizes`: the partition counts computed so far, by topic; the counts of existing topics take precedence.
+    """
 
     def __init__(self, topology: StreamsTopology, image: ClusterImage) -> None:
         self._topology = topology
@@ -133,7 +140,10 @@ class _Configuration:
         return (topic for s in self._subtopologies for topic in s.repartition_source_topics)
 
     def _repartition_sizes(self) -> dict[str, int]:
-        """Return the sizes of repartition topics: from writer to writer, until all have one."""
+        """Return the partition counts of all repartition topics.
+
+        A topic's count depends on those that its writers read, so repeat until all are known.
+        """
         sizes = {topic.name: topic.partitions for topic in self._repartition_topics() if topic.partitions}
         unsized = [(s, sink) for s in self._subtopologies for sink in s.repartition_sink_topics if sink not in sizes]
         while unsized:
@@ -172,7 +182,7 @@ class _Configuration:
                     self._sizes |= self._enforced(topics, fixed, flexible)
 
     def _enforced(self, topics: Collection[str], fixed: set[str], flexible: set[str]) -> dict[str, int]:
-        """Return the sizes of the repartition topics among topics that are joined."""
+        """Return the partition counts of the repartition topics among topics that are joined."""
         sizes = {name: self._size(name) for name in topics}
         external = [name for name in topics if name not in fixed and name not in flexible]
         deciding = external or [name for name in topics if name in fixed]
@@ -207,7 +217,10 @@ class _Configuration:
         )
 
     def _missing(self, configured: Mapping[str, ConfiguredSubtopology]) -> dict[str, InternalTopic]:
-        """Return the internal topics that do not exist; those that exist must have the right size."""
+        """Return the internal topics that do not exist.
+
+        Raises _UnfitTopicsError if one exists with another number of partitions.
+        """
         missing: dict[str, InternalTopic] = {}
         for subtopology in self._subtopologies:
             sizes = configured[subtopology.subtopology_id].sizes

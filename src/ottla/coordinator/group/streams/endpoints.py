@@ -1,4 +1,7 @@
-"""The partitions whose state each instance has, for interactive queries. Kafka's `EndpointToPartitionsManager`."""
+"""The partitions whose state each application instance has, for interactive queries.
+
+Kafka's `EndpointToPartitionsManager`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ottla.protocol.messages import streams_group_heartbeat as m
 
 
 def endpoints(group: StreamsGroup, configured: ConfiguredTopology, image: ClusterImage) -> list[m.EndpointToPartitions]:
-    """Return the partitions of the members with an address; none before the topics are right."""
+    """Return the partitions of all members with an address; no partitions if the topology is not ready."""
     return [
         m.EndpointToPartitions(
             user_endpoint=m.Endpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),

@@ -1,7 +1,7 @@
 """Creation of the internal topics of streams groups: in the background, as heartbeats must not wait for it.
 
-Kafka's `AutoTopicCreationManager` for KIP-1071. An error is remembered until it is time to try again, so that the
-heartbeats of the group can report it.
+Kafka's `AutoTopicCreationManager` for KIP-1071. An error is kept until the creation may be retried, so that heartbeats
+of the group can report it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.errors import KafkaError, TopicAlreadyExistsError
 log = logging.getLogger("ottla.coordinator.group")
 
 MAX_ERRORS: Final = 1000
-"""The most topics whose errors are remembered; the oldest error is dropped first."""
+"""Maximum number of topics whose errors are kept; the oldest error is dropped first."""
 
 
 class _Failure(NamedTuple):
@@ -25,7 +25,10 @@ class _Failure(NamedTuple):
 
 
 class StreamsInternalTopics:
-    """The topics that are being created, and those that could not be. Not thread-safe: event loop only."""
+    """Creates internal topics, and keeps the errors of those that could not be created.
+
+    Not thread-safe: event loop only.
+    """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -39,7 +42,7 @@ class StreamsInternalTopics:
                 self._creating[name] = asyncio.get_running_loop().create_task(self._create(name, create, retry_seconds))
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Return why topics could not be created, by name."""
+        """Return the error messages of topics that could not be created, by name."""
         now = self._monotonic()
         failures = ((name, self._failures.get(name)) for name in names)
         return {name: failure.message for name, failure in failures if failure is not None and failure.until > now}

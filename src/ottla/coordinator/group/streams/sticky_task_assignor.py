@@ -1,8 +1,8 @@
 """The `sticky` assignor of streams groups: tasks stay where they are, or go to where their state is.
 
-Stateful tasks are balanced first, then the others, then standby tasks. A task returns to its last active member, or
-else goes to a member with its standby or warm-up, as long as that one has less than its fair share; the rest goes to
-the process with the lowest load (tasks per member). A process never has a task twice. Kafka's `StickyTaskAssignor`.
+Stateful tasks are assigned first, then stateless tasks, then standby tasks. A task goes to its last active member, or
+else to a member that had its standby or warm-up task, if that member has less than its fair share. The rest goes to the
+process with the lowest load (tasks per member). A process never has a task twice. Kafka's `StickyTaskAssignor`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "sticky"
 
 
 class TaskMemberSpec(NamedTuple):
-    """A member: its process, and its last target."""
+    """A member as the assignor sees it: its process and its current target assignment."""
 
     process_id: str
     tasks: Tasks
@@ -29,7 +29,7 @@ class TaskMemberSpec(NamedTuple):
 def assign(
     members: Mapping[str, TaskMemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, Tasks]:
-    """Return the tasks by member id; `standbys` is the number of copies of a stateful task's state."""
+    """Return the tasks by member id. `standbys`: the number of standby tasks of each stateful task."""
     if not members:
         return {}
     assignment = _Assignment(members)
@@ -50,7 +50,7 @@ def _tasks(subtopologies: Mapping[str, ConfiguredSubtopology], *, stateful: bool
 
 @dataclass(slots=True)
 class _ProcessLoad:
-    """The members of an instance of Kafka Streams."""
+    """The members of one process (an instance of Kafka Streams), and the tasks that they are assigned."""
 
     id: str
     members: dict[str, set[Task]] = field(default_factory=dict)
@@ -65,10 +65,16 @@ class _ProcessLoad:
 
 
 class _Quota:
-    """The fair share of the members that have less than it; as some reach it, the others share the rest."""
+    """The fair share of tasks per member.
+
+    When a member reaches it, the remaining tasks are divided among the others.
+    """
 
     def __init__(self, tasks: int, counts: Iterable[int]) -> None:
-        """Start with tasks to share, and the numbers of those that the members have."""
+        """`tasks`: number of tasks to divide, including those assigned already.
+
+        `counts`: numbers of tasks that the members have.
+        """
         ordered = sorted(counts, reverse=True)
         self._tasks, self._open = tasks, len(ordered)
         self.share = -(-tasks // self._open)
@@ -76,7 +82,7 @@ class _Quota:
             self.on_assigned(count)
 
     def on_assigned(self, count: int) -> None:
-        """Note that a member has this number of tasks now."""
+        """Adjust the share after a member has been assigned its `count`-th task."""
         if self._open and count >= self.share:
             self._open -= 1
             self._tasks -= count
@@ -103,7 +109,7 @@ class _Assignment:
         return {m: frozenset(process.members[m]) for m, process in self._process_of.items()}
 
     def assign_active(self, tasks: Iterable[TaskId], total: int) -> None:
-        """Assign tasks; `total` includes the active tasks that are assigned already."""
+        """Assign active tasks. `total`: number of tasks to divide, including those assigned already."""
         quota = self._quota(total)
         rest = sorted(tasks, key=lambda task: (task.partition, task.subtopology_id))
         rest = [t for t in rest if not self._keep(t, self._active_before.get(t), TaskRole.ACTIVE, quota)]
@@ -113,7 +119,10 @@ class _Assignment:
             self._give_to_least_loaded(by_load, task, TaskRole.ACTIVE)
 
     def assign_standby(self, tasks: Iterable[TaskId], standbys: int, total: int) -> None:
-        """Assign copies; fewer if there are not enough processes."""
+        """Assign `standbys` standby tasks per task; fewer if there are not enough processes.
+
+        `total`: as for `assign_active`.
+        """
         quota = self._quota(total)
         rest: list[TaskId] = []
         for task in sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True):
@@ -132,7 +141,10 @@ class _Assignment:
         return _Quota(total, counts)
 
     def _keep(self, task: TaskId, member_id: str | None, role: TaskRole, quota: _Quota) -> bool:
-        """Assign a task to a member that had it, unless it has its share, or its process has the task."""
+        """Assign a task to a member that had it.
+
+        Return False if the member has its fair share, or its process has the task.
+        """
         if member_id is None:
             return False
         process = self._process_of[member_id]

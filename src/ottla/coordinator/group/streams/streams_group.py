@@ -1,11 +1,11 @@
 """One streams group: its topology, its members, and the tasks that they have. Kafka's `StreamsGroup`.
 
-    Empty ──join──▶ NotReady ──topics exist──▶ Assigning ──target computed──▶ Reconciling ──all at target──▶ Stable
+Empty ──join──▶ NotReady ──topics exist──▶ Assigning ──target computed──▶ Reconciling ──all at target──▶ Stable
       ▲                                            ▲                                                           │
       └──last one left─────────────────────────────┴──────────join, leave, other topics────────────────────────┘
 
-The state follows from the epochs, as in consumer groups. Only records change a group (`streams_groups` decides, the log
-is replayed); timers and `transient` are not in the log.
+The state follows from the epochs, as in consumer groups. A group is changed only by replaying records, which
+`streams_groups` returns. `timers` and `transient` are not in the log.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.model import TopicPartition
 
 EPOCHS_SINCE = 9
-"""OffsetCommit version that has the member epoch."""
+"""First OffsetCommit version that has the member epoch."""
 FIRST_EPOCH = 1
-"""The epoch of a new group, without tasks: members have it until the first assignment, as 0 would be joining again."""
+"""The epoch of a new group.
+
+Members have it, without tasks, until the first assignment; 0 would mean that they join again.
+"""
 NOT_VALIDATED = -1
-"""Topology epoch of a group whose topics are not right yet."""
+"""The validated topology epoch of a group whose topics are missing or do not fit."""
 
 
 class StreamsGroupState(StrEnum):
-    """Kafka's names of the states."""
+    """The states, with Kafka's names."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -53,7 +56,7 @@ class UserEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember(ModernMember):
-    """A member: a thread of an instance of Kafka Streams, which is a process. A frozen value."""
+    """A member: a thread of a Kafka Streams process. Immutable."""
 
     instance_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -65,15 +68,15 @@ class StreamsMember(ModernMember):
     assigned: Tasks = NO_TASKS
     revoking: Tasks = NO_TASKS
     assignment_epochs: Mapping[TaskId, int] = field(default_factory=dict)
-    """The epochs in which the member received its active tasks, those to revoke included."""
+    """The epoch in which the member received each of its active tasks, including those it has to revoke."""
 
     @property
     def holds(self) -> Tasks:
-        """The tasks that it may still run."""
+        """The tasks that the member may still run: those assigned, and those it has to revoke."""
         return self.assigned | self.revoking
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Return whether it has exactly the target assignment of this epoch."""
+        """Return whether the member has exactly the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     @property
@@ -87,20 +90,21 @@ class StreamsMember(ModernMember):
 
 @dataclass(slots=True)
 class TransientState:
-    """The state of a group that is not in the log: it begins again on another coordinator."""
+    """The state of a group that is not in the log. It is lost when another broker becomes the coordinator."""
 
     configured: ConfiguredTopology | None = None
     delayed_until: float = NEVER
-    """The time of the first assignment of a new group, in seconds of the clock's `monotonic`."""
+    """The time of the first assignment of a new group, in seconds of the clock's `monotonic`; NEVER if none is delayed.
+    """
     shutdown_requested_by: str | None = None
-    """The member that wants the whole application to end."""
+    """The member that has requested the shutdown of the whole application; None if none has."""
     endpoint_epoch: int = 0
-    """Grows when the tasks of a member with an address change."""
+    """Incremented when the tasks of a member with an address change."""
 
 
 @dataclass(slots=True)
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
-    """A streams group."""
+    """A streams group: its topology, its members, and the owners of tasks."""
 
     TYPE = "streams"
 
@@ -113,9 +117,9 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     assigned_at_ms: int = 0
     """The time of the last assignment; 0: unknown."""
     active_owners: dict[TaskId, str] = field(default_factory=dict)
-    """The member that has an active task; no other one gets it before that one has revoked it."""
+    """The member that has each active task. No other member gets the task before this member has revoked it."""
     copy_owners: dict[TaskId, frozenset[str]] = field(default_factory=dict)
-    """The members that have a task as a standby or warm-up."""
+    """The members that have each task as a standby or warm-up task."""
 
     timers: dict[str, Timers] = field(default_factory=dict)
     transient: TransientState = field(default_factory=TransientState)
@@ -132,7 +136,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return StreamsGroupState.STABLE if reconciled else StreamsGroupState.RECONCILING
 
     def copy(self) -> StreamsGroup:
-        """Return a copy to try a change on."""
+        """Return a copy that an update may change."""
         return replace(
             self,
             members=dict(self.members),

@@ -26,14 +26,16 @@ from ottla.protocol.message import Data
 from ottla.protocol.messages import streams_group_records as r
 
 STATES: Mapping[MemberState, int] = {MemberState.STABLE: 1, MemberState.UNREVOKED: 2, MemberState.UNRELEASED: 3}
-"""Kafka's numbers of the states in the log, which are other ones than those of consumer groups."""
+"""Kafka's numbers of member states in the log. They differ from those of consumer groups."""
 STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
 
 
 def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> CoordinatorRecord:
-    """Return the record of the group's epoch, and of what it was bumped for."""
+    """Return the record of the group's epoch, with the topics' hash, validated topology and configs that it was bumped
+    for.
+    """
     value = r.StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
@@ -48,7 +50,7 @@ def topology_record(group_id: str, topology: StreamsTopology) -> CoordinatorReco
 
 
 def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
-    """Return the record of the epoch that all target assignments are for."""
+    """Return the record of the group epoch for which the target assignment was computed."""
     value = r.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return _of_group(r.TARGET_METADATA_KEY, group_id, value)
 
@@ -101,8 +103,9 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
-    """Return the tombstones of a group. That of its topology comes before the group's own: what follows a group's end
-    would begin another group.
+    """Return the tombstones of a group.
+
+    The group's own tombstone is the last one, because replaying a later one would create the group again.
     """
     records = [_of_member(r.CURRENT_MEMBER_KEY, group.id, m, None) for m in group.members]
     records += [_of_member(r.TARGET_MEMBER_KEY, group.id, m, None) for m in group.targets]
@@ -210,7 +213,9 @@ def _apply_current(group: StreamsGroup, key: Any, value: r.StreamsGroupCurrentMe
 
 
 def _epochs(active: Iterable[r.CurrentTaskIds], default: int) -> dict[TaskId, int]:
-    """Return the epochs of active tasks; Kafka before 4.2 writes none."""
+    """Return the assignment epochs of active tasks; `default` for each if there are none, as in records of Kafka before
+    4.2.
+    """
     epochs: dict[TaskId, int] = {}
     for entry in active:
         values = entry.assignment_epochs or []

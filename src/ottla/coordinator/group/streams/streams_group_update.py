@@ -1,4 +1,4 @@
-"""A change of a streams group while it is decided: applied to a copy, collected as records.
+"""An update of a streams group: changes are applied to a copy of the group, and collected as records.
 
 Kafka's `TargetAssignmentBuilder` and `CurrentAssignmentBuilder` of streams groups.
 """
@@ -17,11 +17,11 @@ from ottla.coordinator.group.streams.streams_topology import StreamsTopology
 from ottla.coordinator.group.streams.tasks import NO_TASKS, Task, TaskRole, Tasks, ids_of
 
 STANDBY_REPLICAS = "num.standby.replicas"
-"""Kafka's name of the assignor's config in the group's record."""
+"""The assignor's config in the group's record, with Kafka's name."""
 
 
 class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
-    """The streams group after the update."""
+    """An update of a streams group. `group` is the group after the update."""
 
     def set_member(self, member: StreamsMember) -> bool:
         """Set the description of a member. Return whether it differs from before."""
@@ -47,7 +47,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
         validated_topology_epoch: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Start a new epoch, which needs a target assignment; what is None stays."""
+        """Increment the group epoch; a target assignment is needed then. Arguments that are None stay as they are."""
         group = self.group
         new_hash = group.metadata_hash if metadata_hash is None else metadata_hash
         validated = group.validated_topology_epoch if validated_topology_epoch is None else validated_topology_epoch
@@ -58,7 +58,7 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
         group.validated_topology_epoch, group.assignor_configs = validated, new_configs
 
     def set_targets(self, configured: ConfiguredTopology) -> None:
-        """Compute the target assignment of the current epoch; no tasks before the topics are right."""
+        """Compute the target assignment of the current epoch. It has no tasks if the topology is not ready."""
         group = self.group
         specs = {m.id: TaskMemberSpec(m.process_id, group.targets.get(m.id, NO_TASKS)) for m in group.members.values()}
         if configured.is_ready:

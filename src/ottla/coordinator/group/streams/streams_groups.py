@@ -1,8 +1,8 @@
 """The streams group protocol (KIP-1071): heartbeats, leaving and timeouts. Decisions without I/O.
 
-A heartbeat has up to five steps: the member changes; its topology becomes the group's; the topology is configured for
-the topics of the cluster; a new epoch gets a target assignment; the member moves towards its target. Kafka's
-`GroupMetadataManager`. The broker creates the internal topics that are missing (`missing_topics`).
+A heartbeat has up to five steps: update the member; set the group's topology; compare the topology with the cluster's
+topics; compute a target assignment for a new epoch; move the member towards its target. Kafka's `GroupMetadataManager`.
+The broker creates the internal topics that are missing (`missing_topics`).
 
 As in Kafka 4.3, members are not static, a group's topology never changes, and topics are not selected by regular
 expressions. A member reports no task offsets, and the assignor assigns no warm-up tasks.
@@ -54,7 +54,7 @@ log = logging.getLogger("ottla.coordinator.group")
 
 
 class StreamsGroups(TimedGroups):
-    """The streams groups of one coordinator."""
+    """Handles the requests to streams groups of one coordinator shard."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class StreamsGroups(TimedGroups):
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply a record, live or from the log; the timers of new members start now."""
+        """Apply a record, whether just written or read from the log. The timers of new members start now."""
         group_id = records.group_of(key)
         group = self._by_id.get(group_id)
         if not isinstance(group, StreamsGroup):
@@ -122,7 +122,7 @@ class StreamsGroups(TimedGroups):
             self._start_timers(group, group.members[done.member_id])
 
     def forget(self, group_id: str) -> None:
-        """Drop the state of a group that is not in the log."""
+        """Drop the timers and the transient state of a group, which are not in the log."""
         self.remove_timers(group_id)
         self._transient.pop(group_id, None)
 
@@ -194,7 +194,7 @@ class StreamsGroups(TimedGroups):
             before = [] if group.is_simple else [classic_records.group_tombstone(group_id)]
             group = None
         if group is None:
-            # its transient state is only remembered once the request is accepted
+            # the group's transient state is stored only when the request is accepted
             group = StreamsGroup(group_id, transient=self._transient.get(group_id) or TransientState())
         if not isinstance(group, StreamsGroup):
             raise errors.GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
@@ -213,7 +213,7 @@ class StreamsGroups(TimedGroups):
         return group.members.get(request.member_id) or StreamsMember(request.member_id)
 
     def _configured(self, group: StreamsGroup) -> ConfiguredTopology:
-        """Return the topology of a group for the cluster's topics as they are now."""
+        """Return the result of `configure` for the group's topology and the cluster's current topics."""
         assert group.topology is not None
         image, configured = self._image(), group.transient.configured
         if configured is None or not configured.is_of(group.topology, image):
@@ -226,7 +226,7 @@ class StreamsGroups(TimedGroups):
     def _bump_if_changed(
         self, update: StreamsGroupUpdate, configured: ConfiguredTopology, changed: bool, who: str
     ) -> None:
-        """Start a new epoch if members, topology, topics or configs differ from those of the last one."""
+        """Bump the epoch if members, topology, topics or configs have changed since the last epoch."""
         group = update.group
         validated = configured.topology.epoch if configured.is_ready else NOT_VALIDATED
         configs = {STANDBY_REPLICAS: str(self.configs.standby_replicas(group.id))}
@@ -243,7 +243,11 @@ class StreamsGroups(TimedGroups):
     def _target(
         self, update: StreamsGroupUpdate, member_id: str, configured: ConfiguredTopology, statuses: list[m.Status]
     ) -> Tasks:
-        """Return the target of a member; compute that of a new epoch, unless it is too early."""
+        """Return the target assignment of a member.
+
+        If the epoch is new, compute the group's targets first, unless the initial delay or the assignment interval has
+        not passed.
+        """
         group = update.group
         if group.transient.delayed_until != NEVER:
             statuses.append(_delayed("initial rebalance delay"))
@@ -300,7 +304,7 @@ def _log_rebalance(group: StreamsGroup, reason: str) -> None:
 
 
 def _check_supported(request: m.StreamsGroupHeartbeatRequest) -> None:
-    """Raise InvalidRequestError for what Kafka 4.3 does not support either."""
+    """Raise InvalidRequestError if the request uses features that neither Ottla nor Kafka 4.3 supports."""
     if request.instance_id is not None:
         raise errors.InvalidRequestError("Static membership is not yet supported.")
     if request.task_offsets is not None:
@@ -352,7 +356,8 @@ def _check_join(request: m.StreamsGroupHeartbeatRequest) -> None:
 def _check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
     if epoch == member.epoch:
         return
-    # the response with the newer epoch may have been lost; then the member runs no other member's tasks
+    # The response with the newer epoch may have been lost. That is safe if the member only has tasks that are assigned
+    # to it.
     response_lost = epoch < member.epoch and epoch == member.previous_epoch
     if response_lost and owned is not None and owned <= member.assigned:
         return
@@ -385,7 +390,10 @@ def _owned(request: m.StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 
 def _described(member: StreamsMember, request: m.StreamsGroupHeartbeatRequest, client: GroupClient) -> StreamsMember:
-    """Return the member with the fields of a heartbeat; those that the request leaves out stay."""
+    """Return the member updated by the fields of a heartbeat.
+
+    Fields that are not set in the request are not changed.
+    """
     endpoint, tags = request.user_endpoint, request.client_tags
     sent: dict[str, Any] = {
         "rack_id": request.rack_id,
@@ -400,7 +408,10 @@ def _described(member: StreamsMember, request: m.StreamsGroupHeartbeatRequest, c
 
 
 def _set_topology(update: StreamsGroupUpdate, sent: m.Topology | None) -> bool:
-    """Let the first topology become the group's; others must equal it, or be older. Return whether it is new."""
+    """Set the group's topology if it has none, and return whether it was set.
+
+    Raises InvalidRequestError if the request's topology differs from the group's and is not older.
+    """
     if sent is None:
         return False
     topology, current = streams_topology.from_heartbeat(sent), update.group.topology
@@ -435,7 +446,10 @@ def _delayed(reason: str) -> m.Status:
 
 
 def _is_full_request(request: m.StreamsGroupHeartbeatRequest) -> bool:
-    """Return whether the request has all fields, as after a response was lost: perhaps one with new tasks."""
+    """Return whether the request has all fields set.
+
+    Members send such a request after an error, because a response with new tasks may be lost.
+    """
     return request.rebalance_timeout_ms != -1 and _owned(request) is not None
 
 

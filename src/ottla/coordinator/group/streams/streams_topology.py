@@ -25,7 +25,7 @@ class StreamsTopology:
 
     @cached_property
     def readers(self) -> Mapping[str, str]:
-        """The id of the subtopology that reads a topic, by the topic's name."""
+        """Ids of subtopologies by the names of the topics that they read."""
         return {name: s.subtopology_id for s in self.subtopologies.values() for name in sources_of(s)}
 
     @cached_property

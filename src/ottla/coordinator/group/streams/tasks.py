@@ -1,4 +1,4 @@
-"""Tasks of Kafka Streams: a partition of all topics that a subtopology reads, in one of three roles."""
+"""Tasks of Kafka Streams. A task processes one partition of each topic that a subtopology reads."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class TaskRole(IntEnum):
     """The role of a member for a task."""
 
     ACTIVE = 0
-    """Processes its records; one member of the group at a time."""
+    """The member processes the task's records. A task is active in one member of the group at a time."""
     STANDBY = 1
-    """Has a copy of its state."""
+    """The member keeps a copy of the task's state."""
     WARMUP = 2
-    """Restores its state, to become active later."""
+    """The member restores the task's state, to become its active member later."""
 
 
 class TaskId(NamedTuple):
-    """A task, whatever its role."""
+    """The id of a task: subtopology and partition number."""
 
     subtopology_id: str
     partition: int
 
 
 class Task(NamedTuple):
-    """A task in a role: what a member is assigned."""
+    """A task with the role in which a member is assigned it."""
 
     role: TaskRole
     id: TaskId
@@ -40,7 +40,7 @@ NO_TASKS: Tasks = frozenset()
 
 
 def tasks_of(role: TaskRole, ids: Iterable[TaskId]) -> Iterator[Task]:
-    """Return tasks in this role."""
+    """Return tasks with these ids in this role."""
     return (Task(role, task_id) for task_id in ids)
 
 
@@ -50,7 +50,7 @@ def ids_of(tasks: Iterable[Task], role: TaskRole) -> frozenset[TaskId]:
 
 
 def by_subtopology(tasks: Iterable[Task], role: TaskRole) -> Iterator[tuple[str, list[int]]]:
-    """Return the partitions of the tasks in this role by subtopology, both in order."""
+    """Yield each subtopology with the partitions of its tasks in this role. Both are sorted."""
     for subtopology_id, some in groupby(sorted(ids_of(tasks, role)), lambda task: task.subtopology_id):
         yield subtopology_id, [task.partition for task in some]
 

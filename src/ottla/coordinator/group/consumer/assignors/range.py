@@ -1,7 +1,7 @@
 """The range assignor: each member gets a range of each topic's partitions, in the order of the members.
 
-Topics with the same number of partitions and readers are divided alike, so that a member gets the same partitions of
-each (for joins). Static members come first, ordered by instance id, which survives a restart.
+Topics with the same number of partitions and the same subscribers are divided alike, so that a member gets the same
+partitions of each and can join them. Static members come first, ordered by instance id, which survives a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from ottla.model import TopicIdPartition
 
 
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Divide each topic into ranges for its readers; the first ones get the remainder."""
+    """Divide each topic into one range per subscriber.
+
+    The first subscribers get one partition more if the division has a remainder.
+    """
     ordered = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
     shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     for topic_id, count in partitions.items():

@@ -10,7 +10,7 @@ from ottla.coordinator.group.common.consumer_member import Assignment
 
 
 class MemberSpec(NamedTuple):
-    """A member: the topics it subscribes to, and its current target assignment."""
+    """A member as an assignor sees it: the topics it subscribes to, and its current target assignment."""
 
     topics: frozenset[UUID]
     assigned: Assignment
@@ -18,6 +18,7 @@ class MemberSpec(NamedTuple):
 
 
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[UUID, int]], dict[str, Assignment]]
-"""Returns the assignment by member id, from members by id and numbers of partitions by topic id. All subscribed topics
-exist; the same input gives the same output.
+"""A function that computes the assignments by member id, from members by id and partition counts by topic id.
+
+All subscribed topics exist. It must be deterministic.
 """

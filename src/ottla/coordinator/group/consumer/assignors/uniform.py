@@ -1,7 +1,7 @@
-"""The uniform assignor: all members read equally many partitions, and keep what they have if possible.
+"""The uniform assignor: all members get about the same number of partitions, and keep those they have if possible.
 
-If all members read the same topics, their shares differ by one at most. Otherwise no move of one partition to another
-reader could make two shares more equal. Racks are ignored, as in Kafka.
+If all members subscribe to the same topics, their numbers of partitions differ by one at most. Otherwise, no move of
+one partition to another subscriber would make the numbers more equal. Racks are ignored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _same_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, in
     free = {p for t in next(iter(members.values())).topics for p in _partitions(t, partitions)}
     low, extra = divmod(len(free), len(members))
     shares: Shares = {}
-    # members with more than the others keep one more
+    # if the division has a remainder, members that have the most partitions keep one more
     for member_id in sorted(members, key=lambda m: (-len(members[m].assigned), m)):
         had = _ordered(members[member_id].assigned & free)
         more = extra > 0 and len(had) > low
@@ -59,7 +59,7 @@ def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, i
             if partition not in owners:
                 owners[partition] = least.assign()
     moved = True
-    while moved:  # each move makes the sum of squares smaller, so it ends
+    while moved:  # each move makes the sum of the squared sizes smaller, so the loop ends
         moved = sum(_balance(t, partitions[t], owners, _LeastLoaded(readers[t], sizes)) for t in by_readers) > 0
     shares: Shares = {member_id: set() for member_id in members}
     for partition, owner in owners.items():
@@ -68,7 +68,7 @@ def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, i
 
 
 class _LeastLoaded:
-    """The reader with the smallest share, of the readers of one topic; `sizes` are those of all shares."""
+    """Finds the subscriber of one topic that has the fewest partitions. `sizes`: numbers of partitions by member id."""
 
     def __init__(self, readers: list[str], sizes: dict[str, int]) -> None:
         self.sizes = sizes
@@ -76,7 +76,7 @@ class _LeastLoaded:
         heapq.heapify(self._heap)
 
     def assign(self) -> str:
-        """Assign one more partition to it, and return it."""
+        """Return the subscriber with the fewest partitions, and count one partition more for it."""
         size, member_id = self._heap[0]
         self.sizes[member_id] = size + 1
         heapq.heapreplace(self._heap, (size + 1, member_id))
@@ -97,7 +97,7 @@ class _LeastLoaded:
 
 
 def _balance(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _LeastLoaded) -> bool:
-    """Move partitions of a topic to readers with fewer ones if that helps. Return whether any moved."""
+    """Move partitions of a topic to subscribers with at least two fewer. Return whether any was moved."""
     moved = False
     for index in range(count):
         partition = TopicIdPartition(topic_id, index)
@@ -123,7 +123,9 @@ def _partitions(topic_id: UUID, sizes: Mapping[UUID, int]) -> list[TopicIdPartit
 
 
 def _order(partition: TopicIdPartition) -> tuple[int, int]:
-    """Order the first partitions of all topics before the second ones, so that a share is spread over the topics."""
+    """Return a sort key that puts partition 0 of all topics first, then partition 1, so that a member gets partitions
+    of many topics.
+    """
     return partition.partition, partition.topic_id.int
 
 
