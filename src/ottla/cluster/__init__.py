@@ -1,1 +1,1 @@
-"""The cluster's metadata: its store, its controller, and the image in each broker."""
+"""The cluster's metadata: the metadata store, the controller, and the cluster image in each broker."""

@@ -338,7 +338,7 @@ def test_acls_stay_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch, capl
         session.pause()
         await other.store.add([rule(PREFIX)])
         await broker.store.refresh()
-        assert "cannot be read" in caplog.text
+        assert "Cannot read" in caplog.text
         assert broker.rules == {rule()}
         session.resume()
         await broker.until({rule(), rule(PREFIX)})

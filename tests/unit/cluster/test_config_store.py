@@ -41,7 +41,7 @@ def test_refresh_reads_another_brokers_last_change(
         away.pause()
         monkeypatch.setattr(config_store, "REFRESH_SECONDS", 0.01)
         await DynamicConfigStore(away, view).refresh([path])
-        assert "cannot be read" in caplog.text
+        assert "Cannot read" in caplog.text
 
     asyncio.run(test())
 

@@ -938,7 +938,7 @@ def test_register_with_an_address_of_another_broker_fails() -> None:
         await cluster.add(1)
         two = cluster.brokers[2] = Broker(cluster, 2)
         two.image = BrokerImage(2, cluster.brokers[1].image.endpoints)
-        with pytest.raises(StartupError, match="127.0.0.1:9001 is registered by broker 1"):
+        with pytest.raises(StartupError, match="127.0.0.1:9001 is already registered by broker 1"):
             await two.start()
 
     run(test)

@@ -1,9 +1,9 @@
 """ACLs in the metadata store, as Kafka's AclAuthorizer keeps them: a znode per resource, or per prefix of names.
 
-The broker that receives a change writes it, with a change notification as Kafka's brokers and tools write them; all
-brokers read the resource again. A broker that may have missed notifications reads everything.
+The broker that receives a change writes the znode and a change notification, like Kafka's brokers and tools. All
+brokers then read the ACLs of that resource again. A broker that may have missed notifications reads all ACLs.
 
-If a znode cannot be parsed, all access to its resource is denied: it is unknown which ACL would have denied it.
+If a znode cannot be parsed, all access to its resource is denied, because its ACLs might have denied it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ATTEMPTS: Final = 10
 """Maximum number of attempts to write a znode that other brokers change at the same time, as in Kafka."""
 RETRY_SECONDS: Final = 0.1
 MAX_CONCURRENT: Final = 100
-"""Znodes that are changed at the same time."""
+"""Maximum number of znodes that are changed at the same time."""
 
 Listener = Callable[[Collection[ACL]], None]
 ACLs = frozenset[ACL]
@@ -73,7 +73,10 @@ class AclStore:
         await self._changes.close()
 
     async def refresh(self) -> None:
-        """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
+        """Read recent changes by other brokers.
+
+        If the store is unreachable, log a warning and keep the last known ACLs.
+        """
         await self._changes.refresh()
 
     def matching(self, acl_filter: ACLFilter) -> list[ACL]:
@@ -83,7 +86,7 @@ class AclStore:
         return sorted((acl for acls in matching for acl in acls if acl_filter.matches(acl)), key=_by_resource)
 
     async def add(self, acls: Sequence[ACL]) -> list[KafkaError | None]:
-        """Add valid ACLs. Return the error of each; an ACL that exists is none."""
+        """Add validated ACLs. Return the error of each, or None; adding an existing ACL is not an error."""
         added: dict[ResourcePattern, set[ACL]] = {}
         for acl in acls:
             added.setdefault(acl.resource_pattern, set()).add(acl)
@@ -92,7 +95,10 @@ class AclStore:
         return [outcomes[acl.resource_pattern][1] for acl in acls]
 
     async def remove(self, filters: Sequence[ACLFilter]) -> list[list[tuple[ACL, KafkaError | None]]]:
-        """Remove the ACLs that match. Return, for each filter, the matching ACLs with their errors."""
+        """Remove the ACLs that match any filter.
+
+        Return, for each filter, the matching ACLs with their errors, or None if they were removed.
+        """
         await self._changes.read()
         async with self._changes.lock:
             resources = [await self._resources(acl_filter) for acl_filter in filters]
@@ -130,7 +136,10 @@ class AclStore:
     async def _change_each(
         self, patterns: Iterable[ResourcePattern], change: Callable[[ResourcePattern, ACLs], ACLs]
     ) -> dict[ResourcePattern, tuple[ACLs, KafkaError | None]]:
-        """Change the ACLs of resources. Return, for each, what was or should have been removed, and the error."""
+        """Change the ACLs of each resource by `change`.
+
+        Return by resource the ACLs removed, or to be removed if it failed, and the error, or None.
+        """
         semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def one(pattern: ResourcePattern) -> tuple[ACLs, KafkaError | None]:
@@ -158,7 +167,10 @@ class AclStore:
         return {pattern: task.result() for pattern, task in tasks.items()}
 
     async def _change(self, pattern: ResourcePattern, change: Callable[[ACLs], ACLs]) -> None:
-        """Replace a resource's ACLs by what `change` makes of the current ones, even if another broker changes them."""
+        """Replace a resource's ACLs by what `change` returns for the current ones.
+
+        Try again if another broker changes them meanwhile.
+        """
         path = znodes.acls(pattern)
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -173,7 +185,7 @@ class AclStore:
                     await self._store.multi(writes)
                 except (BadVersionError, NodeExistsError):
                     continue  # another broker was faster
-                except NoNodeError:  # likewise, or it is the first ACL of this resource type
+                except NoNodeError:  # the same, or this is the first ACL of the resource type
                     await store_reader.create_persistent_nodes(self._store, [path.rpartition("/")[0]])
                     continue
                 log.debug("ACLs at %s: %d added, %d removed", path, len(after - before), len(before - after))
@@ -220,7 +232,10 @@ class AclStore:
         self._publish()
 
     async def _changed_nodes(self, notifications: Sequence[str]) -> dict[ResourcePattern, ZNode | None] | None:
-        """Return the znodes that notifications name, or None if some were missed or cannot be parsed."""
+        """Return the ACL znodes that notifications name.
+
+        Return None if notifications may have been missed or cannot be parsed.
+        """
         if self._changes.may_have_missed:
             return None
         nodes = await store_reader.get_all(self._store, notifications)
@@ -241,12 +256,17 @@ class AclStore:
 
 
 def _write(path: str, node: ZNode | None, acls: ACLs) -> Operation:
-    """Return the operation that stores ACLs if the znode is still as it was read; without ACLs it is deleted."""
+    """Return the operation that writes ACLs, or deletes the znode if there are none.
+
+    It fails if the znode has changed since `node` was read.
+    """
     if node is not None and not acls:
         return Delete(path, node.version)
     value = znodes.acls_value(acls)
     if len(value) > MAX_NODE_BYTES:
-        raise InvalidRequestError(f"{path} cannot hold {len(acls)} ACLs; use fewer, with prefixes or User:*")
+        raise InvalidRequestError(
+            f"{path} cannot hold {len(acls)} ACLs; replace some by ACLs with prefixed patterns, or for User:*"
+        )
     return Create(path, value) if node is None else Set(path, value, node.version)
 
 

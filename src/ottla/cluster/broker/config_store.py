@@ -1,7 +1,8 @@
-"""Dynamic configs (KIP-226): the broker that receives a change writes it below `/config`, and all brokers apply it.
+"""Dynamic configs (KIP-226): the broker that receives a change writes it to a znode below `/config`, and all brokers
+apply it.
 
-Each change comes with a notification in `/config/changes`, as the tools of Kafka 0.8 to 2 write them, too. The entity
-that it names is read again, so a notification that arrives late or twice does no harm.
+Each change is written with a notification below `/config/changes`, as by the tools of Kafka 0.8 to 2. A broker then
+reads the entity that the notification names, so a notification that arrives late or twice does no harm.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ log = logging.getLogger("ottla.cluster")
 
 
 class DynamicConfigStore:
-    """Writes dynamic configs, and applies those of other brokers. Not thread-safe: event loop only."""
+    """Writes dynamic configs, and applies changes by other brokers. Not thread-safe: event loop only."""
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache) -> None:
         self._store = store
@@ -43,7 +44,7 @@ class DynamicConfigStore:
         newer one, and no change is based on a value that has been replaced."""
 
     async def start(self) -> None:
-        """Read the configs of everything but topics, and apply changes from now on."""
+        """Read the configs of all entities except topics, and apply changes from now on."""
         await self._notifications.read(self._listener.notify, _skip)  # all configs are read below
         configs = await store_reader.read_configs(self._store)
         await self._cache.update(lambda image: replace(image, configs=configs))
@@ -54,10 +55,12 @@ class DynamicConfigStore:
 
     @asynccontextmanager
     async def changing(self, path: str | None) -> AsyncIterator[None]:
-        """Serialize changes, each based on the entity's current configs; None: an entity that the store does not keep.
+        """Context manager: no other change runs in the block.
 
-        The configs are read again first: this broker may not have applied another broker's last change yet, and would
-        revert it.
+        `path`: the entity to change; None if its configs are not in the store.
+
+        The entity's configs are read again first, because this broker may not have applied another broker's last change
+        yet, and would revert it.
         """
         async with self._lock:
             if path is not None:
@@ -65,15 +68,18 @@ class DynamicConfigStore:
             yield
 
     async def refresh(self, paths: Sequence[str]) -> None:
-        """Read entities again, for changes of other brokers a moment ago; do nothing if the store is not reachable."""
+        """Read entities again, for recent changes by other brokers.
+
+        If the store is unreachable, log a warning and keep the last known configs.
+        """
         try:
             async with asyncio.timeout(REFRESH_SECONDS), self._lock:
                 await self._read_entities(paths)
         except (TimeoutError, MetadataStoreError) as error:
-            log.warning("Dynamic configs cannot be read; using the last that were read: %s", error)
+            log.warning("Cannot read dynamic configs; using the last known ones: %s", error)
 
     async def set_topic(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of a topic with validated ones."""
+        """Replace the configs of a topic, which the caller has validated. Raises UnknownTopicOrPartitionError."""
         if name not in self._cache.image.topics:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         await self._store.multi(
@@ -85,7 +91,10 @@ class DynamicConfigStore:
         await self._apply_topic(name, dict(configs))
 
     async def set(self, entity: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of an entity that is not a topic (see `config_entities`) with validated ones."""
+        """Replace the configs of an entity that is not a topic (see `config_entities`).
+
+        The caller has validated them.
+        """
         writes: list[Operation] = []
         head, nested, _ = entity.partition(config_entities.NESTED + "/")
         if nested and configs:
@@ -94,7 +103,8 @@ class DynamicConfigStore:
                     writes.append(Create(znodes.config_entity(parent), znodes.config_value({})))
         write = await put(self._store, znodes.config_entity(entity), znodes.config_value(configs))
         if configs or isinstance(write, Set):
-            # keep the znode of an entity without configs: it may have children, e.g. the clients of a user
+            # The znode of an entity without configs is not deleted, because it may have children, such as the clients
+            # of a user.
             await self._store.multi([*writes, write, _notification(entity)])
         await self._apply_entity(entity, dict(configs))
 

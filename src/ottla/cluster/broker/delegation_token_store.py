@@ -1,8 +1,9 @@
 """Delegation tokens in the metadata store, as Kafka's DelegationTokenManagerZk keeps them: a znode per token.
 
-The broker that receives a request writes the token, with a change notification; all brokers read it again. A broker
-that may have missed notifications reads every token. Renewals and expiries decide on the znode as it is, not on what
-this broker has read before. The znode has no secret: each broker computes it from the master key.
+The broker that receives a request writes the token and a change notification. All brokers then read the token. A broker
+that may have missed notifications reads all tokens. Renewals and expirations are based on the current znode, not on
+what this broker has read before. The znode does not contain the token's secret: each broker computes it from the master
+key.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ log = logging.getLogger("ottla.cluster")
 ATTEMPTS: Final = 10
 """Maximum number of attempts to change a token that other brokers change at the same time."""
 Change = Callable[[TokenInformation], TokenInformation | None]
-"""Returns the changed token, None to remove it; raises the error of a change that is not allowed."""
+"""Returns the changed token, or None to remove it. Raises an error if the change is not allowed."""
 
 
 class DelegationTokenStore:
@@ -59,7 +60,7 @@ class DelegationTokenStore:
         renew_period_ms: int,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`renew_period_ms`: time until a token expires that is created, or renewed without a period."""
+        """`renew_period_ms`: time until a token expires after it was created, or renewed without a period."""
         self._store = store
         self._master_key = master_key
         self._max_lifetime_ms = max_lifetime_ms
@@ -68,7 +69,10 @@ class DelegationTokenStore:
         self._tokens: dict[str, TokenInformation] = {}
         self._ids_by_hmac: dict[bytes, str] = {}
         self._credentials: dict[tuple[str, str], Credential] = {}
-        """SCRAM credentials by mechanism and token id, computed when they are first used: each takes milliseconds."""
+        """SCRAM credentials by mechanism and token id.
+
+        They are computed at the first use, because each takes some milliseconds.
+        """
         self._changes = ChangeReader(
             "delegation tokens", store, [token_znodes.CHANGES], self._apply_notifications, clock.monotonic
         )
@@ -82,7 +86,10 @@ class DelegationTokenStore:
         await self._changes.close()
 
     async def refresh(self) -> None:
-        """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
+        """Read recent changes by other brokers.
+
+        If the store is unreachable, log a warning and keep the last known tokens.
+        """
         await self._changes.refresh()
 
     def tokens(self) -> list[TokenInformation]:
@@ -90,16 +97,17 @@ class DelegationTokenStore:
         return sorted(self._tokens.values(), key=lambda token: (token.issue_timestamp, token.token_id))
 
     def id_of(self, hmac: bytes) -> str:
-        """Return the id of the token with this secret; empty if this broker does not know it."""
+        """Return the id of the token with this secret (HMAC); an empty string if this broker does not know it."""
         return self._ids_by_hmac.get(hmac, "")
 
     def hmac(self, token: TokenInformation) -> bytes:
-        """Return the token's secret."""
+        """Return the token's secret (HMAC), computed from the master key."""
         return token_hmac(self._master_key, token.token_id)
 
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        """Return the SCRAM credential of a token and the user that it authenticates; None if it does not exist or has
-        expired.
+        """Return the SCRAM credential of a token, with the user that it authenticates.
+
+        Return None if the token does not exist or has expired.
         """
         token = self._tokens.get(token_id)
         if token is None or token.is_expired(self._clock.now_ms()):
@@ -117,7 +125,7 @@ class DelegationTokenStore:
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
     ) -> TokenInformation:
-        """Create a token; a lifetime of 0 or less is the maximum."""
+        """Create a token. `max_lifetime_ms`: 0 or less for the maximum lifetime."""
         now = self._clock.now_ms()
         lifetime_ms = self._max_lifetime_ms if max_lifetime_ms <= 0 else min(max_lifetime_ms, self._max_lifetime_ms)
         expiry = now + min(lifetime_ms, self._renew_period_ms)
@@ -132,7 +140,7 @@ class DelegationTokenStore:
         return token
 
     async def renew(self, principal: str, hmac: bytes, period_ms: int) -> int:
-        """Renew a token for a period, negative: the default. Return the time at which it expires then.
+        """Renew a token for `period_ms`; negative: the default period. Return the new expiry time in ms since 1970.
 
         Raises DelegationTokenNotFoundError, DelegationTokenOwnerMismatchError, DelegationTokenExpiredError.
         """
@@ -141,7 +149,7 @@ class DelegationTokenStore:
         return await self._change_expiry(principal, hmac, expiry, now)
 
     async def expire(self, principal: str, hmac: bytes, period_ms: int) -> int:
-        """Let a token expire after a period, negative: now, which removes it. Return the time at which it expires.
+        """Let a token expire after `period_ms`; negative: remove it now. Return the expiry time in ms since 1970.
 
         Raises the same errors as `renew`.
         """
@@ -183,14 +191,17 @@ class DelegationTokenStore:
 
     async def _id_of(self, hmac: bytes) -> str:
         if hmac not in self._ids_by_hmac:
-            await self.refresh()  # another broker may just have created it
+            await self.refresh()  # another broker may have just created the token
         token_id = self._ids_by_hmac.get(hmac)
         if token_id is None:
             raise DelegationTokenNotFoundError
         return token_id
 
     async def _change(self, token_id: str, change: Change) -> TokenInformation | None:
-        """Replace a token by what `change` makes of the current one, even if another broker changes it."""
+        """Replace a token by what `change` returns for the current one.
+
+        Try again if another broker changes it meanwhile.
+        """
         path = token_znodes.token_path(token_id)
         async with self._changes.lock:
             for _ in range(ATTEMPTS):
@@ -250,7 +261,7 @@ def _check_principal(token: TokenInformation, principal: str) -> None:
 
 
 def _token(token_id: str, node: ZNode | None) -> TokenInformation | None:
-    """Return the token in a znode. One that cannot be parsed does not count, with a log line."""
+    """Return the token in a znode; None if there is none. If it cannot be parsed, log an error and return None."""
     try:
         return None if node is None else token_znodes.parse_token(token_id, node.value)
     except UnreadableNodeError as error:

@@ -1,7 +1,8 @@
-"""The lifecycle of a broker in its cluster: its parts, and how it registers, joins and leaves. Kafka's
-`BrokerLifecycleManager`.
+"""The lifecycle of a broker in its cluster: registering, joining, rejoining and leaving.
 
-A standalone broker is a cluster of one, with the same parts over the store in its log directory.
+Kafka's `BrokerLifecycleManager`.
+
+A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in the log directory.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ log = logging.getLogger("ottla.cluster")
 SHUTDOWN_VERSION: Final = 3
 PURPOSE: Final = "shutdown"
 RETRY_SECONDS: Final = 0.1
-"""Delay after the metadata store has failed."""
+"""Delay in seconds after an error of the metadata store."""
 
 
 class BrokerLifecycle:
@@ -60,10 +61,11 @@ class BrokerLifecycle:
         on_replaced: Callable[[str], None] | None = None,
         secret: bytes | None = None,
     ) -> None:
-        """`stop` stops or deletes a replica of this broker; `unclean_allowed` decides by a topic's configs.
+        """`stop`: stops or deletes a replica of this broker.
 
-        `offline_replicas` returns the replicas on failed disks. `on_replaced` is called, with the reason, when another
-        broker has registered with this broker's id. `secret`: of the cluster; None for a standalone broker.
+        `unclean_allowed`: whether a topic with these configs allows unclean leader election. `offline_replicas`:
+        returns the replicas on failed disks. `on_replaced`: called with the reason when another broker has registered
+        with this broker's id. `secret`: the cluster's secret; None for a standalone broker.
         """
         self._store = store
         self._config = config
@@ -97,20 +99,22 @@ class BrokerLifecycle:
         )
 
     async def prepare(self, cluster_id: str | None) -> None:
-        """Read the cluster's metadata. Raises StartupError if `cluster_id`, the log directory's, is another
-        cluster's.
+        """Read the cluster's metadata.
+
+        `cluster_id`: the cluster id in the log directory; None if it has none. Raises StartupError if the metadata
+        store has another one.
         """
         agreed_id = await agreed_cluster_id(self._store, cluster_id)
         await self.metadata_cache.update(lambda _: ClusterImage(agreed_id))
         await self.config_store.start()
 
     async def register(self, broker: BrokerImage) -> None:
-        """Register the broker. Raises StartupError if another one has its broker.id, or one of its addresses."""
+        """Register the broker. Raises StartupError if another broker has its broker.id, or one of its addresses."""
         await self._check_addresses(broker)
         await self._registration.register(broker)
 
     async def join(self) -> None:
-        """Take part in controller elections, and return when the controller is known."""
+        """Take part in controller elections. Return when a controller is elected."""
         await self._election.start()
 
     async def _check_addresses(self, broker: BrokerImage) -> None:
@@ -119,15 +123,15 @@ class BrokerLifecycle:
             taken = [own[e.host, e.port] for e in other.endpoints if (e.host, e.port) in own]
             if taken and other.id != broker.id:
                 raise StartupError(
-                    f"advertised.listeners: {taken[0]} is registered by broker {other.id} already; "
+                    f"advertised.listeners: {taken[0]} is already registered by broker {other.id}; "
                     "each broker needs addresses of its own"
                 )
 
     async def rejoin(self) -> None:
-        """Register again with a new session, after the last one has expired.
+        """Register again with a new session after the last one has expired.
 
-        If another broker has registered with this broker's id meanwhile, this one is no longer part of the cluster: it
-        takes part in no election, and has to be stopped.
+        If another broker has registered with this broker's id meanwhile, this broker is no longer part of the cluster:
+        it leaves controller elections and calls `on_replaced`, because it has to be stopped.
         """
         try:
             await self._registration.renew()
@@ -139,7 +143,9 @@ class BrokerLifecycle:
                 self._on_replaced(error.message)
 
     async def controlled_shutdown(self) -> None:
-        """Move leaders away before the broker stops: `controlled.shutdown.enable` (KIP-49)."""
+        """Have the controller move this broker's leaderships to other brokers before it stops, if
+        `controlled.shutdown.enable` is set (KIP-49).
+        """
         config, own = self._config, self.metadata_cache.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.metadata_cache.image):
             return
@@ -174,7 +180,7 @@ class BrokerLifecycle:
                 return
 
     def _is_last(self, image: ClusterImage) -> bool:
-        """Return whether all other brokers have left, or are shutting down as far as the controller knows."""
+        """Return whether all other brokers have left or are shutting down."""
         return image.brokers.keys() <= image.shutting_down | {self._broker_id}
 
     async def _request_controlled_shutdown(self, own: BrokerImage) -> list[TopicPartition]:
@@ -193,7 +199,10 @@ class BrokerLifecycle:
         return [TopicPartition(p.topic_name, p.partition_index) for p in response.remaining_partitions]
 
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
-        """Report replicas on a failed disk to the controller, so that it elects other leaders (KIP-112). Retries."""
+        """Report replicas on a failed disk to the controller, so that it elects other leaders (KIP-112).
+
+        Retry until that is done.
+        """
         while True:
             try:
                 return await self._report(partitions)
@@ -209,7 +218,7 @@ class BrokerLifecycle:
             await self._store.multi([Create(path, value, sequence=True)])
 
     async def close(self) -> None:
-        """Stop taking part in the cluster. The session ends after this, which removes the registration."""
+        """Stop taking part in the cluster. The caller then ends the session, which removes the registration."""
         await self._election.close()
         await self.config_store.close()
         self.interbroker.close()
@@ -248,8 +257,8 @@ class BrokerLifecycle:
 
 
 def _socket_options(config: BrokerConfig) -> SocketOptions | None:
-    """Return the socket options for connections to other brokers, with TLS if required; None for a standalone
-    broker.
+    """Return the TLS socket options for connections to other brokers; None if they need no TLS, or the broker is
+    standalone.
     """
     listener = config.inter_broker_listener
     if not config.in_cluster or listener is None or not config.inter_broker_protocol.endswith("SSL"):
@@ -260,12 +269,16 @@ def _socket_options(config: BrokerConfig) -> SocketOptions | None:
 
 
 def _proves_membership(config: BrokerConfig) -> bool:
-    """Return whether this broker sends a proof of membership, which Kafka's SASL listeners take for a second login."""
+    """Return whether this broker proves to other brokers that it knows the cluster's secret.
+
+    It does not if Apache Kafka's brokers may be in the cluster and connections use SASL, because they take the proof
+    for a second login.
+    """
     return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
 
 
 def _login(config: BrokerConfig) -> Login | None:
-    """Return this broker's SASL credentials for other brokers, if required."""
+    """Return this broker's SASL login for connections to other brokers; None if they do not use SASL."""
     if not config.in_cluster or not config.inter_broker_protocol.startswith("SASL"):
         return None
     from ottla.net.client.sasl_login import Login  # as above
@@ -279,7 +292,10 @@ def _login(config: BrokerConfig) -> Login | None:
 
 
 async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
-    """Return the cluster's id. At its first start it is `expected`, or a new one. Raises StartupError if it differs."""
+    """Return the cluster id in the metadata store.
+
+    If it has none, store `expected` or a new id. Raises StartupError if the store has another id than `expected`.
+    """
     await store_reader.create_persistent_nodes(store)
     stored_id = await store_reader.read_cluster_id(store)
     if stored_id is None:
@@ -287,7 +303,7 @@ async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
         try:
             await store.multi([Create(znodes.CLUSTER_ID, znodes.dump({"version": "1", "id": stored_id}))])
         except NodeExistsError:
-            return await agreed_cluster_id(store, expected)  # another broker was faster
+            return await agreed_cluster_id(store, expected)  # another broker has just stored one
     if expected not in (None, stored_id):
         raise StartupError(
             f"log.dirs: the data belongs to cluster {expected}, the metadata store to cluster {stored_id}; "

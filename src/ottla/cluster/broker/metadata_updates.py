@@ -1,7 +1,8 @@
-"""The controller's requests to this broker: LeaderAndIsr and UpdateMetadata make the next image.
+"""The controller's requests to this broker: LeaderAndIsr and UpdateMetadata change the cluster image.
 
-UpdateMetadata has the topics; LeaderAndIsr changes partitions of known topics. An older state never replaces a newer
-one, so the requests may arrive in any order. Requests of a broker that is no longer the controller are rejected.
+UpdateMetadata adds and removes topics; LeaderAndIsr only changes partitions of topics in the image. An older state
+never replaces a newer one, so the requests may arrive in any order. Requests of a broker that is no longer the
+controller are rejected.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MAX_MISSED_EPOCHS: Final = 1000
 """Maximum gap to a newer controller epoch; beyond it, the epoch is looked up in the metadata store."""
 PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
 UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
-"""A partition without a state yet, below one that has a state."""
+"""A partition whose state has not been received yet, although that of a higher partition number has."""
 
 
 class ControllerRequestHandler:
@@ -50,19 +51,19 @@ class ControllerRequestHandler:
         self._broker_id = broker_id
         self._initialized = asyncio.Event()
         self._lock = asyncio.Lock()
-        """Serializes UpdateMetadata in the order of arrival, also while one waits for the store."""
+        """Serializes UpdateMetadata requests in the order of their arrival, even if one has to wait for the store."""
 
     @property
     def is_initialized(self) -> bool:
-        """Whether this broker has the cluster's topics; until then clients have to wait."""
+        """Whether this broker has received the cluster's topics. Until then, clients' requests have to wait."""
         return self._initialized.is_set()
 
     def mark_initialized(self) -> None:
-        """Stop waiting for the controller's first request: this broker is the controller."""
+        """Do not wait for the controller's first request, because this broker is the controller."""
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
-        """Wait until this broker has the cluster's topics, but not longer than `INITIALIZATION_SECONDS`."""
+        """Wait until this broker has received the cluster's topics, at most `INITIALIZATION_SECONDS`."""
         try:
             async with asyncio.timeout(INITIALIZATION_SECONDS):
                 await self._initialized.wait()
@@ -70,7 +71,9 @@ class ControllerRequestHandler:
             self._initialized.set()
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Raise an error for a request of an earlier controller, or for an earlier registration of this broker."""
+        """Raise StaleControllerEpochError for a request of an earlier controller, and StaleBrokerEpochError for a
+        request to an earlier registration of this broker.
+        """
         image = self._cache.image
         if controller_epoch < image.controller_epoch:
             raise StaleControllerEpochError(
@@ -81,9 +84,10 @@ class ControllerRequestHandler:
             raise StaleBrokerEpochError
 
     async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Raise what `check` raises, and StaleControllerEpochError for an epoch far ahead that the store does not have.
+        """Raise the errors of `check`, and StaleControllerEpochError if the epoch is more than MAX_MISSED_EPOCHS ahead
+        and higher than the one in the store.
 
-        With an epoch that is too high, all later requests of the real controller would be rejected.
+        If a wrong, too high epoch were accepted, all later requests of the real controller would be rejected.
         """
         self.check(controller_epoch, broker_epoch)
         if controller_epoch > self._cache.image.controller_epoch + MAX_MISSED_EPOCHS:
@@ -92,13 +96,16 @@ class ControllerRequestHandler:
                 raise StaleControllerEpochError(f"no controller has had controller_epoch={controller_epoch}")
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
-        """Apply the states of partitions."""
+        """Handle LeaderAndIsr: apply the states of partitions."""
         await self.verify(request.controller_epoch, request.broker_epoch)
         _check_states(_partition_states(request))
         await self._apply(request, lambda image: with_leader_and_isr(image, request))
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Apply topics, states and brokers. The configs of new topics are read from the store."""
+        """Handle UpdateMetadata: apply topics, states and brokers.
+
+        The configs of new topics are read from the store.
+        """
         await self.verify(request.controller_epoch, request.broker_epoch)
         _check_states((name, states) for name, _, states in _topics(request))
         async with self._lock:
@@ -145,7 +152,9 @@ def _partition_states(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Seque
 def _check_states(
     topics: Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState | UpdateMetadataPartitionState]]],
 ) -> None:
-    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for states that no controller sends."""
+    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for names or numbers that are out of
+    range.
+    """
     for name, states in topics:
         for state in states:
             check_partition(TopicPartition(name, state.partition_index))
@@ -157,7 +166,7 @@ def _check_states(
 
 
 def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
-    """Return the image after LeaderAndIsr; unknown topics are ignored, as UpdateMetadata brings them."""
+    """Return the image after LeaderAndIsr. Unknown topics are ignored, because UpdateMetadata will add them."""
     states = {
         t.topic_name: t.partition_states
         for t in request.topic_states
@@ -183,8 +192,9 @@ def with_metadata(
     ids: Mapping[str, UUID],
     broker_id: int,
 ) -> ClusterImage:
-    """Return the image after UpdateMetadata. `configs` and `ids`: of topics that may be new; `broker_id`: this
-    broker.
+    """Return the image after UpdateMetadata.
+
+    `configs` and `ids`: configs and topic ids of topics that may be new, by name. `broker_id`: this broker.
     """
     topics: dict[str, TopicImage] = {} if request.type == FULL else dict(image.topics)
     for name, sent_id, states in _topics(request):
@@ -199,7 +209,7 @@ def with_metadata(
         topics[name] = _merge(old, {s.partition_index: _state(s, old) for s in states})
     brokers = {b.id: _broker(b) for b in request.live_brokers}
     if broker_id in image.brokers:
-        brokers[broker_id] = image.brokers[broker_id]  # this broker has its own registration, which is newer
+        brokers[broker_id] = image.brokers[broker_id]  # this broker's own registration may be newer
     image = replace(
         image,
         controller_id=request.controller_id,
@@ -210,7 +220,7 @@ def with_metadata(
 
 
 def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[UpdateMetadataPartitionState]]]:
-    """Return (name, id or zero, states) of every topic, for both forms of the request."""
+    """Yield the name, id (or zero) and states of every topic, for request versions with and without topic ids."""
     for topic in request.topic_states:
         yield topic.topic_name, topic.topic_id, topic.partition_states
     ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
@@ -221,7 +231,7 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """Return the topic with the newer states; the same object if there are none."""
+    """Return the topic with those of the states that are newer than its own; the same object if none is."""
     size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
     for index, now in images.items():
@@ -247,7 +257,9 @@ def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
 
 
 def _state(s: UpdateMetadataPartitionState, topic: TopicImage) -> PartitionImage:
-    """Return the state with the known reassignment, which this request does not have."""
+    """Return the state, with the reassignment that the image has, because UpdateMetadata does not contain
+    reassignments.
+    """
     was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
     now = replace(was, leader=s.leader, leader_epoch=s.leader_epoch, isr=tuple(s.isr), state_version=s.zk_version)
     return (

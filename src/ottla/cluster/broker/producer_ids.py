@@ -1,7 +1,7 @@
 """Producer ids, unique in the cluster: allocated from the metadata store in blocks of 1,000.
 
-Batches with ids that were never allocated are rejected (`is_allocated`), and an id in a log advances the allocator only
-if it is plausible: otherwise one batch with 2^63-1 would exhaust all ids.
+Batches with ids that were never allocated are rejected (`is_allocated`). An id in a log advances the allocator only if
+it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 log = logging.getLogger("ottla.cluster")
 
 MAX_PLAUSIBLE_ID: Final = 2**48
-"""Ids in logs from here on were not allocated: a million per second for nine years do not reach it."""
+"""Producer ids from here on cannot have been allocated: a million ids per second would take nine years to reach it."""
 MAX_ID: Final = 2**63 - 1
 UNSEEN_IDS: Final = 1_000_000
-"""Distance beyond the last known block within which an id is accepted while the store is not reachable."""
+"""While the store is unreachable, ids up to this distance after the last known block are accepted."""
 
 
 class ProducerIds:
@@ -41,11 +41,14 @@ class ProducerIds:
         self._end = 0
         self._lock = asyncio.Lock()
         self.end = 0
-        """The id after the last block that any broker has allocated, as far as known."""
+        """The id after the last block that any broker has allocated, as far as this broker knows."""
         self._refreshing: asyncio.Future[bool] | None = None
 
     async def next_id(self) -> int:
-        """Return a new producer id. Raises CoordinatorLoadInProgressError if none is available now."""
+        """Return a new producer id.
+
+        Raises CoordinatorLoadInProgressError if a new block is needed and the store is unreachable.
+        """
         async with self._lock:
             if self._next >= self._end:
                 block = await self.next_block(self._broker_id)
@@ -55,7 +58,7 @@ class ProducerIds:
             return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
-        """Return whether a broker has allocated this id; concurrent requests share one read of the store."""
+        """Return whether any broker has allocated this id. Concurrent calls share one read of the store."""
         if producer_id < self.end:
             return True
         if self._refreshing is None:
@@ -64,7 +67,7 @@ class ProducerIds:
         return producer_id < self.end + (0 if is_known else UNSEEN_IDS)
 
     async def _refresh(self) -> bool:
-        """Read the last allocated block. Return False if the store is not reachable."""
+        """Read the last allocated block. Return False if the store is unreachable."""
         try:
             self.end = max(self.end, _end(await self._store.get(znodes.PRODUCER_ID_BLOCK)))
         except MetadataStoreError as error:
@@ -75,9 +78,9 @@ class ProducerIds:
         return True
 
     async def skip_past(self, producer_id: int) -> None:
-        """Allocate no ids up to this one, which is in a log although the store does not have it.
+        """Never allocate ids up to `producer_id`, which is in a log although the store has not allocated it.
 
-        This happens with log directories of Apache Kafka. An implausible id is ignored.
+        This happens with log directories of Apache Kafka. An id from MAX_PLAUSIBLE_ID on is ignored.
         """
         if producer_id >= MAX_PLAUSIBLE_ID:
             log.error("Ignoring producer_id=%d in a log: no broker can have allocated it", producer_id)
@@ -87,7 +90,7 @@ class ProducerIds:
         self.end = max(self.end, _end(node))
 
     async def next_block(self, broker_id: int) -> range:
-        """Allocate a block of ids for a broker. Raises CoordinatorLoadInProgressError if the store is not reachable."""
+        """Allocate a block of ids for a broker. Raises CoordinatorLoadInProgressError if the store is unreachable."""
         try:
             while True:
                 node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
@@ -101,7 +104,10 @@ class ProducerIds:
             raise CoordinatorLoadInProgressError(f"no producer ids are available now: {error.message}") from error
 
     async def _write(self, node: ZNode | None, end: int, broker_id: int) -> bool:
-        """Write the end of the last allocated block. Return False if another broker was faster."""
+        """Write the end of the last allocated block.
+
+        Return False if another broker has changed it since `node` was read.
+        """
         path, value = znodes.PRODUCER_ID_BLOCK, znodes.producer_ids_value(broker_id, end)
         try:
             await self._store.multi([Create(path, value) if node is None else Set(path, value, node.version)])
@@ -111,5 +117,5 @@ class ProducerIds:
 
 
 def _end(node: ZNode | None) -> int:
-    """Return the id after the last allocated block; Kafka creates the znode before there is one."""
+    """Return the id after the last allocated block; 0 if there is none (Kafka creates the znode empty)."""
     return 0 if node is None or not node.value else int(znodes.load(node.value)["block_end"]) + 1

@@ -1,8 +1,8 @@
 """The registration of this broker, a znode below `/brokers/ids`, and the generation of broker ids.
 
-The znode is ephemeral: it is deleted with the session, and created again with the next one. If another broker has this
-id, registration waits as long as its session could last, since it may be an earlier run of this broker (whose session
-is ended at once if it used the same log directory, see `stale_session`).
+The znode is ephemeral: it is deleted with the session, and created again with the next one. If the id is registered
+already, that may be an earlier run of this broker, so registration waits until its session must have expired. The
+session is ended at once if the earlier run used the same log directory (see `stale_session`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.errors import StartupError
 log = logging.getLogger("ottla.cluster")
 
 SESSION_SLACK_SECONDS: Final = 2.0
-"""ZooKeeper checks sessions by ticks, so they end a little late."""
+"""Additional time in seconds for a session to expire, because ZooKeeper checks sessions only at ticks."""
 RETRY_SECONDS: Final = 0.1
 
 
@@ -34,16 +34,16 @@ class Registration:
     """
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, session_timeout_ms: int = 0) -> None:
-        """`session_timeout_ms`: how long ephemeral znodes of a dead run may remain."""
+        """`session_timeout_ms`: time for which the ephemeral znodes of a broker that has died may remain."""
         self._store = store
         self._cache = metadata_cache
         self._session_seconds = session_timeout_ms / 1000
         self._broker: BrokerImage | None = None
-        """The last registration."""
+        """The broker as it was last registered; None before the first registration."""
         self._value = b""
 
     async def register(self, broker: BrokerImage) -> None:
-        """Register a broker. Raises StartupError if another one has this id and keeps it."""
+        """Register a broker. Raises StartupError if the id is still registered after the session timeout."""
         self._broker, self._value = broker, store_reader.broker_value(broker)
         await self._register(broker)
 
@@ -58,7 +58,7 @@ class Registration:
                     await self._store.multi([Create(path, self._value, ephemeral=True)])
                 except NodeExistsError:
                     pass
-                continue  # read it again: it may be this broker's or another's
+                continue  # read the znode again: it may be of this broker or another one
             if node.value == self._value and node.created != earlier:
                 self._broker = replace(broker, epoch=node.created)
                 await self._publish(self._broker)
@@ -77,7 +77,7 @@ class Registration:
         )
 
     async def renew(self) -> None:
-        """Register again with a new session. Raises what `register` raises."""
+        """Register again with a new session. Raises StartupError like `register`; retries after errors of the store."""
         while self._broker is not None:
             try:
                 await self._register(self._broker)
@@ -89,7 +89,9 @@ class Registration:
 
 
 async def next_broker_id(store: MetadataStore, above: int) -> int:
-    """Return a new broker id: `reserved.broker.max.id` plus the version of `/brokers/seqid`, as in Kafka."""
+    """Return a new broker id: `above` (`reserved.broker.max.id`) plus the next version of `/brokers/seqid`, as in
+    Kafka.
+    """
     while True:
         await store.multi([Set(znodes.SEQUENCE_IDS, b"")])
         node = await store.get(znodes.SEQUENCE_IDS)

@@ -1,10 +1,11 @@
-"""Ending the ZooKeeper session of an earlier run of this broker, as soon as this run has locked the log directory.
+"""Ends the ZooKeeper session of an earlier run of this broker, as soon as this run has locked the log directory.
 
-The ephemeral znodes of a killed broker remain until its session expires: it counts as alive, its partitions have no
-leader, and it cannot register again. So each run stores the id and password of its session, and the next run closes
-that session. It must hold the lock of the log directory by then, which proves that the earlier run is dead.
+The ephemeral znodes of a killed broker remain until its session expires. Until then, the broker counts as alive, its
+partitions have no working leader, and it cannot register again. So each run stores the id and password of its session
+in a file, and the next run ends that session. It must hold the lock of the log directory, which proves that the earlier
+run is dead.
 
-    zookeeper-session           0x10000a1b2c3d4e5f 16-byte-password-in-hex
+zookeeper-session           0x10000a1b2c3d4e5f 16-byte-password-in-hex
 
 Kafka ignores this file; its brokers wait until the session has expired.
 """
@@ -24,14 +25,14 @@ NAME: Final = "zookeeper-session"
 
 
 class StaleSessionCleaner:
-    """The file in one log directory. Not thread-safe: event loop only."""
+    """Reads and writes the session file in one log directory. Not thread-safe: event loop only."""
 
     def __init__(self, directory: Path, store: ZooKeeperMetadataStore) -> None:
         self._path = directory / NAME
         self._store = store
 
     async def clean(self) -> None:
-        """End the session of the earlier run, and store this run's session, now and whenever it changes."""
+        """End the session of the earlier run, if any. Store this run's session, now and whenever it changes."""
         earlier = self._read()
         if earlier is not None and earlier != self._store.session:
             log.info("Ending session 0x%x of an earlier run", earlier.id)
@@ -43,7 +44,7 @@ class StaleSessionCleaner:
         self._write()
 
     def delete_file(self) -> None:
-        """Delete the file, as this run ends its session itself."""
+        """Delete the file, because this run ends its own session."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -54,7 +55,7 @@ class StaleSessionCleaner:
             number, password = self._path.read_text("ascii").split()
             return Session(int(number, 16), bytes.fromhex(password))
         except (OSError, ValueError):
-            return None  # there is none, or it is malformed
+            return None  # the file does not exist or is malformed
 
     def _write(self) -> None:
         session = self._store.session

@@ -1,4 +1,4 @@
-"""Committed offsets in the metadata store, `/consumers/G/offsets/T/P`, as consumers before 0.8.2 use them."""
+"""Committed offsets in the metadata store, in `/consumers/G/offsets/T/P`, for consumers before Kafka 0.8.2."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from ottla.names import check_partition
 
 
 class ZooKeeperOffsets:
-    """Reads and writes committed offsets in the metadata store, one at a time, as text. Not thread-safe: event loop
-    only.
+    """Reads and writes committed offsets in the metadata store, one per znode, as decimal text.
+
+    Not thread-safe: event loop only.
     """
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def get(self, group: str, tp: TopicPartition) -> int | None:
-        """Return the committed offset, or None."""
+        """Return the committed offset; None if there is none."""
         node = await self._store.get(_path(group, tp))
         return int(node.value) if node is not None and node.value else None
 
@@ -40,7 +41,7 @@ class ZooKeeperOffsets:
 
 
 def _path(group: str, tp: TopicPartition) -> str:
-    """Return the path of an offset. Raises InvalidGroupIdError, InvalidTopicError or InvalidPartitionsError."""
+    """Return the znode path of an offset. Raises InvalidGroupIdError, InvalidTopicError or InvalidPartitionsError."""
     if not znodes.is_valid_name(group):
         raise InvalidGroupIdError(
             f"group {group!r} cannot be a znode, so its offsets cannot be stored in the metadata store"

@@ -1,1 +1,1 @@
-"""The controller: its election, its decisions, and its requests to the brokers."""
+"""The controller: its election, its changes of the cluster's metadata, and its requests to the brokers."""

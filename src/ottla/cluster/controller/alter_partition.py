@@ -16,18 +16,21 @@ from ottla.model import TopicPartition
 
 
 class AlterPartitionItem(NamedTuple):
-    """An ISR that a leader requests, and the state of the partition that it is based on."""
+    """An ISR that a leader requests.
+
+    `leader_epoch` and `state_version`: of the partition state that the request is based on.
+    """
 
     tp: TopicPartition
     leader_epoch: int
     state_version: int
     isr: tuple[int, ...]
     broker_epochs: Mapping[int, int] = MappingProxyType({})
-    """Epochs of the brokers in the ISR, as far as the leader has them."""
+    """Broker epochs of the replicas in the ISR, as far as the leader knows them."""
 
 
 class IsrUpdates:
-    """Decides on the ISR updates of leaders."""
+    """Accepts or rejects ISR updates of leaders."""
 
     def __init__(self, context: ControllerContext, moves: PartitionReassignments) -> None:
         self._context = context
@@ -41,7 +44,10 @@ class IsrUpdates:
         isr: tuple[int, ...],
         broker_epochs: Mapping[int, int] = MappingProxyType({}),
     ) -> PartitionImage:
-        """Write the ISR that a leader requests. Return the new state of the partition."""
+        """Write the ISR that a leader requests, and return the new state of the partition.
+
+        Raises the error of the item.
+        """
         item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
         (result,) = await self.alter_partitions(broker_id, -1, [item])
         if isinstance(result, errors.KafkaError):
@@ -51,7 +57,10 @@ class IsrUpdates:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
     ) -> list[PartitionImage | errors.KafkaError]:
-        """Write the ISRs that a leader requests. Return the new state or the error of each item (KIP-497)."""
+        """Write the ISRs that a leader requests (KIP-497).
+
+        Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker has registered again.
+        """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None or -1 < broker_epoch < broker.epoch:

@@ -1,7 +1,8 @@
 """Requests from the controller to the brokers: one channel per broker. Kafka's `ControllerChannelManager`.
 
-A channel remembers the image that it has sent last, and sends the difference to the current one. So whatever happens
-meanwhile, one image is pending, nothing is queued, and after a lost connection the same difference is sent again.
+A channel keeps the image that it has sent last, and sends the difference between it and the current image. So there is
+no queue of requests: changes that happen while a request is in flight are sent together afterwards, and after a lost
+connection the difference is sent again.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ PURPOSE: Final = "controller"
 VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
 """Request versions of Apache Kafka 3.9."""
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
-"""The backoff between requests that a broker does not answer."""
+"""The backoff in seconds between attempts, after a request has failed."""
 REPORTED_FAILURES: Final = 5
-"""Failures in a row after which the log says that a broker receives no metadata."""
+"""Number of consecutive failures after which a warning is logged."""
 
 
 SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
 """Sends the difference of two images to a broker. Raises KafkaError if that fails."""
 StopReplica = Callable[[TopicPartition, bool], None]
-"""Stops a replica of this broker; True: its log is deleted."""
+"""Stops a replica of this broker. The second argument: whether to delete its log."""
 OnDeleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
-"""Called with the replicas that a broker has deleted."""
+"""Called with a broker id and the replicas that the broker has deleted."""
 OnOffline = Callable[[int, list[TopicPartition]], Awaitable[None]]
-"""Called with the replicas that a broker cannot use, as their disk has failed."""
+"""Called with a broker id and the replicas that are offline because their disk has failed."""
 
 
 class ControllerChannels:
@@ -62,11 +63,10 @@ class ControllerChannels:
         timeout_ms: int,
         epoch: int,
     ) -> None:
-        """`epoch`: of the term; images of other controllers are not sent.
+        """`stop`: stops a replica of this broker, which sends itself no requests.
 
-        `stop` stops a replica of this broker, which gets no requests from itself.
-
-        `deleted` and `failed` are called with the replicas that brokers report as deleted and as offline.
+        `deleted` and `failed`: called with replicas that brokers report as deleted and as offline. `timeout_ms`: of a
+        request. `epoch`: of the controller term; images of other controllers are not sent.
         """
         self._cache = metadata_cache
         self._sender = sender
@@ -80,8 +80,9 @@ class ControllerChannels:
         self._requests: BrokerRequests | None = None
 
     def update_brokers(self, brokers: Iterable[BrokerImage]) -> None:
-        """Open a channel to each of these brokers, a new one to brokers that have registered again, and close all
-        others.
+        """Open channels to new brokers and to brokers that have registered again.
+
+        Close the channels of all brokers that are not in `brokers`.
         """
         by_key = {(broker.id, broker.epoch): broker for broker in brokers}
         for key in self._channels.keys() - by_key.keys():
@@ -96,13 +97,13 @@ class ControllerChannels:
             channel.changed.set()
 
     def resend_all(self, broker_id: int) -> None:
-        """Send everything to a broker again."""
+        """Send the complete image to a broker again."""
         for (channel_broker_id, _), channel in self._channels.items():
             if channel_broker_id == broker_id:
                 channel.resend_all()
 
     async def wait_sent(self, timeout: float) -> None:
-        """Wait until every broker has the current image, but not longer than `timeout` seconds."""
+        """Wait until every broker has received the current image, at most `timeout` seconds."""
         number = self._cache.number
         waits = [asyncio.ensure_future(channel.wait_sent(number)) for channel in self._channels.values()]
         if waits:
@@ -117,7 +118,7 @@ class ControllerChannels:
         self._channels.clear()
 
     async def _send(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Send the difference to one broker. Raises KafkaError if that fails."""
+        """Send the difference of two images to one broker. Raises KafkaError if that fails."""
         ended = image_delta.stopped_replicas(before, after, broker.id)
         if broker.id != self._own_id:
             await self._send_requests(broker, before, after, ended)
@@ -142,8 +143,8 @@ class ControllerChannels:
         leader_and_isr = self._requests.leader_and_isr(before, after, broker)
         metadata = self._requests.update_metadata(before, after, broker)
         if before is None and metadata is not None:
-            # a broker that has received nothing yet needs the brokers' addresses before it can follow leaders; others
-            # act at once
+            # A broker that has received nothing yet needs the brokers' addresses first, before it can follow leaders.
+            # Others can act on LeaderAndIsr at once.
             await self._request(broker, metadata)
         if leader_and_isr is not None:
             response = await self._request(broker, leader_and_isr)
@@ -160,7 +161,7 @@ class ControllerChannels:
     async def _request(self, broker: BrokerImage, request: Request[R]) -> R:
         version = VERSIONS[request.NAME]
         response = await self._sender.send(broker.id, request, version, timeout=self._timeout, purpose=PURPOSE)
-        code: int = getattr(response, "error_code")  # noqa: B009 - each of the three has it, their base has not
+        code: int = getattr(response, "error_code")  # noqa: B009 - each of the three responses has the field, but not their base class
         if code:
             raise for_code(code)
         return response
@@ -181,7 +182,7 @@ def _offline_replicas(request: LeaderAndIsrRequest, response: LeaderAndIsrRespon
 
 
 class _Channel:
-    """The channel to one broker while it is registered."""
+    """The channel to one registration of a broker."""
 
     def __init__(self, metadata_cache: MetadataCache, broker: BrokerImage, send: SendChanges, epoch: int) -> None:
         self._cache = metadata_cache
@@ -205,12 +206,12 @@ class _Channel:
             self._task.cancel()
 
     def resend_all(self) -> None:
-        """Send everything again."""
+        """Send the complete image again."""
         self._send_all = True
         self.changed.set()
 
     async def wait_sent(self, number: int) -> None:
-        """Wait until the image of this number, or a later one, was sent."""
+        """Wait until the image with this number, or a later one, has been sent."""
         async with self._sent_changed:
             await self._sent_changed.wait_for(lambda: self._number >= number)
 
@@ -221,7 +222,7 @@ class _Channel:
             self.changed.clear()
             image, number = self._cache.image, self._cache.number
             if image.controller_epoch != self._epoch:
-                continue  # this broker follows the next controller already
+                continue  # the image is of a newer controller: this term is over
             before, self._send_all = None if self._send_all else self._sent, False
             try:
                 await self._send_changes(self._broker, before, image)
@@ -241,7 +242,7 @@ class _Channel:
 
     def _report(self, error: Exception, failures: int) -> None:
         if isinstance(error, KafkaError):
-            # a broker that starts or stops has no listener for a moment
+            # a broker that is starting or stopping does not listen for a moment
             level = logging.WARNING if failures == REPORTED_FAILURES else logging.DEBUG
             log.log(level, "Cannot send metadata to broker %d; retrying: %s", self._broker.id, error)
         else:

@@ -1,8 +1,8 @@
-"""The controller's state, and the steps of each change. Kafka's `ControllerContext`.
+"""The controller's state, and the steps that all changes of metadata have in common. Kafka's `ControllerContext`.
 
-Changes are made one after the other (`exclusive`) during a term: decided from the image, written to the metadata store
-with a check of the controller epoch, and only then published as a new image, here at once, to the other brokers through
-their channels (`publish`).
+During a term, changes are made one after the other (`exclusive`). A change is computed from the image, written to the
+metadata store with a check of the controller epoch, and only then published as a new image (`publish`): first in this
+broker, then to the other brokers through their channels.
 """
 
 from __future__ import annotations
@@ -26,32 +26,36 @@ from ottla.errors import NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
 PROPAGATION_SECONDS: Final = 2.0
-"""Time for which a client's change waits for all brokers to receive it."""
+"""Maximum time in seconds that a client's request waits until all brokers have received the change."""
 
 
 class ControllerContext:
-    """The term, the image, and state that is not part of the image. Not thread-safe: event loop only."""
+    """The current term, the cluster image, and the controller's state that is not part of the image.
+
+    Not thread-safe: event loop only.
+    """
 
     def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, broker_id: int) -> None:
         self.store = store
         self.metadata_cache = metadata_cache
         self.broker_id = broker_id
         self.channels: ControllerChannels | None = None
-        """The channels to the brokers, during a term."""
+        """The channels to the brokers; None outside a term."""
         self.shutting_down: dict[int, int] = {}
-        """Brokers in their controlled shutdown, with their epochs."""
+        """The brokers that are in their controlled shutdown, with their broker epochs."""
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """The replicas whose disk has failed, by broker, while the broker is alive (KIP-112)."""
+        """The replicas on failed disks of live brokers, by broker id (KIP-112)."""
         self.uncertain: set[TopicPartition] = set()
-        """Partitions whose last write may or may not have been successful; they are read again before the next
-        change.
+        """Partitions for which it is unknown whether the last write succeeded.
+
+        They are read again before the next change.
         """
         self.lock = asyncio.Lock()
         """Held during a change, and while a term starts or ends."""
         self._term: ControllerTerm | None = None
 
     def start_term(self, term: ControllerTerm) -> None:
-        """Start a term, with nothing from an earlier one."""
+        """Start a term, and drop the state of an earlier one."""
         self._term = term
         self.shutting_down.clear()
         self.offline_replicas.clear()
@@ -67,8 +71,8 @@ class ControllerContext:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        # a broker that was paused, or is cut off from the store, may learn of the next controller before its own term
-        # has ended
+        # A broker that was paused, or has lost its connection to the store, may receive the next controller's image
+        # before its own term has ended.
         return self._term is not None and self.image.controller_epoch <= self._term.epoch
 
     @property
@@ -79,13 +83,19 @@ class ControllerContext:
         return self._term
 
     def retain_brokers(self, alive: Mapping[int, BrokerImage]) -> None:
-        """Remove the state of brokers that have left; a broker with a new session counts as another one."""
+        """Remove the state of brokers that have left.
+
+        For controlled shutdown, a broker that has registered again counts as another one.
+        """
         self.shutting_down = {i: e for i, e in self.shutting_down.items() if i in alive and alive[i].epoch == e}
         self.offline_replicas = {i: broken for i, broken in self.offline_replicas.items() if i in alive}
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[ControllerTerm]:
-        """Serialize changes. Partitions whose last write is uncertain are read first."""
+        """Context manager: no other change runs in the block.
+
+        Partitions whose last write is uncertain are read first. Raises NotControllerError outside a term.
+        """
         async with self.lock:
             term = self.term
             if self.uncertain:
@@ -93,7 +103,7 @@ class ControllerContext:
             yield term
 
     async def reload_states(self, partitions: Collection[TopicPartition]) -> None:
-        """Apply the states of partitions that the store has."""
+        """Read the states of these partitions from the store, and apply them to the image."""
         selected = set(partitions)
         states: dict[TopicPartition, PartitionImage] = {}
         for name in {tp.topic for tp in selected} & self.image.topics.keys():
@@ -105,10 +115,12 @@ class ControllerContext:
         self.uncertain -= selected
 
     async def write(self, states: States) -> dict[TopicPartition, PartitionImage]:
-        """Write states. Return those that were written; the others have to be read again.
+        """Write states to the store.
 
-        The partitions are uncertain meanwhile: the response may be lost, or the task be cancelled with its client's
-        connection.
+        Return those that were written; the others were changed by another broker and have to be read again.
+
+        The partitions count as uncertain until the write returns, because the response may be lost, or the task may be
+        cancelled when its client disconnects.
         """
         self.uncertain |= states.keys()
         done = await partition_states.write(self.store, self.term, states)
@@ -116,14 +128,17 @@ class ControllerContext:
         return done
 
     def candidates(self, image: ClusterImage, tp: TopicPartition) -> Candidates:
-        """Return the brokers that may lead a partition."""
+        """Return the brokers that may lead a partition: those that are alive and whose replica is not offline."""
         alive: Collection[int] = image.brokers.keys()
         if self.offline_replicas:
             alive = {broker for broker in alive if tp not in self.offline_replicas.get(broker, ())}
         return Candidates(alive, self.shutting_down.keys(), image.brokers)
 
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Apply a change to the image. If the next controller has sent a newer image by now, that stays."""
+        """Apply a change to the image, and send it to the other brokers.
+
+        Do nothing if the image is already of a newer controller.
+        """
         epoch = self.term.epoch
         before = self.image
         update = asyncio.ensure_future(
@@ -131,7 +146,7 @@ class ControllerContext:
                 lambda current: change(current) if current.controller_epoch <= epoch else current
             )
         )
-        await asyncio.sleep(0)  # the image is changed: the other brokers need not wait for this broker's listeners
+        await asyncio.sleep(0)  # the image is changed now; the other brokers need not wait for this broker's listeners
         if self.channels is not None and self.image is not before:
             self.channels.notify()
         await update
@@ -139,7 +154,9 @@ class ControllerContext:
             self.channels.notify()
 
     async def wait_propagated(self) -> None:
-        """Wait briefly until the other brokers have the change: clients may send them the next request."""
+        """Wait until the other brokers have received the change, at most PROPAGATION_SECONDS, because a client may send
+        its next request to any of them.
+        """
         if self.channels is not None:
             await self.channels.wait_sent(PROPAGATION_SECONDS)
 
@@ -155,7 +172,7 @@ def all_partitions(image: ClusterImage) -> list[tuple[TopicPartition, PartitionI
 
 
 def with_states(image: ClusterImage, states: States) -> ClusterImage:
-    """Return the image with new states of some partitions; those of deleted topics are ignored."""
+    """Return the image with new states of some partitions. States of deleted topics are ignored."""
     by_topic: dict[str, dict[int, PartitionImage]] = {}
     for tp, p in states.items():
         by_topic.setdefault(tp.topic, {})[tp.partition] = p

@@ -1,8 +1,9 @@
 """The controller: the only place that changes the cluster's metadata. Kafka's `KafkaController`.
 
-Every broker has one; it acts during its terms (see `election`), and raises NotControllerError otherwise. The steps of
-each change are in `context`. Here are terms, brokers and leaders; topics (`topic_lifecycle`), reassignments and ISR
-updates (`alter_partition`) are parts. A standalone broker is its own controller.
+Every broker has a Controller object. It is active during its terms (see `election`); otherwise its methods raise
+NotControllerError. The steps that all changes have in common are in `context`. This module handles terms, brokers and
+leader elections. Topics (`topic_lifecycle`), reassignments and ISR updates (`alter_partition`) are parts of it. A
+standalone broker is its own controller.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class Controller:
         channels: Callable[[Controller], ControllerChannels],
         unclean_allowed: Callable[[Mapping[str, str]], bool],
     ) -> None:
-        """`channels` creates the channels of a term; `unclean_allowed` decides from a topic's configs."""
+        """`channels`: creates the channels of a term.
+
+        `unclean_allowed`: whether a topic with these configs allows unclean leader election.
+        """
         self._context = ControllerContext(store, metadata_cache, broker_id)
         self.topics = TopicLifecycle(self._context)
         self.reassignments = PartitionReassignments(self._context)
@@ -60,9 +64,9 @@ class Controller:
         self._watcher: asyncio.Task[None] | None = None
         self._was_controller = False
         self.election_times = LatencyHistogram()
-        """Durations of elections of leaders, one for all partitions of a change."""
+        """Durations of leader elections; the election of all partitions of one change counts once."""
         self.unclean_elections = 0
-        """The number of leaders that were elected although they may lack records."""
+        """The number of unclean leader elections, in which records may be lost."""
 
     @property
     def image(self) -> ClusterImage:
@@ -80,7 +84,9 @@ class Controller:
     # Terms
 
     async def start_term(self, term: ControllerTerm) -> None:
-        """Start a term: read everything, elect leaders where possible, and send the image to the brokers."""
+        """Start a term: read the metadata from the store, elect leaders of partitions that need one, and send the image
+        to the brokers.
+        """
         async with self._context.lock:
             self._context.start_term(term)
             image = await self._read(term)
@@ -101,7 +107,7 @@ class Controller:
         await self.reassignments.complete_finished()
 
     async def end_term(self) -> None:
-        """End a term; another broker may be the controller already."""
+        """End the term. Another broker may already be the controller."""
         self._context.end_term()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -138,7 +144,7 @@ class Controller:
     # Brokers
 
     def on_brokers_changed(self) -> None:
-        """Read the brokers again: one has registered or left."""
+        """Have the registered brokers read again, because one has registered or left."""
         self._brokers_changed.set()
 
     async def _watch_brokers(self) -> None:
@@ -161,7 +167,7 @@ class Controller:
             self._brokers_changed.clear()
 
     async def refresh_brokers(self) -> None:
-        """Read the registered brokers now, before a request is rejected because too few of them are known."""
+        """Read the registered brokers now. Called before a request is rejected for having too few brokers."""
         await self._update_brokers(await store_reader.read_brokers(self._context.store))
 
     async def _update_brokers(self, now: dict[int, BrokerImage]) -> None:
@@ -180,7 +186,10 @@ class Controller:
         await self.reassignments.complete_finished()
 
     async def _apply_brokers(self, brokers: dict[int, BrokerImage]) -> None:
-        """Apply the brokers that are alive: all others lead nothing and are not in sync from now on."""
+        """Publish the live brokers.
+
+        Elect other leaders for partitions of brokers that have left, and remove these from ISRs.
+        """
         image = replace(self._context.image, brokers=MappingProxyType(brokers))
         done = await self._elect(image, Reason.BROKERS, all_partitions(image))
         await self._context.publish(
@@ -195,8 +204,9 @@ class Controller:
             self._context.channels.update_brokers(brokers.values())
 
     async def controlled_shutdown(self, broker_id: int, epoch: int) -> list[TopicPartition]:
-        """Move a broker's leaderships to other brokers. Return the partitions that no other broker can lead (KIP-49,
-        KIP-380).
+        """Move a broker's leaderships to other brokers (KIP-49, KIP-380).
+
+        Return the partitions that no other broker can lead.
         """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
@@ -221,7 +231,7 @@ class Controller:
     async def elect(
         self, reason: Reason, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionImage]:
-        """Elect leaders of some or all partitions. Return the new states of those that have changed."""
+        """Elect leaders of these partitions; None: of all partitions. Return the states that have changed."""
         async with self._context.exclusive():
             image = self._context.image
             selected = None if partitions is None else set(partitions)
@@ -234,8 +244,9 @@ class Controller:
     def _decide(
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
     ) -> dict[TopicPartition, PartitionImage]:
-        """Return the states to write. If no in-sync replica is alive, the topic's configs decide about an unclean
-        leader.
+        """Return the states that an election changes.
+
+        If no in-sync replica is alive, elect an unclean leader if the topic's configs allow it.
         """
         decide = leader_election.DECISIONS[reason]
         changed = {}
@@ -251,32 +262,35 @@ class Controller:
         return changed
 
     async def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Elect other leaders for replicas of a broker whose disk has failed, and remove them from the ISR."""
+        """Remove a broker's replicas on a failed disk from the ISRs, and elect other leaders for those partitions."""
         async with self._context.exclusive():
             offline = self._context.offline_replicas.setdefault(broker_id, set())
             new = set(partitions) - offline
             if not new:
                 return
-            log.warning("Broker %d has %d offline replicas, as a disk has failed", broker_id, len(new))
+            log.warning("Disk failure on broker %d: %d replicas are offline", broker_id, len(new))
             offline |= new
             image = self._context.image
             try:
                 lost = [(tp, p) for tp, p in all_partitions(image) if tp in new]
                 done = await self._elect(image, Reason.BROKERS, lost)
             except KafkaError:
-                offline -= new  # the broker reports them again, and they must be new then
+                offline -= new  # the broker will report them again, and they must count as new then
                 raise
             await self._context.publish(lambda current: with_states(current, done))
 
     def check_log_dirs(self, broker_id: int) -> None:
-        """Find out which replicas of a broker are offline: it reports them in its response to a full LeaderAndIsr."""
+        """Send a broker a full LeaderAndIsr. Its response lists the replicas that are offline."""
         if self._context.channels is not None:
             self._context.channels.resend_all(broker_id)
 
     async def _elect(
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
     ) -> dict[TopicPartition, PartitionImage]:
-        """Decide and write. A state that another broker has changed meanwhile is read, and decided again."""
+        """Elect leaders, and write the changed states.
+
+        If another broker has changed a state meanwhile, read it and elect again. Return the states that were written.
+        """
         began = time.perf_counter()
         done: dict[TopicPartition, PartitionImage] = {}
         todo = list(partitions)
@@ -305,7 +319,7 @@ class Controller:
     # Features
 
     async def set_features(self, levels: Mapping[str, int]) -> None:
-        """Set validated levels of features; level 0 disables a feature."""
+        """Set the levels of features, which the caller has validated. Level 0 disables a feature."""
         async with self._context.exclusive() as term:
             image = self._context.image
             changed = {name: level for name, level in {**image.features, **levels}.items() if level}
@@ -317,7 +331,7 @@ class Controller:
 
 
 def _with_new_epochs(image: ClusterImage, broker_id: int) -> dict[TopicPartition, PartitionImage]:
-    """Return a new leader epoch for what this broker led before its start, so that batches of this run differ from
-    older ones.
+    """Return new states, with incremented leader epochs, of the partitions that this broker led before it started, so
+    that its new batches differ from older ones.
     """
     return {tp: replace(p, leader_epoch=p.leader_epoch + 1) for tp, p in all_partitions(image) if p.leader == broker_id}

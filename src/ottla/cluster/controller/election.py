@@ -1,7 +1,7 @@
 """The election of the controller: the broker that has created `/controller`, until its session ends.
 
-The winner raises `/controller_epoch` in the same transaction. Every write of a controller checks that epoch
-(`ControllerTerm.fencing_check`), so a controller that was paused and continues changes nothing.
+The winner increments `/controller_epoch` in the same transaction. Every write of a controller checks that epoch
+(`ControllerTerm.fencing_check`), so a former controller that continues after a pause cannot change anything.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ from ottla.errors import NotControllerError
 log = logging.getLogger("ottla.controller")
 
 RETRY_SECONDS: Final = 0.1
-"""Delay after the metadata store has failed."""
+"""Delay in seconds after an error of the metadata store."""
 
 
 class ControllerTerm(NamedTuple):
-    """One term of a controller."""
+    """One controller term: its epoch, and the znode version to check it with."""
 
     epoch: int
     epoch_version: int
     """The version of the znode with the epoch."""
 
     def fencing_check(self) -> Check:
-        """Return the operation that every write of this term starts with."""
+        """Return the check that every write of this term has to start with. It fails if the term is over."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
 class ControllerElection:
-    """Takes part in elections until it is closed. Calls `begin` when this broker is elected, `end` when its term is
-    over.
+    """Takes part in controller elections until closed.
+
+    Calls `begin` when this broker is elected, and `end` when its term is over.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class ControllerElection:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take part in elections. Return when the controller is known and, if it is this broker, its term has
-        started.
+        """Start to take part in elections.
+
+        Return when there is a controller and, if it is this broker, its term has started.
         """
         self._task = asyncio.get_running_loop().create_task(self._run())
         decided = asyncio.ensure_future(self._decided.wait())
@@ -79,7 +81,7 @@ class ControllerElection:
             self._task.result()
 
     async def close(self) -> None:
-        """Take part in no more elections. A current term ends with the session."""
+        """Stop taking part in elections. If this broker is the controller, its term ends with the session."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -93,17 +95,17 @@ class ControllerElection:
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:
                 if not self._decided.is_set():
-                    raise  # when the broker starts, the error is raised to the caller
+                    raise  # during the broker's start, the caller of `start` gets the error
                 log.exception("Cannot elect the controller")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:
-        """Run one term, of this broker or another, from start to end."""
+        """Follow one term, of this broker or another one, from its start to its end."""
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)
         term = await self._try_elect() if node is None else None
         if node is None and term is None:
-            pass  # another broker was faster: the next round is its term
+            pass  # another broker was elected: the next call follows its term
         elif term is not None:
             await self._lead(term)
         elif node is not None and _owner(node) == self._broker_id:
@@ -128,9 +130,10 @@ class ControllerElection:
             await self._end_term()
 
     async def _delete_stale_znode(self) -> None:
-        """Delete a znode of this broker without a term: the term could not start, or creating the znode was uncertain.
+        """Delete a `/controller` znode of this broker that has no term, because the term could not start, or the
+        response to its creation was lost.
 
-        It would prevent other terms until the session ends.
+        The znode would prevent other terms until the session ends.
         """
         epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
         node = await self._store.get(znodes.CONTROLLER)
@@ -139,10 +142,13 @@ class ControllerElection:
         try:
             await self._store.multi([Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)])
         except (BadVersionError, NoNodeError):
-            pass  # it was deleted meanwhile
+            pass  # another broker has deleted it
 
     async def _wait_deleted(self, created: int) -> None:
-        """Wait until this broker's znode is deleted. It survives lost connections and restarts of ZooKeeper."""
+        """Wait until the `/controller` znode that was created in transaction `created` is deleted.
+
+        Lost connections and restarts of ZooKeeper do not end the wait.
+        """
         while True:
             changed = asyncio.Event()
             try:
@@ -155,7 +161,7 @@ class ControllerElection:
             await changed.wait()
 
     async def _try_elect(self) -> ControllerTerm | None:
-        """Create the znode and raise the epoch. Return None if another broker was faster."""
+        """Create `/controller` and increment the epoch. Return None if another broker was elected first."""
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         term = _next_term(node)
         value = znodes.dump(

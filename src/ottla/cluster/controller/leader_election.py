@@ -1,8 +1,8 @@
-"""Leader election: the choice of a partition's leader and ISR, with one rule for each reason (`DECISIONS`).
+"""Leader election: the choice of a partition's leader and ISR, with one function for each reason (`DECISIONS`).
 
-Without I/O. Each rule takes the partition's state and returns the next one, or None if nothing changes. A leader is
-chosen from the replicas in their order, the first of which is preferred. It must be alive and in sync, since any other
-leader loses acknowledged records. The exception is `unclean`, which the topic has to allow.
+Each function takes a partition's state and returns the next one, or None if nothing changes; there is no I/O. The first
+replica in order that qualifies becomes the leader. It must be alive and in sync, because another leader may lack
+acknowledged records. The exception is `unclean`, which the topic's configs have to allow.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ class Reason(Enum):
     """The reason for an election."""
 
     NEW_TERM = "new controller"
-    """A new controller has read the states that its predecessor has left."""
+    """A new controller has read the states of the last one."""
     BROKERS = "brokers or disks changed"
-    """Brokers have registered or left."""
+    """Brokers have registered or left, or disks have failed."""
     UNCLEAN = "unclean election requested"
-    """As BROKERS, and a replica that is not in sync may lead if no other is alive."""
+    """Like BROKERS, but an out-of-sync replica may become the leader if no in-sync one is alive."""
     PREFERRED = "preferred leader"
-    """The preferred replica is to lead."""
+    """The preferred replica should become the leader."""
     SHUTDOWN = "controlled shutdown"
     """Brokers are shutting down."""
     REASSIGNED = "reassigned"
-    """The replicas have changed."""
+    """A reassignment has changed the replicas."""
 
 
 class Candidates(NamedTuple):
-    """The brokers that can be elected."""
+    """The brokers that can be elected. `alive`: ids of live brokers on which the partition is not offline."""
 
     alive: Collection[int]
     shutting_down: Collection[int] = ()
@@ -54,16 +54,19 @@ def next_state(p: PartitionImage, leader: int, isr: tuple[int, ...]) -> Partitio
 
 
 def new_partition(replicas: tuple[int, ...], alive: Collection[int]) -> PartitionImage:
-    """Return the state of a new partition: its first replica that is alive leads, and those that are alive are in
-    sync.
+    """Return the state of a new partition.
+
+    Its first live replica is the leader, and all live replicas are in the ISR. If none is alive, it has no leader, and
+    all are in the ISR.
     """
     alive_replicas = tuple(replica for replica in replicas if replica in alive)
     return PartitionImage(alive_replicas[0] if alive_replicas else NO_LEADER, 0, replicas, alive_replicas or replicas)
 
 
 def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Remove dead brokers from the ISR, and elect another leader if it is dead. The last in-sync replica stays in the
-    ISR.
+    """Remove dead brokers from the ISR, and elect another leader if the leader is dead.
+
+    If all replicas in the ISR are dead, the ISR stays.
     """
     isr = tuple(r for r in p.isr if r in candidates.alive) or p.isr
     leader = p.leader if p.leader in candidates.alive else _first(p, [r for r in isr if r in candidates.alive])
@@ -71,11 +74,11 @@ def on_broker_change(p: PartitionImage, candidates: Candidates) -> PartitionImag
 
 
 def on_new_term(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Elect like `on_broker_change`, but count a broker as dead if it has registered after the state was written.
+    """Elect like `on_broker_change`, but treat a broker as dead if it has registered after the state was written.
 
-    It has restarted, and no controller has noticed: the restart was quick, or the controller has died as well. With the
-    power, it may have lost records that it has acknowledged. If no other in-sync replica is alive, it leads, in a new
-    epoch.
+    Such a broker has restarted without a controller noticing it: the restart was quick, or the controller has died,
+    too. After a power failure, it may have lost acknowledged records. If no other in-sync replica is alive, it is
+    elected nevertheless, with a new leader epoch.
     """
     restarted = {r for r in candidates.alive if 0 < p.modified < _epoch(r, candidates)}
     stayed = on_broker_change(p, candidates._replace(alive=[r for r in candidates.alive if r not in restarted]))
@@ -91,7 +94,10 @@ def _epoch(broker: int, candidates: Candidates) -> int:
 
 
 def unclean(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Elect like `on_broker_change`, or an out-of-sync replica if no in-sync one is alive; records may be lost."""
+    """Elect like `on_broker_change`.
+
+    If no in-sync replica is alive, elect one that is out of sync; records may be lost.
+    """
     clean = on_broker_change(p, candidates)
     if (clean or p).leader != NO_LEADER:
         return clean
@@ -106,8 +112,9 @@ def preferred(p: PartitionImage, candidates: Candidates) -> PartitionImage | Non
 
 
 def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Remove brokers that shut down from the ISR, and elect other leaders. The last in-sync and the only replica
-    stay.
+    """Remove brokers that are shutting down from the ISR, and elect other leaders.
+
+    Return None if the partition has only one replica, or no other replica is in sync.
     """
     if len(p.replicas) == 1:
         return None
@@ -121,7 +128,7 @@ def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> Partiti
 
 
 def reassigned(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Elect one of the target replicas, if the leader is none of them."""
+    """Elect one of the target replicas if the leader is not one of them."""
     target = [r for r in p.replicas if r not in p.removing]
     if p.leader in target and p.leader in candidates.alive:
         return None

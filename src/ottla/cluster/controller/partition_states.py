@@ -1,7 +1,7 @@
-"""Writing the states of partitions to the metadata store, many at a time, by the controller of a term.
+"""Writes the states of partitions to the metadata store, many at a time, during a controller term.
 
-Each write names the version that it is based on. If another broker has written a state meanwhile, that one is not
-written, and not in the result; if another broker has become the controller, nothing is written.
+Each write names the znode version that it is based on. If another broker has written a state meanwhile, this state is
+not written, and is missing in the result. If another broker has become the controller, nothing is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.errors import NotControllerError
 from ottla.model import TopicPartition
 
 MAX_STATES: Final = 500
-"""States in one transaction: far below ZooKeeper's limit of a megabyte."""
+"""Maximum number of states in one transaction, far below ZooKeeper's limit of a megabyte."""
 
 States = Mapping[TopicPartition, PartitionImage]
 
@@ -33,17 +33,17 @@ def creations(term: ControllerTerm, name: str, first: int, partitions: Sequence[
 
 
 def change(term: ControllerTerm, tp: TopicPartition, p: PartitionImage) -> Set:
-    """Return the operation that writes a state, if it has not been changed since the decision."""
+    """Return the operation that writes a state. It fails if the znode's version is not `p.state_version`."""
     return Set(znodes.partition_state(*tp), _value(term, p), p.state_version)
 
 
 def written(p: PartitionImage) -> PartitionImage:
-    """Return a state as it is after the write."""
+    """Return a state with the version that its znode has after the write."""
     return replace(p, state_version=p.state_version + 1)
 
 
 async def write(store: MetadataStore, term: ControllerTerm, states: States) -> dict[TopicPartition, PartitionImage]:
-    """Write states. Return those that were written, with their new versions.
+    """Write states, and return those that were written, with their new versions.
 
     Raises NotControllerError if the term is over.
     """
@@ -71,7 +71,7 @@ async def _write_batch(
 
 
 async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Execute all of the operations, or none and raise NotControllerError if the term is over."""
+    """Execute the operations in one transaction. Raises NotControllerError, and executes none, if the term is over."""
     try:
         await store.multi([term.fencing_check(), *operations])
     except BadVersionError:
@@ -82,7 +82,10 @@ async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: S
 
 
 async def write_fenced_in_batches(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
-    """Execute more operations than fit into one transaction. They must be safe to repeat from the middle."""
+    """Execute operations in several transactions, because there are too many for one.
+
+    If it fails, some may have been executed, so they must be safe to repeat.
+    """
     for begin in range(0, len(operations), 2 * MAX_STATES):
         await write_fenced(store, term, operations[begin : begin + 2 * MAX_STATES])
 

@@ -1,8 +1,9 @@
-"""Moving leadership back to preferred replicas: `auto.leader.rebalance.enable`.
+"""Moves leadership back to preferred replicas, if `auto.leader.rebalance.enable` is set.
 
-After failures a few brokers lead most partitions. Soon after its election, and then every
-`leader.imbalance.check.interval.seconds`, the controller elects the preferred replicas on those brokers that lead less
-of their partitions than `leader.imbalance.per.broker.percentage` allows.
+After failures, a few brokers lead most partitions. Soon after its election, and then every
+`leader.imbalance.check.interval.seconds`, the controller checks each broker: of the partitions for which it is the
+preferred leader, what percentage has another leader? If this exceeds `leader.imbalance.per.broker.percentage`, it
+elects the preferred leaders.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = logging.getLogger("ottla.controller")
 
 PERCENT: Final = 100
 INITIAL_DELAY_SECONDS: Final = 5.0
-"""Delay of the first check after the election of the controller; Kafka's, too."""
+"""Delay in seconds of the first check after the election of the controller, as in Kafka."""
 
 
 class PreferredLeaderRebalance:
@@ -56,7 +57,9 @@ class PreferredLeaderRebalance:
 
 
 def imbalanced_partitions(image: ClusterImage, percentage: int) -> list[TopicPartition]:
-    """Return the partitions whose preferred replica is to be elected."""
+    """Return the partitions whose preferred leaders should be elected, because more than `percentage` % of their
+    broker's partitions have another leader.
+    """
     preferred: dict[int, list[tuple[TopicPartition, PartitionImage]]] = {}
     for name, topic in image.topics.items():
         for index, p in enumerate(topic.partitions):

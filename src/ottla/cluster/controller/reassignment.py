@@ -1,4 +1,4 @@
-"""Partition reassignments in the controller (KIP-455). The decisions are in `reassignment_rules`."""
+"""Partition reassignments in the controller (KIP-455). The state transitions are in `reassignment_rules`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ log = logging.getLogger("ottla.controller")
 
 
 class PartitionReassignments:
-    """Starts and cancels reassignments, and completes those whose targets are in sync."""
+    """Starts and cancels reassignments, and completes those whose target replicas are in sync."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
 
     async def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
-        """Move a partition to the brokers of `target`, in order of preference; None cancels a reassignment.
+        """Move a partition to the brokers of `target`, the preferred leader first. None: cancel its reassignment.
 
-        Raises UnknownTopicOrPartitionError, InvalidReplicaAssignmentError if the target is invalid or no replica could
-        lead, and NoReassignmentInProgressError if there is nothing to cancel.
+        Raises UnknownTopicOrPartitionError; InvalidReplicaAssignmentError if the target is invalid or none of its
+        replicas could lead; NoReassignmentInProgressError if there is no reassignment to cancel.
         """
         async with self._context.exclusive():
             after = self._decide(tp, target)
@@ -40,24 +40,25 @@ class PartitionReassignments:
         await self._context.wait_propagated()
 
     async def apply_request(self, tp: TopicPartition, item: store_reader.Item, request: bytes) -> None:
-        """Start a reassignment of a request in the metadata store, if it is still there. Raises what `reassign`
-        raises.
+        """Start a reassignment that the znode `/admin/reassign_partitions` requests, if it still does.
+
+        Raises the errors of `reassign`.
         """
         async with self._context.exclusive():
             node = await self._context.store.get(znodes.REASSIGN)
             if node is None:
                 return
-            # an unchanged request is not parsed again: it may name thousands of partitions, each of which is applied
-            # here
+            # An unchanged request is not parsed again, because it may name thousands of partitions, and this method is
+            # called for each.
             if node.value != request and store_reader.parse_request(znodes.REASSIGN, node.value).get(tp) != item:
-                return  # it was replaced since it was read
+                return  # the request was replaced after it was read
             after = self._decide(tp, [int(broker) for broker in item["replicas"]])
             if after is not None:
                 await self._write({tp: after})
 
     async def _remove_from_request(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
-        """Remove a partition from the request in the metadata store, so that the next controller does not start it
-        again.
+        """Remove a partition from the znode `/admin/reassign_partitions` unless it requests `target`, so that the next
+        controller does not start the old reassignment again.
         """
         store = self._context.store
         node = await store.get(znodes.REASSIGN)
@@ -69,7 +70,7 @@ class PartitionReassignments:
             write = left if items else Delete(znodes.REASSIGN, node.version)
             await partition_states.write_fenced(store, self._context.term, [write])
         except (BadVersionError, NoNodeError):
-            pass  # the request has changed meanwhile, and is read again
+            pass  # the request has changed meanwhile, and will be read again
 
     def _decide(self, tp: TopicPartition, target: Sequence[int] | None) -> PartitionImage | None:
         p = self._context.image.partition(tp)
@@ -93,7 +94,7 @@ class PartitionReassignments:
         return after
 
     async def complete_finished(self) -> None:
-        """Complete the reassignments whose targets are all in sync."""
+        """Complete the reassignments whose target replicas are all in sync."""
         if not self._context.is_active:
             return
         async with self._context.exclusive():
@@ -112,7 +113,10 @@ class PartitionReassignments:
                 await self._write(done)
 
     async def _write(self, states: States) -> None:
-        """Write partitions with new replicas: the topic's znode and the states, in one transaction per topic."""
+        """Write partitions with new replicas, in one transaction per topic: the topic's znode and the states.
+
+        Then publish them.
+        """
         context = self._context
         for name in {tp.topic for tp in states}:
             topic = context.image.topics[name]

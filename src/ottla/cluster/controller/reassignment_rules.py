@@ -1,7 +1,7 @@
-"""The steps of a reassignment (KIP-455), as decisions without I/O.
+"""The state transitions of a reassignment (KIP-455), without I/O.
 
-Meanwhile the replicas are those of the target and those to be removed (`start`). When all of the target is in sync, one
-of them leads and the others are removed (`complete`); until then the reassignment can be cancelled (`cancel`).
+`start` makes the replicas those of the target and those to be removed. When all target replicas are in sync, `complete`
+elects one of them as leader and removes the other replicas. Until then, `cancel` restores the original replicas.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from ottla.errors import InvalidReplicaAssignmentError
 
 
 def validate(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
-    """Return the target if it is valid, else raise InvalidReplicaAssignmentError.
+    """Return the target. Raises InvalidReplicaAssignmentError if it is invalid.
 
-    New replicas must be alive, as they have to fetch everything. Existing ones may be down: completion waits for them.
+    New replicas must be alive, because they have to fetch the log. Existing ones may be down; the completion waits for
+    them.
     """
     if not target:
         raise InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
@@ -49,9 +50,12 @@ def origin_of(p: PartitionImage) -> tuple[int, ...]:
 
 
 def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) -> PartitionImage | None:
-    """Start a reassignment to `target`, or redirect one. Return None if the partition is there already.
+    """Return the state that starts a reassignment to `target`, or changes the target of one in progress.
 
-    Raises InvalidReplicaAssignmentError if only replicas of an earlier target are in sync: they would be deleted.
+    Return None if nothing changes.
+
+    Raises InvalidReplicaAssignmentError if only replicas of an earlier target are in sync, because those would be
+    deleted.
     """
     origin = origin_of(p)
     adding = tuple(r for r in target if r not in origin)
@@ -73,12 +77,12 @@ def start(p: PartitionImage, target: tuple[int, ...], candidates: Candidates) ->
 
 
 def cancel(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Return the state before the reassignment; None while no replica there could lead."""
+    """Return the state with the original replicas; None if none of them can lead now."""
     return _finish(replace(p, removing=p.adding, adding=p.removing), origin_of(p), candidates)
 
 
 def complete(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
-    """Return the state after the reassignment; None until all of the target is in sync and one of it can lead."""
+    """Return the state with the target replicas only; None if not all of them are in sync, or none can lead."""
     target = target_of(p)
     return _finish(p, target, candidates) if is_reassigning(p) and set(target) <= set(p.isr) else None
 
@@ -98,7 +102,7 @@ def layout(topic: TopicImage, changed: Mapping[int, PartitionImage]) -> tuple[Pa
 
 
 def topic_value(topic: TopicImage) -> bytes:
-    """Return the value of the topic's znode, with the replicas that are added and removed."""
+    """Return the value of the topic's znode, which includes the replicas being added and removed."""
     reassigning = [(i, p) for i, p in enumerate(topic.partitions) if is_reassigning(p)]
     adding, removing = {i: p.adding for i, p in reassigning}, {i: p.removing for i, p in reassigning}
     return znodes.topic_value(topic.id, [p.replicas for p in topic.partitions], adding, removing)

@@ -1,4 +1,4 @@
-"""Placement of replicas on brokers, and checks of new topics: decisions without I/O."""
+"""Placement of replicas on brokers, and validation of new topics, without I/O."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from itertools import zip_longest
 from ottla import errors
 
 MAX_PARTITIONS = 10_000
-"""The maximum number of partitions per topic: a mistyped number must not exhaust the broker's files and memory."""
+"""The maximum number of partitions per topic, so that a mistyped number does not exhaust the broker's files and
+memory.
+"""
 
 
 def check_collision(name: str, existing: Collection[str]) -> None:
-    """Raise InvalidTopicError for `a_b` if `a.b` exists: metrics write both the same way."""
+    """Raise TopicAlreadyExistsError if the topic exists, and InvalidTopicError if its name collides with another one,
+    as `a_b` with `a.b`: metrics use the same name for both.
+    """
     if name in existing:
         raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
     folded = name.replace(".", "_")
     if "_" not in folded:
-        return  # no other name is written like this one, so there is no need to look at all topics
+        return  # no other name can collide with this one, so there is no need to check all topics
     for other in existing:
         if other != name and other.replace(".", "_") == folded:
             raise errors.InvalidTopicError(
@@ -29,9 +33,12 @@ def check_collision(name: str, existing: Collection[str]) -> None:
 def assign_replicas(
     partitions: int, replication_factor: int, racks: Mapping[int, str | None], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Spread replicas over the brokers and their racks: leaders in turn, followers at growing distances.
+    """Spread replicas over brokers and racks.
 
-    No rack gets two replicas of a partition while another has none (KIP-36); brokers without a rack count as one rack.
+    Leaders are placed round-robin, followers at growing distances from the leader.
+
+    No rack gets a second replica of a partition while another rack has none (KIP-36). Brokers without a rack count as
+    one rack. Raises InvalidPartitionsError or InvalidReplicationFactorError.
     """
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise errors.InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
@@ -52,7 +59,7 @@ def assign_replicas(
 def assign_more_partitions(
     existing: Sequence[Sequence[int]], partitions: int, racks: Mapping[int, str | None]
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of new partitions, so that a topic has `partitions` of them."""
+    """Return the replicas of the partitions to add to a topic so that it has `partitions` in total."""
     ordered = _alternate_racks(racks)
     leader = existing[0][0]
     first = ordered.index(leader) if leader in ordered else 0
@@ -68,12 +75,12 @@ def _alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
 
 
 def _spread_over_racks(candidates: Sequence[int], count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
-    """Return the first candidates, but one of each rack before a second one of any."""
+    """Return the first `count` candidates, but take one of each rack before a second one of any rack."""
     chosen: list[int] = []
     left = list(candidates)
     while len(chosen) < count:
         used = Counter(racks[broker] for broker in chosen)
-        best = min(left, key=lambda broker: used[racks[broker]])  # the first with the lowest number
+        best = min(left, key=lambda broker: used[racks[broker]])  # the first candidate whose rack has been used least
         chosen.append(best)
         left.remove(best)
     return tuple(chosen)
@@ -82,7 +89,10 @@ def _spread_over_racks(candidates: Sequence[int], count: int, racks: Mapping[int
 def validate_assignment(
     assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Validate an assignment of a client: consecutive partitions from `first` on, with known and distinct brokers."""
+    """Return a client's assignment as a list.
+
+    Raises an error unless its partitions are consecutive from `first` on, and their brokers exist and are distinct.
+    """
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:
         raise errors.InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")

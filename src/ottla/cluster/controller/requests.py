@@ -1,8 +1,8 @@
 """The controller's requests to a broker, from the difference of two images, without I/O.
 
-A broker that has received nothing yet (`before` is None) gets everything. LeaderAndIsr goes to replicas whose leader or
-assignment has changed, UpdateMetadata to all brokers, StopReplica to replicas that are removed. ISR updates of a leader
-are sent with UpdateMetadata only, as the leader has them from the controller's response.
+A broker that has received nothing yet (`before` is None) gets the complete image. LeaderAndIsr goes to replicas whose
+leader or assignment has changed, UpdateMetadata to all brokers, StopReplica to replicas that are removed. ISR updates
+are sent with UpdateMetadata only, because the leader has them from the response to AlterPartition.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from ottla.protocol.messages.update_metadata import (
 def leader_and_isr(
     before: ClusterImage | None, after: ClusterImage, to: BrokerImage, changes: Iterable[ChangedPartition] | None = None
 ) -> LeaderAndIsrRequest | None:
-    """Return the new states of a broker's replicas, or None if none has changed.
+    """Return the LeaderAndIsr request with the new states of a broker's replicas; None if none has changed.
 
-    `changes`: those of partitions with a replica on the broker, if they are known.
+    `changes`: the changed partitions that have a replica on the broker; None: compute them.
     """
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     leaders: set[int] = set()
@@ -68,14 +68,19 @@ def leader_and_isr(
 
 UPDATE_METADATA_VERSION: Final = 8
 EPOCH_POSITION: Final = 9
-"""Position of the broker's epoch in UpdateMetadata version 8: behind the controller's id, kind and epoch."""
+"""Byte offset of `broker_epoch` in UpdateMetadata version 8: after `controller_id` (4), `is_kraft_controller` (1) and
+`controller_epoch` (4).
+"""
 LATEST_DIFFERENCES: Final = 4
-"""Differences that are remembered; brokers that are slow to answer need others than the rest."""
+"""Number of differences that are kept.
+
+There may be several at a time, because brokers that are slow to answer are sent another one than the rest.
+"""
 NO_BROKER: Final = BrokerImage(-1, ())
 
 
 class EncodedUpdateMetadata(UpdateMetadataRequest):
-    """An UpdateMetadata request that is encoded already."""
+    """An UpdateMetadata request whose body is already encoded."""
 
     __slots__ = ("body",)
     RESPONSE = UpdateMetadataResponse
@@ -93,7 +98,9 @@ EncodedUpdateMetadata.encoders[UPDATE_METADATA_VERSION] = _write_body
 
 
 class _Difference:
-    """Two images, and what the requests of all brokers share: the bytes of UpdateMetadata, the changes by replica."""
+    """Two images, and what the requests to all brokers have in common: the encoded UpdateMetadata, and the changed
+    partitions by broker id.
+    """
 
     def __init__(self, before: ClusterImage | None, after: ClusterImage) -> None:
         self.before = before
@@ -114,10 +121,10 @@ class _Difference:
 
 
 class BrokerRequests:
-    """The requests to all brokers, from the latest differences of images.
+    """Builds the requests to all brokers from the difference of two images.
 
-    What brokers have in common is built once. In a large cluster, building it for each of them would take most of the
-    time that a new controller needs.
+    What the requests have in common is built once. In a large cluster, building it for each broker would take most of
+    the time that a new controller needs.
     """
 
     def __init__(self) -> None:
@@ -126,7 +133,7 @@ class BrokerRequests:
     def update_metadata(
         self, before: ClusterImage | None, after: ClusterImage, to: BrokerImage
     ) -> EncodedUpdateMetadata | None:
-        """Return `update_metadata`, encoded in version 8."""
+        """Return the result of `update_metadata`, encoded in version 8."""
         body = self._difference(before, after).update_metadata
         if body is None:
             return None
@@ -136,7 +143,7 @@ class BrokerRequests:
     def leader_and_isr(
         self, before: ClusterImage | None, after: ClusterImage, to: BrokerImage
     ) -> LeaderAndIsrRequest | None:
-        """Return `leader_and_isr`."""
+        """Return the result of `leader_and_isr`, with shared computation of the changes."""
         return leader_and_isr(before, after, to, self._difference(before, after).changes.get(to.id, ()))
 
     def _difference(self, before: ClusterImage | None, after: ClusterImage) -> _Difference:
@@ -148,7 +155,7 @@ class BrokerRequests:
 
 
 def update_metadata(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> UpdateMetadataRequest | None:
-    """Return the changed brokers, topics and partitions, or None if there are none."""
+    """Return the UpdateMetadata request with the changed brokers, topics and partitions; None if there are none."""
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
     deleted_topics = {topic.name: topic for topic in image_delta.deleted_topics(before, after)}
     for topic, index, now, _ in image_delta.changed_partitions(before, after):
@@ -176,7 +183,9 @@ def update_metadata(before: ClusterImage | None, after: ClusterImage, to: Broker
 def stop_replica(
     ended: Mapping[TopicPartition, StoppedReplica], image: ClusterImage, to: BrokerImage
 ) -> StopReplicaRequest:
-    """Return the replicas that a broker has to stop (see `image_delta.stopped_replicas`)."""
+    """Return the StopReplica request for the replicas that a broker has to stop (see
+    `image_delta.stopped_replicas`).
+    """
     by_topic: dict[str, list[StopReplicaPartitionState]] = {}
     for tp, how in ended.items():
         state = StopReplicaPartitionState(
@@ -192,7 +201,7 @@ def stop_replica(
 
 
 def _assignment(p: PartitionImage) -> tuple[object, ...]:
-    """Return what a replica's role depends on."""
+    """Return the fields of a state that a replica has to receive when they change."""
     return p.leader, p.leader_epoch, p.replicas, p.adding, p.removing
 
 

@@ -1,4 +1,4 @@
-"""The log lines of partitions whose leader or ISR the controller has changed. Kafka's `StateChangeLogger`."""
+"""Logs the partitions whose leader or ISR the controller has changed. Kafka's `StateChangeLogger`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.controller")
 
 MAX_LINES: Final = 20
-"""Partitions of one change that are logged at INFO; the others at DEBUG."""
+"""Maximum number of partitions of one change that are logged at INFO or higher; the others are logged at DEBUG."""
 
 
 def log_state_changes(before: ClusterImage, states: Mapping[TopicPartition, PartitionImage], reason: str) -> None:
-    """Log the partitions that have another leader, none, or another ISR."""
+    """Log the partitions whose leader or ISR has changed."""
     changed = [(tp, old, p) for tp, p in states.items() if (old := before.partition(tp)) is not None and old != p]
     for number, (tp, old, p) in enumerate(changed):
         level, text = _described(old, p)
@@ -36,7 +36,7 @@ def log_state_changes(before: ClusterImage, states: Mapping[TopicPartition, Part
 
 def _described(old: PartitionImage, p: PartitionImage) -> tuple[int, str]:
     if p.leader == NO_LEADER:
-        return logging.ERROR, "has no leader, as none of its in-sync replicas is alive"
+        return logging.ERROR, "has no leader, because none of its in-sync replicas is alive"
     if p.leader == old.leader:
         return logging.INFO, f"is still led by broker {p.leader}"
     if p.leader not in old.isr:

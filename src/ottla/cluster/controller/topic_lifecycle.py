@@ -27,7 +27,7 @@ log = logging.getLogger("ottla.controller")
 
 
 class _NewTopic(NamedTuple):
-    """A topic to create, and the client that requests it."""
+    """A topic to create. `by`: the client that requests it, for the log."""
 
     name: str
     assignment: Sequence[tuple[int, ...]]
@@ -44,12 +44,12 @@ class _Creation(NamedTuple):
 
 
 class TopicLifecycle:
-    """Creates, expands and deletes topics, and applies topics that others write into the metadata store."""
+    """Creates, expands and deletes topics, and applies topics that tools write to the metadata store."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._remaining_brokers: dict[str, set[int]] = {}
-        """The brokers that have not deleted their logs of a topic yet, by topic that is being deleted."""
+        """For each topic that is being deleted, the brokers that still have logs of it."""
 
     def start_term(self, image: ClusterImage) -> None:
         """Continue the deletions of earlier terms."""
@@ -63,10 +63,12 @@ class TopicLifecycle:
         topic_id: uuid.UUID | None = None,
         by: str = "",
     ) -> TopicImage:
-        """Create a topic with validated name, replicas and configs. `by`: the client that requests it, for the log.
+        """Create a topic, whose name, replicas and configs the caller has validated.
 
-        Topics that are requested at the same time share one change of the image: its cost grows with all topics of the
-        cluster. Cancelling the caller does not stop the change.
+        `by`: the client that requests it, for the log. Raises TopicAlreadyExistsError.
+
+        Topics that are requested at the same time are created by one change of the image, because the cost of a change
+        grows with the number of topics in the cluster. Cancelling the caller does not stop the creation.
         """
         new = _NewTopic(name, [tuple(replicas) for replicas in assignment], configs, topic_id or uuid.uuid4(), by)
         result = await self._batcher.submit(self._context.broker_id, new)
@@ -82,7 +84,7 @@ class TopicLifecycle:
         return RequestBatcher(self._create_all)
 
     async def _create_all(self, _controller_id: int, new: Sequence[_NewTopic]) -> list[TopicImage | KafkaError]:
-        """Create topics with one change of the image. Return each topic, or why it could not be created."""
+        """Create topics with one change of the image. Return each topic, or the error why it could not be created."""
         results: list[TopicImage | KafkaError] = [_already_exists(topic.name) for topic in new]
         async with self._context.exclusive() as term:
             image = self._context.image
@@ -108,7 +110,7 @@ class TopicLifecycle:
     async def _write_creations(
         self, term: ControllerTerm, creations: Sequence[_Creation]
     ) -> list[TopicImage | KafkaError]:
-        """Write topics in one transaction, or one by one if a tool has created one of them meanwhile."""
+        """Write topics in one transaction. If a tool has created one of them meanwhile, write them one by one."""
         writes = [write for creation in creations for write in creation.writes]
         try:
             await partition_states.write_fenced_in_batches(self._context.store, term, writes)
@@ -121,14 +123,15 @@ class TopicLifecycle:
         return [creation.topic for creation in creations]
 
     async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int, by: str = "") -> None:
-        """Add partitions to a topic, so that it has `count`. Raises InvalidPartitionsError if it has changed
-        meanwhile.
+        """Add partitions to a topic, so that it has `count`.
+
+        Raises InvalidPartitionsError if that does not match its current number of partitions.
         """
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             old = len(topic.partitions)
             if not added or old + len(added) != count:
-                raise InvalidPartitionsError(f"Topic '{name}' has {old} partition(s) already")
+                raise InvalidPartitionsError(f"Topic '{name}' has {old} partition(s) now")
             new = tuple(leader_election.new_partition(tuple(r), self._context.image.brokers.keys()) for r in added)
             expanded = replace(topic, partitions=topic.partitions + new)
             writes = [
@@ -141,7 +144,9 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def read_topic(self, name: str) -> None:
-        """Apply a topic, or new partitions of one, that others have written into the metadata store."""
+        """Read a topic that a tool has written to the metadata store, and apply it: the whole topic if it is new, else
+        its new partitions.
+        """
         async with self._context.exclusive():
             stored = await store_reader.read_topic(self._context.store, name)
             existing = self._context.image.topics.get(name)
@@ -158,7 +163,7 @@ class TopicLifecycle:
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
     async def delete(self, name: str, by: str = "") -> None:
-        """Delete a topic: it is unavailable at once, and its znodes are deleted when all its logs are."""
+        """Delete a topic. It is unavailable at once; its znodes are deleted when all brokers have deleted its logs."""
         async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             if await self._context.store.get(znodes.delete_topic(name)) is None:
@@ -174,7 +179,7 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def on_replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Record that a broker has deleted replicas. A topic without remaining replicas is removed."""
+        """Record that a broker has deleted replicas. If that were the last ones of a topic, delete its znodes."""
         async with self._context.exclusive():
             for name in {tp.topic for tp in partitions} & self._remaining_brokers.keys():
                 self._remaining_brokers[name].discard(broker_id)
@@ -187,7 +192,7 @@ class TopicLifecycle:
         for index in range(len(topic.partitions)):
             paths += [znodes.partition_state(name, index), znodes.partition(name, index)]
         paths += [znodes.partitions(name), znodes.topic(name), znodes.config_topic(name), znodes.delete_topic(name)]
-        # an earlier attempt may have deleted some of them
+        # an earlier attempt may have deleted some of the znodes
         nodes = await store_reader.get_all(self._context.store, paths)
         writes = [Delete(path) for path, node in zip(paths, nodes, strict=True) if node is not None]
         await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
@@ -199,11 +204,14 @@ class TopicLifecycle:
     async def complete_stored_topic(
         self, stored: store_reader.StoredTopic, configs: Mapping[str, str], alive: Collection[int]
     ) -> TopicImage:
-        """Return a stored topic. Its id and states are created if they are missing, as older tools leave them out."""
+        """Return the image of a stored topic.
+
+        Create its id and partition states if they are missing, because older tools do not write them.
+        """
         name, term, topic_id = stored.name, self._context.term, stored.id
         writes: list[Operation] = []
         if topic_id is None:
-            # older tools rewrite a topic without its id, although its logs carry that id
+            # Older tools rewrite a topic without its id, although the id is stored with its logs.
             current = self._context.image.topics.get(name)
             topic_id = uuid.uuid4() if current is None else current.id
             value = znodes.topic_value(topic_id, stored.replicas, stored.adding, stored.removing)
@@ -235,7 +243,7 @@ def _creation(term: ControllerTerm, new: _NewTopic, alive: Collection[int], *, h
     writes: list[Operation] = [
         Create(znodes.topic(new.name), znodes.topic_value(new.id, new.assignment)),
         Create(znodes.partitions(new.name)),
-        # older tools leave the configs of a topic that they delete
+        # older tools do not delete the configs of a topic that they delete
         Set(*config) if has_config else Create(*config),
         *partition_states.creations(term, new.name, 0, partitions),
     ]
@@ -243,7 +251,10 @@ def _creation(term: ControllerTerm, new: _NewTopic, alive: Collection[int], *, h
 
 
 def _transactions(creations: Mapping[int, _Creation]) -> Iterator[list[int]]:
-    """Return the numbers of the topics that are written together; a topic of many partitions is written alone."""
+    """Yield groups of topics, by their keys, that fit into one transaction.
+
+    A topic with many partitions is a group of its own.
+    """
     group: list[int] = []
     size = 0
     for index, creation in creations.items():

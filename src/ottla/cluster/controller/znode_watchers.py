@@ -1,10 +1,11 @@
-"""Changes that others write into the metadata store: tools of Kafka 0.8 to 2 with `--zookeeper`, brokers, and people.
+"""Handles changes that others write to the metadata store: tools of Kafka 0.8 to 2 with `--zookeeper`, other brokers,
+and administrators.
 
 The controller reads new topics and partitions below `/brokers/topics`, and requests below `/admin`: to delete topics,
-to reassign partitions, to elect preferred leaders. If configs have changed, it looks at partitions without a leader
-again: `unclean.leader.election.enable` may now allow a replica that is not in sync. A watch fires once and says only
-that something has changed, so everything is read again; a change that is applied already has no effect. The
-controller's own changes arrive here, too. Changed configs are applied by every broker (see `config_store`).
+reassign partitions, and elect preferred leaders. If configs have changed, it tries again to elect leaders for
+partitions that have none, because `unclean.leader.election.enable` may now allow an out-of-sync replica. A watch fires
+once and does not say what has changed, so everything is read again; applying a change twice has no effect. Watches also
+fire for the controller's own changes. Changed configs are applied by every broker (see `config_store`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class ZNodeChangeHandlers:
     def __init__(
         self, store: MetadataStore, metadata_cache: MetadataCache, controller: Controller, *, delete_topics: bool = True
     ) -> None:
-        """`delete_topics`: `delete.topic.enable`; if False, requests for deletion are removed, as in Kafka."""
+        """`delete_topics`: the config `delete.topic.enable`.
+
+        If False, requests for topic deletion are removed and ignored, as in Kafka.
+        """
         self._store = store
         self._cache = metadata_cache
         self._controller = controller
@@ -60,18 +64,21 @@ class ZNodeChangeHandlers:
             self._elect_leaders,
         )
         self._watched: set[str] = set()
-        """Topics whose znode is watched."""
+        """Names of the topics whose znodes are watched."""
         self._reassigning: dict[TopicPartition, Item] = {}
-        """Reassignments that a request has started, and that still have its targets."""
+        """Reassignments in progress that `/admin/reassign_partitions` has started."""
         self._leaderless: set[TopicPartition] = set()
-        """Partitions without a leader whose configs have changed."""
+        """Partitions without a leader for which an election has to be tried because configs have changed."""
         metadata_cache.on_change(self._on_change)
 
     def start(self) -> None:
-        """Read everything, and again whenever something changes. Called each time that this broker is elected."""
+        """Read everything, and read it again whenever something changes.
+
+        Called each time this broker is elected as controller.
+        """
         self._watched.clear()
         self._reassigning.clear()
-        self._leaderless.clear()  # a new controller has looked at all partitions
+        self._leaderless.clear()  # a new controller has tried to elect leaders of all partitions
         self._listener.notify()
         self._listener.start()
 
@@ -80,7 +87,7 @@ class ZNodeChangeHandlers:
 
     async def _on_change(self, before: ClusterImage, after: ClusterImage) -> None:
         self._leaderless |= _leaderless_with_new_configs(before, after)
-        if self._reassigning or self._leaderless:  # a reassignment may be complete
+        if self._reassigning or self._leaderless:  # a reassignment may have been completed
             self._listener.notify()
 
     async def _read_topics(self) -> None:
@@ -106,16 +113,19 @@ class ZNodeChangeHandlers:
             try:
                 if self._delete_topics:
                     await self._controller.topics.delete(name, " (requested in the metadata store)")
-                    continue  # the request is removed with the topic
+                    continue  # the request is removed when the deletion is complete
             except UnknownTopicOrPartitionError:
                 deleting = name in self._cache.image.deleting
                 if deleting or await self._store.get(znodes.delete_topic(name)) is None:
-                    continue  # this controller created the znode, and has started or completed the deletion meanwhile
+                    # the znode was created by this controller, which has started or completed the deletion meanwhile
+                    continue
                 log.warning("Ignoring request %s: the topic does not exist", znodes.delete_topic(name))
             await self._remove(znodes.delete_topic(name))
 
     async def _split(self, node: ZNode) -> None:
-        """Create a request for each topic that a single request names, as in the first design of topic deletion."""
+        """Create one request znode per topic for a request that lists several topics in its value, as in the first
+        design of topic deletion.
+        """
         for name in _topics(node.value):
             try:
                 await self._store.multi([Create(znodes.delete_topic(name))])
@@ -124,10 +134,11 @@ class ZNodeChangeHandlers:
         await self._change(Set(znodes.DELETE_TOPICS, b"", node.version))
 
     async def _read_reassignments(self) -> None:
-        """Start new reassignments of the request, and leave those in it that are still in progress.
+        """Start the new reassignments that `/admin/reassign_partitions` requests, and remove those from it that have
+        ended.
 
-        One that is complete, cancelled or replaced must not start again: as in Kafka, it is removed from the request,
-        which is deleted when it is empty.
+        A reassignment that is complete, cancelled or replaced must not start again. As in Kafka, it is removed from the
+        request, which is deleted when it is empty.
         """
         node = await self._store.get(znodes.REASSIGN, self._listener.notify)
         if node is None:
@@ -191,11 +202,13 @@ class ZNodeChangeHandlers:
         try:
             await self._store.multi([change])
         except (NoNodeError, BadVersionError):
-            pass  # its author has deleted or replaced it, which is read next
+            pass  # someone has deleted or replaced the znode, which will be read next
 
 
 def _leaderless_with_new_configs(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
-    """Return the partitions without a leader whose configs have changed (`unclean.leader.election.enable`)."""
+    """Return the partitions without a leader for which topic or broker configs have changed, so that an unclean leader
+    election may be allowed now.
+    """
     defaults_changed = before.configs is not after.configs
     if not defaults_changed and before.topics is after.topics:
         return set()
@@ -208,7 +221,7 @@ def _leaderless_with_new_configs(before: ClusterImage, after: ClusterImage) -> s
 
 
 def _topics(raw: bytes) -> list[str]:
-    """Return the topics that a request for deletion names. A malformed request is logged and ignored."""
+    """Return the topics that a deletion request names. A malformed request is logged and ignored."""
     try:
         names: list[str] = znodes.load(raw)["topics"]
         for name in names:

@@ -1,4 +1,4 @@
-"""An immutable image of the cluster's metadata: brokers, topics, leaders. Each change makes a new image."""
+"""An immutable image of the cluster's metadata: brokers, topics, leaders. Each change creates a new image."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition: its replicas, the first of which is preferred, and its leader (-1: none)."""
+    """The state of one partition.
+
+    `leader`: broker id, or NO_LEADER. `replicas`: broker ids, the preferred leader first.
+    """
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     state_version: int = 0
-    """The version of its znode, which grows with every change, also of the ISR. Kafka's partition epoch."""
+    """The version of the partition's state znode, which is incremented by every change of leader or ISR.
+
+    Kafka's partition epoch.
+    """
     adding: tuple[int, ...] = ()
-    """Replicas that a reassignment adds; they are in `replicas` already."""
+    """Replicas that a reassignment in progress adds; `replicas` contains them."""
     removing: tuple[int, ...] = ()
-    """Replicas that are removed when the reassignment is complete."""
+    """Replicas that will be removed when the reassignment is complete; `replicas` contains them."""
     modified: int = field(default=0, compare=False)
-    """The zxid at which the state that was read had been written; 0 if it is not known."""
+    """The zxid of the last write of the state znode, if this state was read from the store; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One broker that is alive."""
+    """The registration of a live broker."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
@@ -57,7 +63,7 @@ class BrokerImage:
     """The broker epoch: the zxid of its registration (KIP-380)."""
 
     def node(self, listener: str) -> Node:
-        """Return the broker's address on the client's listener, or else on its first one."""
+        """Return the broker's address on the listener of this name; on its first listener if it has no such one."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return Node(self.id, endpoint.host, endpoint.port, self.rack)
@@ -67,7 +73,7 @@ class BrokerImage:
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """The metadata of the cluster at one moment."""
+    """The metadata of the cluster at one point in time."""
 
     cluster_id: str
     controller_id: int = -1
@@ -79,19 +85,22 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=highest)
     """Levels of the cluster's features."""
     features_epoch: int = 0
-    """Grows with every change of a feature."""
+    """Incremented by every change of a feature's level."""
     deleting: Mapping[str, TopicImage] = field(default_factory=dict)
-    """Topics that are being deleted, according to the controller: unavailable, but still on disks."""
+    """Topics that are being deleted: unavailable, but some logs are still on disks.
+
+    Only the controller's image has them.
+    """
     shutting_down: frozenset[int] = frozenset()
-    """Brokers in their controlled shutdown, according to the controller."""
+    """Brokers in their controlled shutdown. Only the controller's image has them."""
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Dynamic configs of brokers, clients, users, IP addresses, groups and client metrics, by their paths
-    (`config_entities`).
+    """Dynamic configs of brokers, clients, users, IP addresses, groups and client metrics, by entity path (see
+    `config_entities`).
     """
 
     @property
     def racks(self) -> Mapping[int, str | None]:
-        """The racks of the brokers that are alive."""
+        """The racks of the live brokers by broker id; None for a broker without a rack."""
         return {broker.id: broker.rack for broker in self.brokers.values()}
 
     def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:

@@ -1,4 +1,4 @@
-"""Features of the cluster, which clients may use once their level is set for all brokers (KIP-584)."""
+"""Features of the cluster, with levels that apply to all brokers (KIP-584)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 
 class Feature(NamedTuple):
-    """One feature and its supported levels."""
+    """One feature, with its lowest and highest supported level."""
 
     name: str
     first: int
@@ -34,5 +34,5 @@ BY_NAME: Final = {feature.name: feature for feature in FEATURES}
 
 
 def highest() -> Mapping[str, int]:
-    """Return the levels of a new cluster."""
+    """Return the feature levels of a new cluster: the highest ones."""
     return {feature.name: feature.last for feature in FEATURES}

@@ -1,4 +1,4 @@
-"""The delta of two images, without I/O: what the controller sends to brokers. KRaft's `MetadataDelta`."""
+"""The difference of two images, which the controller sends to brokers, without I/O. KRaft's `MetadataDelta`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ottla.model import TopicPartition
 
 INCREMENTAL: Final = 1
 FULL: Final = 2
-"""Request types: changes only, or everything."""
+"""Types of controller requests: changes only, or the complete image."""
 DELETED: Final = -2
-"""The leader of partitions whose topic is being deleted, and the leader epoch of their replicas."""
+"""The leader, and in StopReplica the leader epoch, of partitions whose topic is being deleted."""
 PROTOCOL_NUMBERS: Final = MappingProxyType({"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3})
 
 
 class StoppedReplica(NamedTuple):
-    """The leader epoch in which a replica is stopped, and whether its log is deleted."""
+    """A replica to stop: the leader epoch in which it is stopped, and whether to delete its log."""
 
     leader_epoch: int
     delete: bool
 
 
 ChangedPartition = tuple[TopicImage, int, PartitionImage, PartitionImage | None]
-"""The topic of a partition, its index, its new state and its old one."""
+"""A changed partition: its topic, its number, its new state, and its old state (None if it is new)."""
 
 
 def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> Iterator[ChangedPartition]:
-    """Return every partition whose state has changed."""
+    """Yield every partition whose state has changed."""
     old_topics = {} if before is None else before.topics
     for name, topic in after.topics.items():
         was = old_topics.get(name)
@@ -51,7 +51,7 @@ def deleted_topics(before: ClusterImage | None, after: ClusterImage) -> Iterator
 def stopped_replicas(
     before: ClusterImage | None, after: ClusterImage, broker_id: int
 ) -> dict[TopicPartition, StoppedReplica]:
-    """Return the replicas that a broker has to delete, or to stop as it is shutting down."""
+    """Return the replicas that a broker has to delete, and those it has to stop because it is shutting down."""
     deleting_before = {} if before is None else before.deleting
     replicas: dict[TopicPartition, StoppedReplica] = {}
     for name, topic in after.deleting.items():
@@ -59,7 +59,7 @@ def stopped_replicas(
             if name not in deleting_before and broker_id in p.replicas:
                 replicas[TopicPartition(name, index)] = StoppedReplica(DELETED, True)
     if before is None:
-        return replicas  # a broker that has received nothing yet follows and leads nothing
+        return replicas  # a broker that has received nothing yet has no running replica to stop
     for topic, index, now, was in changed_partitions(before, after):
         if was is None or broker_id not in was.replicas:
             continue

@@ -1,7 +1,7 @@
 """The current image of the cluster's metadata, and the listeners of its changes. Kafka's `MetadataCache`.
 
-The controller changes the image itself; other brokers apply the controller's requests. Invariant: listeners get all
-changes in order, one after the other.
+In the controller, the image changes with each change it makes; other brokers apply the controller's requests.
+Invariant: listeners are called with all changes in order, one after the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.cluster.image.cluster_image import ClusterImage
 log = logging.getLogger("ottla.cluster")
 
 ImageListener = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
-"""Called with each image and the one before it, in order."""
+"""Called with the previous and the new image, for each change in order."""
 
 
 class MetadataCache:
@@ -24,7 +24,7 @@ class MetadataCache:
     def __init__(self, image: ClusterImage | None = None) -> None:
         self.image = image or ClusterImage(cluster_id="")
         self.number = 0
-        """The number of images before this one."""
+        """The number of changes so far, which identifies the current image."""
         self._listeners: list[ImageListener] = []
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -34,8 +34,9 @@ class MetadataCache:
         self._listeners.append(listener)
 
     async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Replace the image by the one that `decide` returns. Return when all listeners have handled it; cancelling
-        changes nothing.
+        """Replace the image by the one that `decide` returns for the current one.
+
+        Return when all listeners have handled it. Cancelling the caller does not stop the update.
         """
         await asyncio.shield(self._update(decide))
 
@@ -51,13 +52,13 @@ class MetadataCache:
                 try:
                     await listener(before, after)
                 except Exception:
-                    # the change is written and cannot be undone; the other listeners must get it
+                    # the change cannot be undone, so the other listeners must get it
                     log.exception("Cannot apply a change of the cluster's metadata")
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def wait_for(self, condition: Callable[[ClusterImage], bool], seconds: float) -> bool:
-        """Wait until the image meets a condition. Return False after `seconds`."""
+        """Wait until the image meets a condition. Return False if it does not within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition(self.image):

@@ -32,7 +32,10 @@ MAX_CONCURRENT = 500
 
 @dataclass(frozen=True)
 class StoredTopic:
-    """A topic in the metadata store. Tools of older versions leave out its id, and the states of its partitions."""
+    """A topic as it is in the metadata store.
+
+    Older tools do not write its id and the states of its partitions, which are None then.
+    """
 
     name: str
     id: UUID | None
@@ -43,11 +46,11 @@ class StoredTopic:
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
     has_parent: bool
-    """Whether the parent of the partitions' states exists."""
+    """Whether the znode `partitions`, the parent of the partitions' znodes, exists."""
 
 
 async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> dict[int, BrokerImage]:
-    """Return the registered brokers. One that cannot be parsed is skipped, with a log line."""
+    """Return the registered brokers by id. A malformed registration is logged and skipped."""
     brokers: dict[int, BrokerImage] = {}
     for name in await store.children(znodes.BROKER_IDS, watch):
         with _skip_unreadable("broker", name):
@@ -63,9 +66,9 @@ async def read_broker(store: MetadataStore, broker_id: int) -> BrokerImage | Non
 
 
 async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
-    """Return all topics. One that cannot be parsed is skipped, with a log line.
+    """Return all topics by name. A malformed topic is logged and skipped.
 
-    A new controller waits for this, so the topics are read concurrently.
+    The topics are read concurrently, because a new controller has to wait for them.
     """
     names = await store.children(znodes.TOPICS)
     nodes = await get_all(store, [znodes.topic(name) for name in names])
@@ -87,7 +90,9 @@ async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
 
 @contextmanager
 def _skip_unreadable(what: str, name: str) -> Iterator[None]:
-    """Log and skip a malformed znode, so that what a person has written does not affect other entries."""
+    """Context manager: log and skip a malformed znode, so that a mistake of an administrator does not affect other
+    entries.
+    """
     try:
         yield
     except UnreadableNodeError as error:
@@ -122,7 +127,7 @@ async def _stored_topic(
 
 
 Item = dict[str, Any]
-"""A partition in a request in the metadata store."""
+"""A partition in a request in the metadata store, as parsed JSON."""
 
 
 def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
@@ -136,7 +141,7 @@ def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
 
 
 async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[ZNode | None]:
-    """Return many znodes, which are read concurrently."""
+    """Read znodes concurrently. Return them in the order of `paths`; None for those that do not exist."""
     nodes: list[ZNode | None] = []
     for begin in range(0, len(paths), MAX_CONCURRENT):
         nodes += await asyncio.gather(*(store.get(path) for path in paths[begin : begin + MAX_CONCURRENT]))
@@ -144,7 +149,7 @@ async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[ZNode | No
 
 
 async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
-    """Return the configs of everything but topics, by path (see `config_entities`)."""
+    """Return the configs of all entities except topics, by path (see `config_entities`)."""
     configs_by_path: dict[str, Mapping[str, str]] = {}
     for kind in config_entities.TYPES:
         for name in await store.children(znodes.config_entity(kind)):
@@ -169,15 +174,16 @@ async def read_entity_configs(store: MetadataStore, path: str) -> Mapping[str, s
 
 
 def configs_of(node: ZNode | None, path: str) -> Mapping[str, str]:
-    """Return the configs in a znode below `/config`; none if it does not exist, or cannot be parsed, which is
-    logged.
+    """Return the configs in a znode below `/config`; none if it does not exist.
+
+    If it is malformed, log an error and return none.
     """
     if node is None or not node.value:
         return {}
     try:
         return znodes.parse_configs(path, node.value)
     except UnreadableNodeError as error:
-        # what a person has written must not affect other entries
+        # a mistake of an administrator must not affect other entries
         log.error("%s", error.message)
         return {}
 
@@ -185,17 +191,23 @@ def configs_of(node: ZNode | None, path: str) -> Mapping[str, str]:
 def partition_image(
     state: ZNode, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
 ) -> PartitionImage:
-    """Return a partition from its state and its topic's znode. Raises UnreadableNodeError."""
+    """Return the image of a partition from its state znode and the replicas in its topic's znode.
+
+    Raises UnreadableNodeError if the state is malformed.
+    """
     try:
         fields = znodes.load(state.value)
         leader, epoch, isr = int(fields["leader"]), int(fields["leader_epoch"]), tuple(map(int, fields["isr"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise UnreadableNodeError(f"{state.value[:200]!r} is no state of a partition: {error}") from None
+        raise UnreadableNodeError(f"{state.value[:200]!r} is not the state of a partition: {error}") from None
     return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing, state.modified)
 
 
 def broker_image(broker_id: int, node: ZNode) -> BrokerImage:
-    """Return a broker from its znode, in any form that Kafka 0.8 to 3.9 write. Raises UnreadableNodeError."""
+    """Return the image of a broker from its registration, in any format of Kafka 0.8 to 3.9.
+
+    Raises UnreadableNodeError if it is malformed.
+    """
     try:
         value = znodes.load(node.value)
         protocols = value.get("listener_security_protocol_map", {})
@@ -203,7 +215,7 @@ def broker_image(broker_id: int, node: ZNode) -> BrokerImage:
         endpoints = tuple(_endpoint(text, protocols) for text in texts)
         return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableNodeError(f"{node.value[:200]!r} is no registration of a broker: {error!r}") from None
+        raise UnreadableNodeError(f"{node.value[:200]!r} is not the registration of a broker: {error!r}") from None
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
@@ -213,7 +225,10 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 def broker_value(broker: BrokerImage) -> bytes:
-    """Return the value of `/brokers/ids/N`. Clients of 0.8 read only host and port, and have neither TLS nor SASL."""
+    """Return the value of `/brokers/ids/N`.
+
+    It has a plaintext listener's host and port as well, because clients of Kafka 0.8 read only these.
+    """
     plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
         "features": {},
@@ -231,13 +246,16 @@ def broker_value(broker: BrokerImage) -> bytes:
 
 
 async def read_cluster_id(store: MetadataStore) -> str | None:
-    """Return the id of the cluster; None before its first start."""
+    """Return the cluster id; None before the cluster's first start."""
     node = await store.get(znodes.CLUSTER_ID)
     return None if node is None else str(znodes.load(node.value)["id"])
 
 
 async def create_persistent_nodes(store: MetadataStore, paths: Sequence[str] = znodes.PERSISTENT) -> None:
-    """Create the znodes that exist in every cluster, or others; parents come before their children."""
+    """Create these znodes, if they are missing; by default those that every cluster has.
+
+    Parents must come before their children.
+    """
     nodes = await get_all(store, paths)
     missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]
     if not missing:
@@ -245,4 +263,4 @@ async def create_persistent_nodes(store: MetadataStore, paths: Sequence[str] = z
     try:
         await store.multi([Create(path) for path in missing])
     except NodeExistsError:
-        await create_persistent_nodes(store, paths)  # another broker starts, too
+        await create_persistent_nodes(store, paths)  # another broker is starting at the same time

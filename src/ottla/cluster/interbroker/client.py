@@ -1,8 +1,8 @@
-"""Connections to the other brokers, opened when needed. Kafka's `BrokerBlockingSender` and `InterBrokerSendThread`.
+"""Connections to other brokers, opened when needed. Kafka's `BrokerBlockingSender` and `InterBrokerSendThread`.
 
-A broker answers one request of a connection at a time, so a request that may wait for long has a connection of its own:
-there is one per broker and purpose. The caller fixes the version, nothing is negotiated. Nothing is retried here: the
-caller knows whether and when that makes sense.
+There is one connection per broker and purpose, because a broker handles one request of a connection at a time, and some
+requests wait for long. The caller determines the request version; versions are not negotiated. Nothing is retried here:
+the caller knows whether and when that makes sense.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ DEFAULT_PROTOCOL = "PLAINTEXT"
 """Kafka's default of `security.inter.broker.protocol`."""
 
 LOGIN_SECONDS: Final = 30.0
-"""Timeout for each step of the authentication by the other broker; the caller has a timeout of its own."""
+"""Timeout in seconds of each step of the authentication. The caller of `send` has its own timeout in addition."""
 REPLACED: Final = 0.85
-"""The share of a session's lifetime (KIP-368) after which its connection is replaced."""
+"""The fraction of the authenticated session's lifetime (KIP-368) after which a connection is replaced."""
 
 
 class RequestSender(Protocol):
     """Sends requests to other brokers: `InterBrokerClient`."""
 
     async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
-        """Return the response, or raise KafkaError."""
+        """Send a request, and return the response. Raises KafkaError."""
         ...
 
 
@@ -49,7 +49,10 @@ class BrokerConnection:
     def __init__(self) -> None:
         self.channel: Channel | None = None
         self.connecting = asyncio.Lock()
-        """Held while a connection is opened; the next holder uses it, or tries again if that failed."""
+        """Held while a connection is being opened.
+
+        The next holder uses the connection, or tries again if opening it failed.
+        """
 
     def fits(self, endpoint: Endpoint | None) -> bool:
         """Return whether there is an open connection to this address."""
@@ -59,14 +62,14 @@ class BrokerConnection:
         return channel.is_open and (channel.host, channel.port) == endpoint[1:3]
 
     def close(self) -> None:
-        """Close the connection; requests in flight fail."""
+        """Close the connection, if it is open. Requests in flight fail."""
         if self.channel is not None:
             self.channel.close()
             self.channel = None
 
 
 class InterBrokerClient:
-    """All connections of this broker to the others. Not thread-safe: event loop only."""
+    """All connections of this broker to other brokers. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -79,15 +82,17 @@ class InterBrokerClient:
         login: Login | None = None,
         secret: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """Open no connection yet.
+        """No connection is opened yet.
 
         `broker`: returns a broker's registration, or None if it is not alive.
 
-        `options`: of the sockets, with TLS if `protocol`, the security protocol between brokers, requires it.
+        `options`: socket options, with TLS if `protocol` requires it. `protocol`: the security protocol between
+        brokers.
 
         `login`: this broker's credentials, if the protocol requires SASL.
 
-        `secret`: of the cluster, which proves to the others that this is one of its brokers; None: no proof is sent.
+        `secret`: returns the cluster's secret, which proves to other brokers that this is one of its brokers; None:
+        send no proof.
         """
         self._login = login
         self._secret = secret
@@ -96,7 +101,7 @@ class InterBrokerClient:
         self._protocol = protocol
         self._client_id = client_id
         self.options = options
-        """The options of new connections; replaced when certificates are renewed."""
+        """The options of new connections. Replaced when certificates are renewed."""
         self._connections: dict[tuple[int, str], BrokerConnection] = {}
         self._replaced: dict[Channel, None] = {}
         self._closed = False
@@ -117,7 +122,9 @@ class InterBrokerClient:
         return await channel.send(request, version, deadline - loop.time())
 
     async def on_image_changed(self, _before: ClusterImage, _after: ClusterImage) -> None:
-        """Close the connections to brokers that have left or moved, so that their requests fail at once."""
+        """Close the connections to brokers that have left or changed their address, so that requests to them fail at
+        once.
+        """
         for (broker_id, _), connection in list(self._connections.items()):
             channel, broker = connection.channel, self._broker(broker_id)
             if broker is None:
@@ -146,7 +153,7 @@ class InterBrokerClient:
                 if not connection.fits(endpoint):
                     await self._connect(connection, endpoint)
             if self._connections.get(key) is not connection:
-                connection.close()  # meanwhile the broker has left, or this one is stopping
+                connection.close()  # meanwhile the other broker has left, or this broker is stopping
 
     async def _connect(self, connection: BrokerConnection, endpoint: Endpoint) -> None:
         from ottla.net.client.channel import Channel  # a standalone broker starts without it
@@ -174,13 +181,16 @@ class InterBrokerClient:
             loop.call_later(lifetime, channel.close)
 
     def _replace(self, connection: BrokerConnection, channel: Channel) -> None:
-        """Open a new connection for the next request; on this one only responses are awaited."""
+        """Stop sending requests on a connection, which stays open for responses. The next request opens a new one."""
         if connection.channel is channel and channel.is_open:
             connection.channel = None
             self._replaced[channel] = None
 
     async def _authenticate(self, channel: Channel) -> float:
-        """Log in, and prove membership of the cluster. Return the session's lifetime in seconds, 0 if unlimited."""
+        """Log in by SASL if required, and prove the membership of the cluster.
+
+        Return the session's lifetime in seconds; 0 if unlimited.
+        """
         lifetime = 0.0
         if self._login is not None:
             from ottla.net.client.sasl_login import log_in
@@ -206,7 +216,9 @@ class InterBrokerClient:
         return address
 
     def _address(self, broker: BrokerImage) -> Endpoint | None:
-        """Return the inter-broker listener, or else one with its protocol."""
+        """Return the broker's inter-broker listener, or else a listener with the same protocol; None if it has
+        neither.
+        """
         by_name = (e for e in broker.endpoints if e.name == self._listener)
         by_protocol = (e for e in broker.endpoints if e.protocol == self._protocol)
         return next(by_name, None) or next(by_protocol, None)

@@ -1,11 +1,13 @@
-"""Proof of membership: brokers of one cluster recognise each other on any listener by the cluster's secret.
+"""Proof of membership: a broker proves on any listener that it belongs to the cluster, because it knows the cluster's
+secret.
 
-The secret is a random value in `/cluster/secret` of ZooKeeper, made by the first broker. A broker that connects to
+The secret is a random value in `/cluster/secret` of ZooKeeper, created by the first broker. A broker that connects to
 another sends SaslHandshake with the mechanism `MECHANISM`, then two SaslAuthenticate requests. Each side answers a
-random challenge of the other with an HMAC-SHA-256, so the secret itself is never sent. Brokers of Apache Kafka answer
-ILLEGAL_SASL_STATE and stay connected; they accept every client that their authorizer lets through.
+random challenge of the other with an HMAC-SHA-256, so the secret itself is never sent. Apache Kafka's brokers answer
+ILLEGAL_SASL_STATE and keep the connection; they accept inter-broker requests of every client that their authorizer
+allows.
 
-Pure but for `prove` and `shared_secret`. Not thread-safe: event loop only.
+Only `prove` and `shared_secret` do I/O. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ if TYPE_CHECKING:
     from ottla.net.client.channel import Channel
 
 MECHANISM: Final = "OTTLA-CLUSTER-MEMBER"
-"""The name in SaslHandshake. Not in `sasl.enabled.mechanisms`: it says nothing about the principal."""
+"""The mechanism in SaslHandshake.
+
+It is not in `sasl.enabled.mechanisms`, because it does not authenticate a principal.
+"""
 MEMBER: Final = "cluster-member"
-"""Key in a connection's state: the peer has proved that it is a broker of this cluster."""
+"""Key in a connection's state whose value is true if the peer has proved that it is a broker of this cluster."""
 PROOF: Final = "cluster-proof"
-"""Key in a connection's state: the exchange that has begun."""
+"""Key in a connection's state for the ProofVerifier of an exchange that has begun."""
 SECRET_BYTES: Final = 32
 CHALLENGE_BYTES: Final = 32
 HANDSHAKE_VERSION: Final = 1
@@ -34,16 +39,14 @@ AUTHENTICATE_VERSION: Final = 2
 
 
 async def shared_secret(store: MetadataStore) -> bytes:
-    """Return the cluster's secret; the first broker of the cluster makes it. Raises StartupError if it cannot be
-    read.
-    """
+    """Return the cluster's secret. Create it if this is the first broker. Raises StartupError if it cannot be read."""
     node = await store.get(znodes.CLUSTER_SECRET)
     if node is None:
         value = znodes.secret_value(os.urandom(SECRET_BYTES))
         try:
             await store.multi([Create(znodes.CLUSTER_SECRET, value)])
         except NodeExistsError:
-            pass  # another broker was first
+            pass  # another broker has created it first
         return await shared_secret(store)
     secret = znodes.secret_of(node.value)
     if len(secret) < SECRET_BYTES:
@@ -55,7 +58,7 @@ async def shared_secret(store: MetadataStore) -> bytes:
 
 
 class ProofVerifier:
-    """The side that a broker connects to."""
+    """The accepting side of an exchange: verifies the proof of the broker that connects."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -63,8 +66,9 @@ class ProofVerifier:
         self.is_proven = False
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer to a message of the peer. Raises SaslAuthenticationFailedError if it does not know the
-        secret.
+        """Return the answer to a message of the peer.
+
+        Raises SaslAuthenticationFailedError if the peer does not know the secret.
         """
         if not self._expected:
             if len(message) != CHALLENGE_BYTES:
@@ -79,7 +83,9 @@ class ProofVerifier:
 
 
 async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
-    """Prove to the broker at the other end that this is a broker of its cluster; return False if it requires no proof.
+    """Prove to another broker that this is a broker of its cluster.
+
+    Return False if the other broker does not support the proof (Apache Kafka).
 
     Raises SaslAuthenticationFailedError if either side does not know the secret, and the errors of the channel.
     """

@@ -1,7 +1,7 @@
-"""Requests to other brokers with many items each: items that arrive during a request go into the next one.
+"""Batches items into requests to other brokers: items that arrive while a request is in flight go into the next one.
 
-A broker works on one request of a connection at a time. If every item were a request of its own, each would wait for
-all before it. With one request in flight per broker, batches grow with the load.
+A broker handles one request of a connection at a time. If every item were a request, each would wait for all items
+before it. With one request in flight per broker, the batches grow with the load instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RequestBatcher(Generic[Item, Result]):
         self._senders: dict[int, asyncio.Task[None]] = {}
 
     async def submit(self, broker_id: int, item: Item) -> Result:
-        """Return the item's result. Raises the error of its request."""
+        """Send an item with the next request to a broker, and return its result. Raises the error of the request."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self._pending.setdefault(broker_id, []).append((item, future))

@@ -1,8 +1,8 @@
-"""Import of log directories of Apache Kafka: topics, configs and ACLs are written into an empty metadata store.
+"""Import of log directories of Apache Kafka: writes their topics, configs and ACLs to an empty metadata store.
 
-A node without ZooKeeper (KRaft) has its metadata beside its logs. With ZooKeeper there are only the logs: their
-directories have topics, partitions and ids, and configs are at their defaults, unless the metadata was imported before
-(`ottla metadata import`).
+A node without ZooKeeper (KRaft) has its metadata beside its logs. A node with ZooKeeper has only the logs: topics,
+partitions and ids are taken from their directories, and configs have their defaults, unless the metadata was imported
+before (`ottla metadata import`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTERNAL_CONFIGS: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     TRANSACTION_STATE: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
 }
-"""Kafka's configs of its internal topics; without them their logs would be deleted by age."""
+"""Kafka's configs of its internal topics. Without them, the logs would not be compacted but deleted by age."""
 
 
 class _Partition(NamedTuple):
@@ -51,11 +51,14 @@ class _Topic(NamedTuple):
 
 
 async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
-    """Fill a store that was never used from the log directories. Return the number of imported topics."""
+    """Import the log directories into a metadata store that has never been used.
+
+    Return the number of imported topics; 0 if the store has been used.
+    """
     if await store.get(znodes.CONTROLLER_EPOCH) is not None:
         return 0
     if await store.children(znodes.TOPICS):
-        return 0  # they were imported at a start that failed later
+        return 0  # the topics were imported by a start that failed later
     logs = {tp: path for log_dir in log_dirs for tp, path in log_dir.partitions()}
     if not logs:
         return 0
@@ -79,7 +82,9 @@ async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], brok
         operations += _operations(name, topic)
     await create_persistent_nodes(store)
     await store.multi(operations)
-    log.warning("Imported %d topics of Apache Kafka from %s", len(topics), metadata or "the names of their logs")
+    log.warning(
+        "Imported %d topics of Apache Kafka from %s", len(topics), metadata or "the names of their log directories"
+    )
     return len(topics)
 
 
@@ -98,7 +103,9 @@ def _of_controller(metadata: kraft.Metadata) -> dict[str, _Topic]:
 
 
 def _in_sync(partition: PartitionRecord) -> tuple[int, ...]:
-    """Return the replicas with all acknowledged records: the ISR, or if it is empty the last known ELR (KIP-966)."""
+    """Return the replicas that have all acknowledged records: the ISR, or if it is empty, the eligible leader replicas
+    (ELR, KIP-966), or the last known ELR.
+    """
     p = partition
     return tuple(p.isr or p.eligible_leader_replicas or p.last_known_elr or ())
 
@@ -141,15 +148,20 @@ def _operations(name: str, topic: _Topic) -> list[Operation]:
 
 
 def _acl_operations(acls: Iterable[ACL]) -> list[Operation]:
-    """Return the znodes of ACLs. Raises StartupError for an ACL that denies access and cannot be stored."""
+    """Return the operations that create the znodes of ACLs.
+
+    An ACL that cannot be stored is logged and skipped if it allows access; if it denies access, raise StartupError.
+    """
     by_pattern: dict[ResourcePattern, list[ACL]] = {}
     for acl in acls:
         if znodes.is_valid_name(acl.resource_pattern.resource_name):
             by_pattern.setdefault(acl.resource_pattern, []).append(acl)
         elif acl.permission_type is ACLPermissionType.ALLOW:
-            log.error("Skipping %s: a znode cannot have such a name", acl)
+            log.error("Skipping %s: a znode cannot have the resource's name", acl)
         else:
-            raise StartupError(f"log.dirs: {acl} cannot be stored, as a znode cannot have such a name; remove it first")
+            raise StartupError(
+                f"log.dirs: {acl} cannot be stored, because a znode cannot have the resource's name; remove it first"
+            )
     if not by_pattern:
         return []
     nodes = dict.fromkeys(znodes.ACL_NODES, b"")
@@ -160,7 +172,9 @@ def _acl_operations(acls: Iterable[ACL]) -> list[Operation]:
 
 
 def _with_parents(configs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
-    """Return entities in the order of their creation, with the parents of a user's clients."""
+    """Return the entities that have configs, and the parents of a user's clients, in the order in which their znodes
+    have to be created.
+    """
     configured = {path: set_ for path, set_ in configs.items() if set_}
     for path in list(configured):
         user, nested, _ = path.partition(config_entities.NESTED + "/")

@@ -1,4 +1,4 @@
-"""The metadata log of an Apache Kafka node (KRaft), which is read once, when its log directory is imported."""
+"""Reads the metadata log of an Apache Kafka node (KRaft), when its log directory is imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 @dataclass
 class Topic:
-    """A topic of Kafka's controller."""
+    """A topic in Kafka's metadata, with its partitions by number."""
 
     name: str
     id: UUID
@@ -42,13 +42,13 @@ class Metadata:
     topics: dict[UUID, Topic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The configs by their paths (see `config_entities`)."""
+    """The configs of other entities than topics, by path (see `config_entities`)."""
     next_producer_id: int = 0
     acls: dict[UUID, ACL] = field(default_factory=dict)
 
     @singledispatchmethod
     def replay(self, record: Data) -> None:
-        """Apply a record; other kinds of records are ignored."""
+        """Apply a metadata record. Types of records without an overload are ignored."""
 
     @replay.register
     def _(self, record: m.TopicRecord) -> None:
@@ -132,7 +132,7 @@ class Metadata:
 
 
 def read(directory: Path) -> Metadata:
-    """Read the newest snapshot in the directory, and the log after it. Raises StartupError if it is damaged."""
+    """Read the newest snapshot in a directory, and the log after it. Raises StartupError if they are damaged."""
     metadata = Metadata()
     held: list[Data] | None = None  # records of a metadata transaction that has not ended yet
     try:

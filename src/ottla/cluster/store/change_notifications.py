@@ -1,4 +1,4 @@
-"""Reacting to changes of the metadata store: a task woken by watches, and notifications of configs and ACLs.
+"""Reacts to changes of the metadata store: runs handlers when watches fire, and reads notification znodes.
 
 Kafka's `ZkNodeChangeNotificationListener`.
 """
@@ -18,23 +18,23 @@ log = logging.getLogger("ottla.cluster")
 
 RETRY_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
-"""Time for which a request waits for the store before what was read last is used."""
+"""Maximum time in seconds that a request waits for the store; after it, what was read last is used."""
 EXPIRY_SECONDS: Final = 900.0
-"""Lifetime of a notification, as in Kafka; a broker that was away for longer reads everything anyway."""
+"""Lifetime of a notification in seconds, as in Kafka. A broker that was disconnected for longer reads everything."""
 
 
 class ChangeListener:
-    """Runs handlers in a task whenever a watch fires, and again after failures. Not thread-safe: event loop only."""
+    """Runs handlers in a task whenever a watch fires, and again if they fail. Not thread-safe: event loop only."""
 
     def __init__(self, subject: str, *handlers: Callable[[], Awaitable[None]]) -> None:
-        """`subject`: what the handlers read, for the log."""
+        """`subject`: what the handlers read, for log lines."""
         self._subject = subject
         self._handlers = handlers
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def notify(self) -> None:
-        """Run the handlers soon; a `Watcher`."""
+        """Have the handlers run soon. Can be used as a `Watcher`."""
         self._changed.set()
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class ChangeListener:
         try:
             await handler()
         except NotControllerError:
-            pass  # the controller handles the change
+            pass  # this broker is no longer the controller, and the next one handles the change
         except KafkaError as error:
             log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
@@ -66,7 +66,7 @@ class ChangeListener:
 
 
 class ChangeNotifications:
-    """The notification znodes below some parents: which are new, and which have expired."""
+    """Reads new notification znodes below some parents, and deletes expired ones."""
 
     def __init__(
         self, store: MetadataStore, parents: Sequence[str], monotonic: Callable[[], float] = time.monotonic
@@ -75,16 +75,19 @@ class ChangeNotifications:
         self._parents = parents
         self._monotonic = monotonic
         self._handled: dict[str, float] = {}
-        """The times when this broker has first read each notification, by path."""
+        """The time at which this broker has first read each notification, by path."""
         self._last_read: float | None = None
 
     @property
     def may_have_missed(self) -> bool:
-        """Whether notifications may have expired unread: before the first read, and long after the last one."""
+        """Whether notifications may have expired unread: nothing has been read yet, or the last read is long ago."""
         return self._last_read is None or self._monotonic() - self._last_read > EXPIRY_SECONDS / 2
 
     async def read(self, watch: Callable[[], None], handle: Callable[[list[str]], Awaitable[None]]) -> None:
-        """Pass the paths of new notifications to `handle`, then delete expired ones; `watch` fires at the next one."""
+        """Call `handle` with the paths of new notifications, then delete expired ones.
+
+        `watch` is called when the next one is written.
+        """
         now = self._monotonic()
         paths = [f"{parent}/{name}" for parent in self._parents for name in await self._store.children(parent, watch)]
         await handle([path for path in paths if path not in self._handled])
@@ -102,7 +105,7 @@ class ChangeNotifications:
 
 
 class ChangeReader:
-    """Reads what notifications name, now and at each change. Not thread-safe: event loop only."""
+    """Calls a handler with new notifications, at the start and after each change. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -112,13 +115,16 @@ class ChangeReader:
         handle: Callable[[list[str]], Awaitable[None]],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`handle` is called with the paths of new notifications; if some `may_have_missed`, it reads everything."""
+        """`handle`: called with the paths of new notifications; it has to read everything if `may_have_missed`.
+
+        `subject`: what it reads, for log lines.
+        """
         self._subject = subject
         self._handle = handle
         self._notifications = ChangeNotifications(store, parents, monotonic)
         self._listener = ChangeListener(subject, self.read)
         self.lock = asyncio.Lock()
-        """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
+        """Held from reading data until it is applied, so that older data is not applied after newer data."""
 
     @property
     def may_have_missed(self) -> bool:
@@ -134,15 +140,17 @@ class ChangeReader:
         await self._listener.close()
 
     async def read(self) -> None:
-        """Read and apply the changes of other brokers."""
+        """Read and apply changes by other brokers."""
         async with self.lock:
             await self._notifications.read(self._listener.notify, self._handle)
 
     async def refresh(self) -> None:
-        """Read changes of other brokers a moment ago; do nothing if the store is not reachable."""
+        """Read recent changes by other brokers.
+
+        If the store is unreachable, log a warning and keep what was read last.
+        """
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
                 await self.read()
         except (TimeoutError, KafkaError) as error:
-            subject = self._subject[:1].upper() + self._subject[1:]
-            log.warning("%s cannot be read; using the last that were read: %s", subject, error)
+            log.warning("Cannot read %s; using the last known ones: %s", self._subject, error)

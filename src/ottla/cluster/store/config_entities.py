@@ -1,4 +1,4 @@
-"""Entities with dynamic configs, besides topics: brokers, users, clients, IP addresses, groups, client metrics.
+"""Entities with dynamic configs other than topics: brokers, users, clients, IP addresses, groups, client metrics.
 
 An entity is identified by its path under `/config`, as in Kafka: `brokers/0`, `brokers/<default>`, `clients/app`,
 `users/alice/clients/app`, `ips/10.0.0.1`, `groups/g`, `client-metrics/m`. Names are percent-encoded. Kafka's
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 DEFAULT: Final = "<default>"
-"""Stands for all entities of a type without configs of their own."""
+"""The path component of a type's default entity, whose configs apply to all entities of the type that have none."""
 
 BROKERS: Final = "brokers"
 CLIENTS: Final = "clients"
@@ -24,11 +24,11 @@ USERS: Final = "users"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 TYPES: Final = (BROKERS, CLIENTS, CLIENT_METRICS, GROUPS, IPS, USERS)
 NESTED: Final = f"/{CLIENTS}"
-"""The part of the path between a user and a client of that user."""
+"""The part of a path between a user and a client of that user."""
 
 
 def entity(kind: str, name: str | None) -> str:
-    """Return the path of an entity; None is the default of its type."""
+    """Return the path of an entity. `name`: None for the default entity of the type."""
     return f"{kind}/{encoded(name)}"
 
 
@@ -37,7 +37,7 @@ def user_client(user: str | None, client_id: str | None) -> str:
 
 
 def encoded(name: str | None) -> str:
-    """Return a name percent-encoded for a path."""
+    """Return the path component of a name: percent-encoded, or `<default>` for None."""
     if name is None:
         return DEFAULT
     if _PLAIN.fullmatch(name):
@@ -48,7 +48,7 @@ def encoded(name: str | None) -> str:
 
 
 def decoded(part: str) -> str | None:
-    """Return the name of a part of a path."""
+    """Decode a path component into an entity's name; None for `<default>`."""
     if part == DEFAULT:
         return None
     if "%" not in part:
@@ -59,12 +59,15 @@ def decoded(part: str) -> str | None:
 
 
 def name_of(path: str) -> str | None:
-    """Return the name at the end of a path; None for the default."""
+    """Return the name at the end of a path; None for the default entity."""
     return decoded(path.rpartition("/")[2])
 
 
 def of_type(configs: Mapping[str, Mapping[str, str]], kind: str) -> dict[str | None, Mapping[str, str]]:
-    """Return the configs of all entities of a type by name, without those of a user's clients."""
+    """Return the configs of all entities of a type by name (None: the default entity).
+
+    Clients of users are not included.
+    """
     prefix = f"{kind}/"
     return {
         name_of(p): entity_configs
@@ -74,7 +77,9 @@ def of_type(configs: Mapping[str, Mapping[str, str]], kind: str) -> dict[str | N
 
 
 def quota_path(parts: Mapping[str, str | None]) -> str | None:
-    """Return the path of a quota's entity from types and names of the protocol; None for an invalid combination."""
+    """Return the path of a quota's entity from the protocol's entity types and names; None for an invalid
+    combination.
+    """
     types = set(parts)
     if types == {"user", "client-id"}:
         return user_client(parts["user"], parts["client-id"])
@@ -86,7 +91,7 @@ def quota_path(parts: Mapping[str, str | None]) -> str | None:
 
 
 def scram_value(salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> str:
-    """Return a SCRAM credential as it is stored among the configs of its user."""
+    """Return a SCRAM credential as the value of its user's config."""
     parts = {"salt": salt, "stored_key": stored_key, "server_key": server_key}
     texts = [f"{name}={b64encode(value).decode()}" for name, value in parts.items()]
     return ",".join([*texts, f"iterations={iterations}"])

@@ -1,7 +1,7 @@
 """The interface of the metadata store: a tree of znodes with versions, as in ZooKeeper.
 
-The cluster code uses only this interface. A standalone broker and the brokers of one machine use `sqlite_store`,
-other clusters `zookeeper_store`.
+The other packages use only this interface. A standalone broker, or several brokers on one machine, use `sqlite_store`;
+other clusters use `zookeeper_store`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 from ottla.errors import KafkaError
 
 ANY_VERSION = -1
-"""Set or delete a znode in any version."""
+"""Set or delete a znode whatever its version."""
 MAX_NODE_BYTES = 1_000_000
-"""The largest value of a znode: ZooKeeper closes the connection of a larger request."""
+"""Maximum size of a znode's value in bytes. ZooKeeper closes the connection after a larger request."""
 
 
 class MetadataStoreError(KafkaError):
@@ -26,11 +26,11 @@ class NoNodeError(MetadataStoreError):
 
 
 class NodeExistsError(MetadataStoreError):
-    """The znode exists already."""
+    """The znode already exists."""
 
 
 class BadVersionError(MetadataStoreError):
-    """Another client has changed the znode since it was read."""
+    """The znode has another version: another client has changed it since it was read."""
 
 
 class NotEmptyError(MetadataStoreError):
@@ -42,15 +42,17 @@ class UnreadableNodeError(MetadataStoreError):
 
 
 class MetadataStoreTimeoutError(MetadataStoreError):
-    """The metadata store did not answer in time; a write may have been executed, or may still be."""
+    """The metadata store did not answer in time. A write may have been executed, or may be executed later."""
 
 
 Watcher = Callable[[], None]
-"""Called once on the event loop when what was read has changed, or can no longer be watched."""
+"""Called once, on the event loop, when what was read has changed or can no longer be watched."""
 
 
 class ZNode(NamedTuple):
-    """A znode's value, version, and the zxids of its creation and its last change: they grow with every change of the
+    """A znode's value and version.
+
+    `created` and `modified`: the zxids of its creation and last change; the zxid is incremented by every change of the
     tree.
     """
 
@@ -58,12 +60,13 @@ class ZNode(NamedTuple):
     version: int
     created: int = 0
     modified: int = 0
-    """0 if the store does not count changes."""
+    """The zxid of the last change; 0 if the store does not count changes."""
 
 
 class Create(NamedTuple):
-    """Create a znode whose parent exists. Ephemeral: it is deleted with the session. Sequence: ten digits are
-    appended.
+    """Create a znode; its parent must exist.
+
+    `ephemeral`: it is deleted with the session. `sequence`: the store appends a counter of ten digits to the path.
     """
 
     path: str
@@ -101,23 +104,24 @@ class MetadataStore(Protocol):
     """A tree of znodes. Every method raises a MetadataStoreError if the tree does not allow the operation."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> ZNode | None:
-        """Return the znode, or None. `watch` fires when it is created, changed or deleted next."""
+        """Return the znode; None if it does not exist. `watch` is called at its next creation, change or deletion."""
         ...
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Return the names of the znode's children, sorted; none if the znode does not exist.
+        """Return the sorted names of the znode's children; none if the znode does not exist.
 
-        `watch` fires when a child is created or deleted next, if the znode exists.
+        `watch` is called when a child is created or deleted next, if the znode exists.
         """
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """Execute all of the operations or none; durable on return."""
+        """Execute all operations in one transaction, or none. They are durable on return."""
         ...
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """Call `listener` when a new session has replaced one that has ended: ephemeral znodes and watches are
-        lost.
+        """Call `listener` when a new session has replaced one that has expired.
+
+        The ephemeral znodes and watches of the old session are lost.
         """
         ...
 
@@ -127,5 +131,5 @@ class MetadataStore(Protocol):
 
 
 async def put(store: MetadataStore, path: str, value: bytes) -> Create | Set:
-    """Return the operation that sets a znode's value, whether it exists or not."""
+    """Return the operation that sets a znode's value: Create if it does not exist, else Set."""
     return Create(path, value) if await store.get(path) is None else Set(path, value)

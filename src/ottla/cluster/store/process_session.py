@@ -1,12 +1,14 @@
-"""Sessions of the processes that share an embedded metadata store: detection of dead peers, and wake-ups for changes.
+"""Sessions of the processes that share an SQLite metadata store: detects processes that have died, and notifies
+processes of changes.
 
-Each session has two named pipes in the directory `sessions`. The kernel closes a process's ends when it dies, however
-that happens, so the others learn of it at once and cannot be wrong:
+Each session has two named pipes in the directory `sessions`. However a process dies, the kernel closes its pipes, so
+the other processes notice it reliably and at once:
 
-    7.alive     this process holds it open; the others wait for its end. Its modification time is the last heartbeat.
+7.alive     this process holds it open; the others wait for its end. Its modification time is the last heartbeat.
     7.changes   this process reads it; the others write a byte after each change of the tree
 
-Pipes, because their paths may be of any length (those of Unix sockets may not), and because they need no connection.
+Pipes are used because their paths may be of any length, unlike those of Unix sockets, and because they need no
+connection.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _own: weakref.WeakSet[OwnSession] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    """Close the pipes in a forked child, which would keep the session of its parent alive."""
+    """Close the pipes in a forked child. Otherwise it would keep the session of its parent alive."""
     for session in list(_own):
         session.close_pipes()
 
@@ -36,7 +38,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _now_ns() -> int:
-    """Return a time that all processes of this machine share, and that cannot be set."""
+    """Return the monotonic time, which is the same for all processes of a machine and cannot be set."""
     return time.monotonic_ns()
 
 
@@ -57,11 +59,11 @@ class OwnSession:
 
     @property
     def changes_fd(self) -> int:
-        """A descriptor that is readable when another process has changed the tree."""
+        """A file descriptor that becomes readable when another process has changed the tree."""
         return self._fds[1]
 
     def drain(self) -> None:
-        """Read what the other processes have written."""
+        """Read and discard the bytes that other processes have written."""
         try:
             while len(os.read(self.changes_fd, READ_BYTES)) == READ_BYTES:
                 pass
@@ -69,15 +71,18 @@ class OwnSession:
             pass
 
     def beat(self) -> None:
-        """Send a heartbeat to the other processes: a process that is paused for too long loses its session."""
+        """Send a heartbeat: set the modification time of the `alive` pipe.
+
+        A process that does not for too long loses its session.
+        """
         now = _now_ns()
         try:
             os.utime(self._paths[0], ns=(now, now))
         except FileNotFoundError:
-            pass  # another process has ended this session, which will be noticed in the tree
+            pass  # another process has ended this session, which this process will notice in the tree
 
     def close(self) -> None:
-        """Delete the pipes. The others take it as the end of this process."""
+        """Delete and close the pipes. To the other processes, this is the end of the session."""
         for path in self._paths:
             path.unlink(missing_ok=True)
         self.close_pipes()
@@ -90,13 +95,14 @@ class OwnSession:
 
 
 class PeerSession:
-    """The session of another process. Raises ProcessLookupError if that has ended."""
+    """The session of another process. Creating it raises ProcessLookupError if that process has ended."""
 
     def __init__(self, directory: Path, number: int) -> None:
         self.id = number
         self._alive_path = directory / f"{number}.{ALIVE}"
         try:
-            # In this order: the other process has both open until it ends, so the first pipe will show its end.
+            # `alive` is opened first: the other process holds both pipes open until it ends, so if it ends from now on,
+            # this pipe shows it.
             self.alive_fd = os.open(self._alive_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise ProcessLookupError(number) from None
@@ -109,21 +115,21 @@ class PeerSession:
             raise
 
     def notify(self) -> None:
-        """Let the process look for changes."""
+        """Notify the process that the tree has changed."""
         try:
             os.write(self._changes_fd, b"\\0")
         except (BlockingIOError, BrokenPipeError):
-            pass  # it is notified already, or it has ended
+            pass  # the process is already notified, or has ended
 
     def silent_seconds(self) -> float:
-        """Return the time since the last heartbeat."""
+        """Return the time in seconds since the last heartbeat."""
         try:
             return (_now_ns() - os.stat(self._alive_path).st_mtime_ns) / 1e9
         except FileNotFoundError:
-            return 0.0  # its end will be noticed
+            return 0.0  # the process has ended, which is noticed elsewhere
 
     def close(self) -> None:
-        """Forget the process."""
+        """Close the pipes to the process."""
         os.close(self.alive_fd)
         os.close(self._changes_fd)
 

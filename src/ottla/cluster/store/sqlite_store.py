@@ -1,14 +1,14 @@
-"""The embedded metadata store: the tree of znodes in an SQLite file, of one standalone broker or of all brokers of a
+"""The embedded metadata store: the tree of znodes in an SQLite file, for a standalone broker or several brokers on one
 machine.
 
-Called on the event loop only. A thread of its own writes the changes, with one fsync each, one after the other; reads
-run on the event loop. A change wakes the other processes through their pipes (see `process_session`), and they read
-from the file what has changed.
+Event loop only. Reads run on the event loop. A thread writes the changes one after the other, with one fsync each.
+After a change, the other processes are notified through their pipes (see `process_session`), and read from the file
+what has changed.
 
-The session of a process ends as soon as the process dies; the first of the others that notices deletes its ephemeral
-znodes. A process that is alive and silent for the session timeout (it is paused, or its event loop is blocked) loses
-its session as in ZooKeeper: its writes fail from then on, it begins another session when it continues, and calls the
-callbacks of `on_new_session`.
+The session of a process ends as soon as the process dies; the first other process that notices it deletes its ephemeral
+znodes. If a live process sends no heartbeat for the session timeout (it is paused, or its event loop is blocked), it
+loses its session as in ZooKeeper: its writes with the old session fail, it starts another session when it continues,
+and calls the listeners of `on_new_session`.
 """
 
 from __future__ import annotations
@@ -35,48 +35,51 @@ HEARTBEATS_PER_TIMEOUT: Final = 6
 R = TypeVar("R")
 
 LONE_SESSION: Final = 1
-"""The session of a store that one process has for itself."""
+"""The session number in a store that only one process uses."""
 
 
 class Outages:
-    """Logs that the file cannot be read or written, once, and that it can again."""
+    """Logs once that the file cannot be read or written, and once that it can again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._since: dict[str, float] = {}
 
     def failed(self, what: str, error: Exception) -> None:
-        """Note that the file cannot be `what`: read or written."""
+        """Record a failure, and log the first one. `what`: "read" or "written"."""
         if what not in self._since:
             self._since[what] = time.monotonic()
             log.warning("The metadata store %s cannot be %s; retrying: %s", self._path, what, error)
 
     def worked(self, what: str) -> None:
-        """Note that the file was `what`: read or written."""
+        """Record a success, and log it if it ends an outage. `what`: "read" or "written"."""
         since = self._since.pop(what, None) if self._since else None
         if since is not None:
             log.info("The metadata store %s can be %s again, after %.1f s", self._path, what, time.monotonic() - since)
 
 
 class SqliteMetadataStore:
-    """A `MetadataStore` in one file."""
+    """A `MetadataStore` in one SQLite file."""
 
     def __init__(self, directory: Path, *, shared: bool = False, session_timeout_ms: int = 18_000) -> None:
-        """`shared`: several processes use the directory at the same time. Otherwise the caller has locked it."""
+        """`shared`: whether several processes may use the directory at the same time.
+
+        If not, the caller has locked it.
+        """
         self._path = directory / FILE_NAME
         self._shared = shared
         self._session_seconds = session_timeout_ms / 1000
         self._tree = SqliteTree(self._path, shared=shared, busy_seconds=self._session_seconds)
         self._writer: ThreadPoolExecutor | None = None
         self._watchers: dict[str, list[Watcher]] = {}
-        """The watchers by the keys of `sqlite_tree.changed_keys`."""
+        """The watchers by key (see `sqlite_tree.changed_keys`)."""
         self._listeners: list[Callable[[], Awaitable[None]]] = []
         self._sessions = directory / SESSION_DIRECTORY
         self._own: OwnSession | None = None
         self._peers: dict[int, PeerSession] = {}
         self._sessions_known = False
         self._ending: set[int] = set()
-        """Sessions of other processes that this one is about to end."""
+        """The sessions of other processes that this process is ending."""
         self._renewal = asyncio.Lock()
         self._last_change = 0
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -96,8 +99,9 @@ class SqliteMetadataStore:
         return bool(self._peers)
 
     async def open(self) -> None:
-        """Open or create the file, and delete ephemeral znodes of processes that have ended. Raises StartupError if
-        it cannot be opened.
+        """Open or create the file, and delete the ephemeral znodes of processes that have ended.
+
+        Raises StartupError if the file cannot be opened.
         """
         if self._shared:
             try:
@@ -122,13 +126,16 @@ class SqliteMetadataStore:
         return self._tree.get(path)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Return the names of the znode's children, sorted."""
+        """Return the sorted names of the znode's children."""
         if watch is not None and self._tree.get(path) is not None:
             self._watch(path + "/", watch)
         return self._tree.children(path)
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """Execute all of the operations or none; on disk on return. Cancelling the caller does not stop the change."""
+        """Execute all operations in one transaction, or none.
+
+        They are on disk on return. Cancelling the caller does not stop the change.
+        """
         await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
 
     async def _multi(self, operations: Sequence[Operation]) -> None:
@@ -142,7 +149,7 @@ class SqliteMetadataStore:
                 return self._publish(keys)
 
     async def _write(self, call: Callable[..., R], *arguments: object) -> R:
-        """Call in the thread that writes."""
+        """Call a function in the writer thread, and return its result."""
         if self._writer is None:
             raise MetadataStoreError("the metadata store is closed")
         try:
@@ -191,12 +198,12 @@ class SqliteMetadataStore:
             self._watchers.setdefault(key, []).append(watch)
 
     def _publish(self, keys: Iterable[str]) -> None:
-        """Fire the watches of a change that this process has made, here and in the other processes."""
+        """Fire the watches of a change by this process, and notify the other processes."""
         self._fire(keys)
         self._notify_peers()
 
     def _fire(self, keys: Iterable[str]) -> None:
-        """Fire watches; like ZooKeeper, once, after the change and not within it."""
+        """Schedule the calls of watches. Like in ZooKeeper, a watch fires once, after the change."""
         for key in keys:
             for watch in self._watchers.pop(key, ()):
                 asyncio.get_running_loop().call_soon(watch)
@@ -211,7 +218,10 @@ class SqliteMetadataStore:
             self._look()
 
     def _look(self) -> None:
-        """Look for changes and sessions of other processes; what fails is repeated with the next heartbeat."""
+        """Look for changes and sessions of other processes.
+
+        If that fails, it is tried again with the next heartbeat.
+        """
         try:
             self._read_changes()
         except (KafkaError, OSError) as error:
@@ -220,7 +230,7 @@ class SqliteMetadataStore:
             self._outages.worked("read")
 
     def _read_changes(self) -> None:
-        """Fire the watches of what has changed since the last time, by any process."""
+        """Fire the watches of all changes by other processes since the last call."""
         changes = self._tree.changes(self._last_change, self._own.id if self._own else 0)
         self._last_change = changes.last
         self._fire(changes.keys if changes.are_complete else list(self._watchers))
@@ -237,7 +247,8 @@ class SqliteMetadataStore:
         self._own = created[0]
         asyncio.get_running_loop().add_reader(self._own.changes_fd, self._on_notification)
         self._read_sessions()
-        # Processes that died while no other one was there to notice: their znodes must not look like live brokers.
+        # End sessions of processes that died while no other process was running, so that their znodes do not look like
+        # live brokers.
         for number in self._tree.sessions():
             if number not in self._peers and number != self._own.id:
                 await self._end_session(number)
@@ -259,12 +270,12 @@ class SqliteMetadataStore:
                 self._start(self._end_session(number))
             else:
                 asyncio.get_running_loop().add_reader(peer.alive_fd, self._on_end, number)
-                peer.notify()  # of what has changed before this process knew the other one
+                peer.notify()  # the other process may have missed changes before this process knew it
         if own.id not in sessions:
             self._start(self._renew(own))
 
     def _on_end(self, number: int) -> None:
-        """Handle that a process has closed its pipe: it has ended."""
+        """Called when a process has closed its pipe, because it has ended."""
         self._forget(number)
         self._start(self._end_session(number))
 
@@ -274,7 +285,10 @@ class SqliteMetadataStore:
         peer.close()
 
     async def _end_session(self, number: int) -> None:
-        """End the session of a process that has ended, or is silent. Others do the same; the first one does it."""
+        """End the session of a process that has ended, or sends no heartbeats.
+
+        All other processes try to; the first one succeeds.
+        """
         if number in self._ending:
             return
         self._ending.add(number)
@@ -289,10 +303,10 @@ class SqliteMetadataStore:
             self._read_sessions()
 
     async def _renew(self, ended: OwnSession | None) -> None:
-        """Begin another session after this process has lost one."""
+        """Start another session after this process has lost its session `ended`."""
         async with self._renewal:
             if ended is None or self._own is not ended:
-                return  # it has been renewed meanwhile, or the store is closed
+                return  # the session has been renewed meanwhile, or the store is closed
             self._stop_reading(ended)
             ended.close()
             await self._begin_session()
@@ -305,14 +319,17 @@ class SqliteMetadataStore:
         asyncio.get_running_loop().remove_reader(session.changes_fd)
 
     def _beat(self) -> None:
-        """Send a heartbeat, and look for processes that send none. Also finds changes whose notification was missed."""
+        """Send a heartbeat, and end the sessions of processes that send none.
+
+        Also look for changes whose notification was missed.
+        """
         loop, own = asyncio.get_running_loop(), self._own
         interval = self._session_seconds / HEARTBEATS_PER_TIMEOUT
         if own is not None:
             own.beat()
             self._sessions_known = False
             self._look()
-            if loop.time() < self._due + interval:  # otherwise this process was paused itself, and perhaps all were
+            if loop.time() < self._due + interval:  # otherwise this process was paused, and perhaps all processes were
                 self._end_silent()
         self._due = loop.time() + interval
         self._heartbeat = loop.call_later(interval, self._beat)

@@ -1,12 +1,13 @@
-"""The znodes in an SQLite file: the transactions of the embedded metadata store, without watches and threads.
+"""The tree of znodes in an SQLite file: reads and transactions of the embedded metadata store, without watches and
+threads.
 
 SQLite, because it is in the standard library, survives crashes, can be inspected with any tool, and lets several
 processes of one machine read and write (in WAL mode). Invariant: a change is on disk before the call returns. Writes
-use one connection, reads another one, which sees complete changes only. The file may have passwords of key stores, so
-only its owner may read it.
+and reads use different connections, so that reads see complete changes only. The file may contain passwords of key
+stores, so only its owner may read it.
 
-A znode's column `ephemeral` has the session that it is deleted with, or 0. If the file is shared, the table `changes`
-lists what was changed last, in order: each process reads it to find the watches that it has to fire.
+The column `ephemeral` has the session with which a znode is deleted; 0 for a persistent znode. If the file is shared,
+the table `changes` lists the last changes in order: each process reads it to find the watches that it has to fire.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ CREATE TABLE IF NOT EXISTS changes (
 
 OWNER_ONLY: Final = 0o600
 READ_SECONDS: Final = 1.0
-"""Time for which a read waits for another process that recovers the file after a crash."""
+"""Maximum time in seconds that a read waits for another process that is recovering the file after a crash."""
 WAL_ATTEMPTS: Final = 40
 WAL_RETRY_SECONDS: Final = 0.025
 KEPT_CHANGES: Final = 10_000
-"""The table `changes` keeps this many; a process that has missed more must fire all of its watches."""
+"""Number of changes that the table `changes` keeps. A process that has missed more fires all of its watches."""
 
 CREATIONS: Final = "/#"
-"""Counts all created znodes, for `ZNode.created`; no path is equal to it."""
+"""Name of the counter of created znodes, for `ZNode.created`. No znode can have this path."""
 SESSIONS: Final = "/#sessions"
-"""Counts the sessions; as a changed key: a session has begun or ended."""
+"""Name of the counter of sessions. As a changed key, it means that a session has started or ended."""
 
 
 class SessionEndedError(MetadataStoreError):
@@ -74,7 +75,10 @@ class SessionEndedError(MetadataStoreError):
 
 
 class Changes(NamedTuple):
-    """Changed keys (see `changed_keys`); `are_complete` is False if older ones are no longer listed."""
+    """Changed keys (see `changed_keys`).
+
+    `last`: the number of the last change. `are_complete`: False if older changes are no longer in the table.
+    """
 
     keys: Sequence[str]
     last: int
@@ -82,17 +86,20 @@ class Changes(NamedTuple):
 
 
 class SqliteTree:
-    """One process's connections to the file. Writes are made by one thread at a time, reads by the event loop's."""
+    """The connections of one process to the file.
+
+    Writes may be made by any thread, but one at a time; reads by the event loop's thread only.
+    """
 
     def __init__(self, path: Path, *, shared: bool = False, busy_seconds: float = 5.0) -> None:
-        """`busy_seconds`: how long a write waits for writes of other processes."""
+        """`busy_seconds`: maximum time that a write waits for writes of other processes."""
         self.path = path
         self._shared = shared
         self._busy_seconds = busy_seconds
         self._db: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._keys: list[str] = []
-        """The paths that the current transaction has changed."""
+        """The keys that the current transaction has changed (see `changed_keys`)."""
 
     def open(self) -> None:
         """Open or create the file. Raises StartupError if it is damaged."""
@@ -123,25 +130,25 @@ class SqliteTree:
     # Reads
 
     def get(self, path: str) -> ZNode | None:
-        """Return a znode as the last complete change has left it."""
+        """Return a znode after the last complete change; None if it does not exist."""
         return self._node(self._reader, path)
 
     def children(self, path: str) -> list[str]:
-        """Return the names of the znode's children, sorted."""
+        """Return the sorted names of the znode's children."""
         rows = self._query(self._reader, "SELECT path FROM nodes WHERE parent = ? ORDER BY path", path)
         return [str(row[0]).rpartition("/")[2] for row in rows]
 
     def sessions(self) -> list[int]:
-        """Return the sessions of all processes."""
+        """Return the session numbers of all processes, sorted."""
         return [_number(row[0]) for row in self._query(self._reader, "SELECT id FROM sessions ORDER BY id")]
 
     def last_change(self) -> int:
-        """Return the number of the last change."""
+        """Return the number of the last change; 0 if there is none."""
         ((number,),) = self._query(self._reader, "SELECT COALESCE(MAX(number), 0) FROM changes")
         return _number(number)
 
     def changes(self, after: int, session: int) -> Changes:
-        """Return the keys that other sessions have changed after a change."""
+        """Return the keys that sessions other than `session` have changed after the change with number `after`."""
         sql = "SELECT number, session, key FROM changes WHERE number > ? ORDER BY number"
         rows = self._query(self._reader, sql, after)
         if not rows:
@@ -152,7 +159,7 @@ class SqliteTree:
     # Writes
 
     def change(self, operations: Sequence[Operation], session: int) -> list[str]:
-        """Execute all of the operations or none. Return the changed keys.
+        """Execute all operations in one transaction, or none. Return the changed keys.
 
         Raises SessionEndedError if the session has ended, so that a process that was paused for too long creates no
         ephemeral znodes that would never be deleted.
@@ -165,8 +172,9 @@ class SqliteTree:
         return keys
 
     def begin_session(self, prepare: Callable[[int], None]) -> int:
-        """Begin a session, and return its id, which no session has had before. `prepare` is called with it before
-        other processes see it.
+        """Start a session, and return its number, which no session has had before.
+
+        `prepare` is called with the number before other processes can see the session.
         """
         with self._transaction() as keys:
             session = self._count(SESSIONS) + 1
@@ -176,8 +184,9 @@ class SqliteTree:
         return session
 
     def end_session(self, session: int, by: int) -> list[str]:
-        """End a session, or another one's, and delete its ephemeral znodes. Return the changed keys; none if it has
-        ended already.
+        """End a session, and delete its ephemeral znodes.
+
+        `by`: the session that does it. Return the changed keys; none if the session has already ended.
         """
         with self._transaction(by) as keys:
             if self._execute("SELECT 1 FROM sessions WHERE id = ?", session):
@@ -198,7 +207,10 @@ class SqliteTree:
 
     @contextmanager
     def _transaction(self, session: int = 0) -> Iterator[list[str]]:
-        """Commit what is done within by a session, or nothing. Yields the list of changed keys."""
+        """Context manager: commit the changes made in the block, or none if it raises an error.
+
+        Yields the list of changed keys.
+        """
         self._execute("BEGIN IMMEDIATE")
         keys: list[str] = []
         self._keys = keys
@@ -246,7 +258,7 @@ class SqliteTree:
         self._execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", path, parent, value, session, created)
 
     def _next_number(self, path: str) -> str:
-        """Return ten digits that no znode below this parent has had, as ZooKeeper's counter."""
+        """Return the next number of the parent's counter as ten digits, like ZooKeeper."""
         return f"{self._count(path.rpartition('/')[0]):010d}"
 
     def _count(self, what: str) -> int:
@@ -287,13 +299,14 @@ class SqliteTree:
 
 
 def changed_keys(operation: Operation) -> list[str]:
-    """Return what an operation changes: a znode's value by its path, the list of its children by its path and a
-    slash.
+    """Return the keys of what an operation changes.
+
+    The key of a znode's value is its path; that of the list of its children is its path followed by a slash.
     """
     path = operation.path
     match operation:
         case Create(sequence=True):
-            return [parent_key(path)]  # the znode's name is not known yet, so it is not watched
+            return [parent_key(path)]  # the znode's name was not known before, so nothing can watch it
         case Create() | Delete():
             return [path, parent_key(path)]
         case Set():
@@ -303,7 +316,7 @@ def changed_keys(operation: Operation) -> list[str]:
 
 
 def parent_key(path: str) -> str:
-    """Return the key of the children of a znode's parent."""
+    """Return the key of the list of children that contains a znode."""
     return (path.rpartition("/")[0] or "/") + "/"
 
 
@@ -313,7 +326,9 @@ def _number(value: object) -> int:
 
 
 def _protect(path: Path) -> None:
-    """Let only the owner read and write the file, and the files that SQLite creates beside it with the same mode.
+    """Create the file, or change its mode, so that only its owner may read and write it.
+
+    SQLite creates its other files with the same mode.
 
     An existing file is not opened for this: closing it would release the locks that SQLite has in this process.
     """
@@ -329,7 +344,10 @@ def _protect(path: Path) -> None:
 
 
 def _set_wal(db: sqlite3.Connection) -> None:
-    """Switch to WAL mode. SQLite does not wait for another process that does the same to a new file."""
+    """Switch to WAL mode.
+
+    Try again if it fails: SQLite does not wait if another process is doing the same with a new file.
+    """
     for left in reversed(range(WAL_ATTEMPTS)):
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -341,6 +359,6 @@ def _set_wal(db: sqlite3.Connection) -> None:
 
 
 def _add_created(db: sqlite3.Connection) -> None:
-    """Add a column that files of earlier releases do not have."""
+    """Add the column `created`, which files of earlier releases do not have."""
     if not any(column[1] == "created" for column in db.execute("PRAGMA table_info(nodes)")):
         db.execute("ALTER TABLE nodes ADD COLUMN created INTEGER NOT NULL DEFAULT 0")

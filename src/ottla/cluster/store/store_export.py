@@ -1,4 +1,4 @@
-"""Export and import of the whole tree in ZooKeeper: `ottla metadata`.
+"""Export and import of the whole tree of znodes in ZooKeeper, for `ottla metadata`.
 
 kazoo is the Python client for ZooKeeper (`pip install ottla[cluster]`).
 """
@@ -28,14 +28,16 @@ def read_tree(connect: str) -> dict[str, bytes]:
     """
     with _client(connect) as client:
         if not client.exists("/"):
-            raise ConfigurationError(f"{connect}: the chroot does not exist; use that of zookeeper.connect")
+            raise ConfigurationError(
+                f"{connect}: the chroot does not exist; use the one of the brokers' zookeeper.connect"
+            )
         values: dict[str, bytes] = {}
         _read(client, "/", values)
         return values
 
 
 def write_tree(connect: str, nodes: Mapping[str, bytes]) -> int:
-    """Create or replace the znodes. Return how many were written."""
+    """Create or replace the znodes. Return the number of znodes that were written."""
     with _client(connect) as client:
         client.ensure_path("/")
         for path, value in sorted(nodes.items()):
@@ -59,7 +61,7 @@ def _read(client: KazooClient, path: str, values: dict[str, bytes]) -> None:
                 values[child] = value
                 _read(client, child, values)
         except NoNodeError:
-            values.pop(child, None)  # deleted meanwhile
+            values.pop(child, None)  # the znode was deleted meanwhile
 
 
 @contextmanager
@@ -71,7 +73,7 @@ def _client(connect: str) -> Iterator[KazooClient]:
     client = KazooClient(hosts=connect, timeout=CONNECT_SECONDS)
     try:
         with warnings.catch_warnings():
-            # kazoo's warning of a missing chroot: reading reports it as an error, writing creates it
+            # kazoo warns of a missing chroot, but a read reports it as an error, and a write creates it
             warnings.simplefilter("ignore", UserWarning)
             client.start(CONNECT_SECONDS)
         yield client

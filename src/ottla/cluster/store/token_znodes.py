@@ -10,11 +10,11 @@ from ottla.security.delegation_token import TokenInformation
 
 TOKENS: Final = znodes.DELEGATION_TOKENS
 CHANGES: Final = "/delegation_token/token_changes"
-"""The parent of change notifications; each has a token's id as its value."""
+"""The parent of change notifications. The value of each is a token id."""
 NODES: Final = ("/delegation_token", CHANGES, TOKENS)
-"""Znodes that exist if brokers accept delegation tokens, parents before their children."""
+"""The znodes that exist if brokers accept delegation tokens, parents before their children."""
 VERSION: Final = 3
-"""The version of a token's value since Kafka 3.3; 1 and 2 have no requester."""
+"""The version of a token's value since Kafka 3.3. Versions 1 and 2 have no requester."""
 
 
 def token_path(token_id: str) -> str:
@@ -23,7 +23,10 @@ def token_path(token_id: str) -> str:
 
 
 def token_value(token: TokenInformation) -> bytes:
-    """Return the value of `/delegation_token/tokens/ID`. It has no secret: that follows from the master key."""
+    """Return the value of `/delegation_token/tokens/ID`.
+
+    It does not contain the secret, which is computed from the master key.
+    """
     return znodes.dump(
         {
             "version": VERSION,
@@ -61,5 +64,5 @@ def parse_token(token_id: str, raw: bytes) -> TokenInformation:
 def _principal(text: str) -> str:
     principal = config_entities.decoded(text)
     if principal is None or not all(principal.partition(":")):
-        raise ValueError(f"{text!r} is no principal")
+        raise ValueError(f"{text!r} is not a principal")
     return principal

@@ -1,7 +1,7 @@
-"""`ZkClient`: the metadata store of a cluster for blocking callers, such as the 0.8 clients.
+"""`ZkClient`: a blocking API of the metadata store in ZooKeeper, for callers such as the 0.8 clients.
 
-An event loop in a thread of its own runs the store; any thread may call. Watches fire in that thread, and must not
-block.
+The store runs on an event loop in a separate thread. Any other thread may call the methods. Watchers are called in the
+event loop's thread, and must not block.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ZkClient:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the event loop and return its result. Not from the event loop's own thread."""
+        """Run a coroutine on the event loop, and return its result. Must not be called in the event loop's thread."""
         if self._closed:
             work.close()
             raise MetadataStoreError("the session with ZooKeeper has ended")
@@ -93,7 +93,7 @@ class ZkClient:
         return None if node is None else node.value
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Return the names of a znode's children, sorted."""
+        """Return the sorted names of a znode's children."""
         return self.run(self.registry.children(path, watch))
 
     def multi(self, *operations: Operation) -> None:
@@ -108,10 +108,10 @@ class ZkClient:
                 try:
                     self.multi(Create(parent))
                 except NodeExistsError:
-                    pass  # another client was faster
+                    pass  # another client has created it
 
     def update_persistent(self, path: str, value: bytes) -> None:
-        """Set a persistent znode, and create it and its parents if they are missing."""
+        """Set the value of a persistent znode. Create it and its parents if they are missing."""
         try:
             self.multi(Set(path, value))
         except NoNodeError:
@@ -119,16 +119,16 @@ class ZkClient:
             self.multi(Set(path, value))
 
     def delete_if(self, path: str, value: bytes) -> None:
-        """Delete a znode if it has this value, not one that another client has written meanwhile."""
+        """Delete a znode if it has this value. Do nothing if it has another value or does not exist."""
         node = self.run(self.registry.get(path))
         if node is not None and node.value == value:
             try:
                 self.multi(Delete(path, node.version))
             except NoNodeError:
-                pass  # deleted with its session
+                pass  # the znode was deleted with its session
 
     def delete_tree(self, path: str) -> None:
-        """Delete a znode and all below it; do nothing if it does not exist."""
+        """Delete a znode and all its descendants. Do nothing if it does not exist."""
         for name in self.children(path):
             self.delete_tree(f"{path}/{name}")
         try:
@@ -137,7 +137,7 @@ class ZkClient:
             pass
 
     def brokers(self, watch: Watcher | None = None) -> dict[int, tuple[str, int]]:
-        """Return host and port of the registered brokers."""
+        """Return host and port of the registered brokers by id, except those without a plaintext listener."""
         addresses = {}
         for name in self.children(znodes.BROKER_IDS, watch):
             raw = self.get(znodes.broker(int(name)))
@@ -147,7 +147,8 @@ class ZkClient:
 
 
 def broker_address(raw: bytes) -> tuple[str, int] | None:
-    """Return the plaintext address of a broker of any version; None if it has none.
+    """Return host and port of a broker's plaintext listener from its registration, in any version; None if it has no
+    such listener.
 
     Brokers since 0.9 without a PLAINTEXT listener have no host (null) and port -1.
     """

@@ -1,4 +1,4 @@
-"""The paths of all znodes and their JSON, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`."""
+"""The paths and JSON values of all znodes, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ PERSISTENT: Final = (
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
 )
-"""Znodes that exist in every cluster, parents before their children."""
+"""The znodes that exist in every cluster, parents before their children."""
 
 ACLS: Final = {
     ACLResourcePatternType.LITERAL: "/kafka-acl",
     ACLResourcePatternType.PREFIXED: "/kafka-acl-extended/prefixed",
 }
-"""The parents of ACLs, by pattern type."""
+"""The root paths of ACLs by pattern type."""
 ACL_CHANGES: Final = {
     ACLResourcePatternType.LITERAL: "/kafka-acl-changes",
     ACLResourcePatternType.PREFIXED: "/kafka-acl-extended-changes",
 }
-"""The parents of change notifications of ACLs."""
+"""The parents of ACL change notifications, by pattern type."""
 ACL_KINDS: Final[Mapping[ResourceType, str]] = {
     kind: "".join(word.capitalize() for word in kind.name.split("_"))
     for kind in ResourceType
@@ -78,10 +78,10 @@ ACL_NODES: Final = (
     *(f"{parent}{below}" for parent in ACLS.values() for below in ("", "/Topic", "/Group", "/Cluster")),
     *ACL_CHANGES.values(),
 )
-"""Znodes that exist if ACLs are stored, parents before their children.
+"""The znodes that exist if ACLs are stored, parents before their children.
 
-Those of other resource types are created with their first ACL: tools of Kafka 0.9 to 1 fail if there is a resource type
-that they do not know.
+Those of other resource types are created with their first ACL, because tools of Kafka 0.9 to 1 fail if a resource type
+exists that they do not know.
 """
 
 
@@ -99,12 +99,12 @@ def topic(name: str) -> str:
 
 
 def partitions(name: str) -> str:
-    """Return the parent of a topic's partitions."""
+    """Return the path of the parent of a topic's partitions."""
     return f"{TOPICS}/{name}/partitions"
 
 
 def partition(name: str, index: int) -> str:
-    """Return the parent of a partition's state."""
+    """Return the path of the parent of a partition's state."""
     return f"{TOPICS}/{name}/partitions/{index}"
 
 
@@ -119,7 +119,7 @@ def config_topic(name: str) -> str:
 
 
 def config_entity(path: str) -> str:
-    """Return the path of another entity's configs (see `config_entities`)."""
+    """Return the path of the configs of an entity other than a topic (see `config_entities`)."""
     return f"/config/{path}"
 
 
@@ -129,32 +129,32 @@ def delete_topic(name: str) -> str:
 
 
 def consumer_ids(group: str) -> str:
-    """Return the parent of the members of a 0.8 group."""
+    """Return the path of the parent of a 0.8 group's members."""
     return f"{CONSUMERS}/{group}/ids"
 
 
 def consumer_id(group: str, member: str) -> str:
-    """Return the path of a member of a 0.8 group with its subscription."""
+    """Return the path of a 0.8 group's member; the value is its subscription."""
     return f"{CONSUMERS}/{group}/ids/{member}"
 
 
 def consumer_owners(group: str, name: str) -> str:
-    """Return the parent of the owners of a topic's partitions."""
+    """Return the path of the parent of the owners of a topic's partitions."""
     return f"{CONSUMERS}/{group}/owners/{name}"
 
 
 def consumer_owner(group: str, name: str, index: int) -> str:
-    """Return the path of a partition's owner: a thread of a member."""
+    """Return the path of a partition's owner, which is a thread of a member."""
     return f"{CONSUMERS}/{group}/owners/{name}/{index}"
 
 
 def consumer_offset(group: str, name: str, index: int) -> str:
-    """Return the path of a 0.8 group's offset."""
+    """Return the path of a 0.8 group's committed offset."""
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
 def is_secret(path: str) -> bool:
-    """Return whether a znode may have passwords, so that only brokers may read it."""
+    """Return whether a znode may contain secrets, so that only brokers may read it."""
     return path.startswith(
         (
             f"/config/{config_entities.USERS}",
@@ -170,7 +170,7 @@ def secret_value(secret: bytes) -> bytes:
 
 
 def secret_of(raw: bytes) -> bytes:
-    """Return the secret in `/cluster/secret`; empty if there is none."""
+    """Return the secret in `/cluster/secret`; empty if the value is malformed."""
     try:
         return base64.b64decode(load(raw)["secret"], validate=True)
     except (ValueError, KeyError, TypeError):
@@ -178,12 +178,12 @@ def secret_of(raw: bytes) -> bytes:
 
 
 def is_open(path: str) -> bool:
-    """Return whether clients write here: the consumers of 0.8."""
+    """Return whether any client may write the znode, as the consumers of Kafka 0.8 do."""
     return path.startswith(CONSUMERS)
 
 
 def now() -> str:
-    """Return the time as znodes have it: milliseconds since 1970, as text."""
+    """Return the current time in the format of znodes: milliseconds since 1970, as text."""
     return str(now_ms())
 
 
@@ -215,10 +215,12 @@ def topic_value(
 
 
 class TopicLayout(NamedTuple):
-    """The value of `/brokers/topics/T`: replicas by partition, and those that a reassignment adds and removes."""
+    """The value of `/brokers/topics/T`: the replicas of each partition, and by partition those that a reassignment adds
+    and removes.
+    """
 
     id: UUID | None
-    """The topic's id; None if the znode was written by a version before 2.8."""
+    """The topic id; None if Kafka before 2.8 has written the znode."""
     replicas: tuple[tuple[int, ...], ...]
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
@@ -266,14 +268,14 @@ def request_value(partitions: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def config_value(configs: Mapping[str, str]) -> bytes:
-    """Return the value of `/config/topics/T` and its siblings."""
+    """Return the value of a znode below `/config`."""
     return dump({"version": 1, "config": dict(configs)})
 
 
 def parse_configs(path: str, raw: bytes) -> dict[str, str]:
-    """Parse the configs in a znode below `/config`; values are text, also if a person wrote numbers.
+    """Parse the configs in a znode below `/config`. All values are returned as text, even if the JSON has numbers.
 
-    Raises UnreadableNodeError, without the value, which may be a secret.
+    Raises UnreadableNodeError. Its text does not contain the value, which may be a secret.
     """
     try:
         configs = load(raw).get("config", {})
@@ -283,12 +285,14 @@ def parse_configs(path: str, raw: bytes) -> dict[str, str]:
 
 
 def log_dir_event(broker_id: int) -> bytes:
-    """Return the value of `/log_dir_event_notification/…`: a log directory of this broker has failed."""
+    """Return the value of `/log_dir_event_notification/…`, which reports that a log directory of the broker has
+    failed.
+    """
     return dump({"version": 1, "broker": broker_id, "event": 1})
 
 
 def broker_of_event(raw: bytes) -> int | None:
-    """Return the broker that a znode of `/log_dir_event_notification` names; None if it is malformed."""
+    """Return the broker that a znode below `/log_dir_event_notification` names; None if it is malformed."""
     try:
         broker = load(raw).get("broker")
     except (ValueError, AttributeError):
@@ -297,7 +301,9 @@ def broker_of_event(raw: bytes) -> int | None:
 
 
 def change_notification(path: str) -> bytes:
-    """Return the value of `/config/changes/…`: the configs at this path below `/config` have changed."""
+    """Return the value of `/config/changes/…`, which reports that the configs at this path below `/config` have
+    changed.
+    """
     return dump({"version": 2, "entity_path": path})
 
 
@@ -310,7 +316,7 @@ def changed_entity(raw: bytes) -> str | None:
     except ValueError:
         return None
     if isinstance(value, str):
-        return f"{TOPIC_CONFIGS}/{value}"  # 0.8 has configs of topics only, and writes nothing but the name
+        return f"{TOPIC_CONFIGS}/{value}"  # Kafka 0.8 has only topic configs, and writes only the topic's name
     if not isinstance(value, dict):
         return None
     if value.get("version") == 1 and "entity_type" in value and "entity_name" in value:
@@ -325,18 +331,18 @@ def acls(pattern: ResourcePattern) -> str:
 
 
 def is_valid_name(resource_name: str) -> bool:
-    """Return whether ZooKeeper can have a znode of this name without children."""
+    """Return whether a resource's name can be the name of a znode."""
     return resource_name not in ("", ".", "..") and _INVALID_CHARACTERS.search(resource_name) is None
 
 
 _INVALID_CHARACTERS: Final = re.compile(
     "[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]"
 )
-"""ZooKeeper rejects control characters and what UTF-16 encodes with two units."""
+"""ZooKeeper rejects slashes, control characters, and characters that UTF-16 encodes as surrogates."""
 
 
 def acls_value(rules: Iterable[ACL]) -> bytes:
-    """Return the value of `/kafka-acl/Topic/T` and its siblings."""
+    """Return the value of a resource's ACL znode, such as `/kafka-acl/Topic/T`."""
     entries = [
         {
             "principal": rule.principal,
@@ -350,7 +356,10 @@ def acls_value(rules: Iterable[ACL]) -> bytes:
 
 
 def acls_of(pattern: ResourcePattern, raw: bytes) -> frozenset[ACL]:
-    """Parse the ACLs in a znode. Raises UnreadableNodeError if any is malformed: the others might allow too much."""
+    """Parse the ACLs in a znode.
+
+    Raises UnreadableNodeError if any of them is malformed, because the others alone might allow too much.
+    """
     if not raw:
         return frozenset()
     try:
@@ -365,7 +374,7 @@ def acls_of(pattern: ResourcePattern, raw: bytes) -> frozenset[ACL]:
 def _acl(pattern: ResourcePattern, entry: Mapping[str, Any]) -> ACL:
     principal, host = entry["principal"], entry["host"]
     if not (isinstance(principal, str) and ":" in principal and isinstance(host, str)):
-        raise ValueError(f"{principal!r} from {host!r} is no principal and host")
+        raise ValueError(f"{principal!r} from {host!r} is not a principal and host")
     operation = _OPERATIONS[entry["operation"].upper()]
     return ACL(principal, host, operation, _PERMISSIONS[entry["permissionType"].upper()], pattern)
 
@@ -380,7 +389,9 @@ _KINDS: Final = {name.upper(): kind for kind, name in ACL_KINDS.items()}
 
 
 def acl_change(pattern: ResourcePattern) -> bytes:
-    """Return the value of a notification in `ACL_CHANGES`: the ACLs of this resource have changed."""
+    """Return the value of a notification below `ACL_CHANGES`, which reports that the ACLs of this resource have
+    changed.
+    """
     kind, name, how = pattern
     if how == ACLResourcePatternType.LITERAL:
         return f"{kind.name}:{name}".encode()
@@ -388,7 +399,7 @@ def acl_change(pattern: ResourcePattern) -> bytes:
 
 
 def changed_acls(raw: bytes) -> ResourcePattern | None:
-    """Return the resource that a notification in `ACL_CHANGES` names, in any version; None if it is malformed.
+    """Return the resource that a notification below `ACL_CHANGES` names, in any version; None if it is malformed.
 
     Versions before 2 write the type as in paths (`TransactionalId`), later ones as `TRANSACTIONAL_ID`.
     """
@@ -414,7 +425,7 @@ def feature_levels(raw: bytes) -> dict[str, int]:
 
 
 def uuid_text(value: UUID) -> str:
-    """Return an id as Kafka writes it: URL-safe base64 without padding."""
+    """Return an id as text in Kafka's format: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 

@@ -2,12 +2,12 @@
 
 Two properties of ZooKeeper are handled here:
 
-- **A lost connection leaves a write uncertain**: it may have been executed. It is not simply sent again; the current
-  state of the tree decides (see `_was_done`).
-- **An expired session deletes its ephemeral znodes.** Their creators register with `on_new_session`, and create them
-  again. Until there is a new session, every call waits, but not longer than a session lasts.
+- **If the connection is lost during a write**, the write may have been executed. It is sent again only if the tree
+  shows that it was not (see `_was_done`).
+- **If a session expires, its ephemeral znodes are deleted.** Their creators register with `on_new_session`, and create
+  them again. Until there is a new session, every call waits, at most for the session timeout.
 
-kazoo has threads of its own; results and events are passed to the event loop.
+kazoo has its own threads; results and events are passed to the event loop.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.cluster")
 kazoo_log = logging.getLogger("ottla.cluster.kazoo")
-"""kazoo logs every attempt to connect; what matters of that is logged here, once."""
+"""kazoo logs every attempt to connect. This module logs connection problems once instead."""
 
 FIRST_REPORT_SECONDS: Final = 1.0
 """The time after which the log says that ZooKeeper does not answer when the broker starts."""
 REPORT_SECONDS: Final = 30.0
 """The interval of further lines while it does not."""
 RETRY_SECONDS: Final = 0.05
-"""Delay before a call is repeated that met a lost connection."""
+"""Delay in seconds before a call is repeated after the connection was lost."""
 
 
 @contextmanager
 def kazoo_needed() -> Iterator[None]:
-    """Raise StartupError if kazoo, which is imported within, is not installed."""
+    """Context manager: turn kazoo's ImportError in the block into StartupError."""
     try:
         yield
     except ImportError:
@@ -65,16 +65,16 @@ def kazoo_needed() -> Iterator[None]:
 
 
 class Security(NamedTuple):
-    """TLS and access to znodes. Files are in PEM format."""
+    """The TLS configuration of connections, and the protection of znodes. Files are in PEM format."""
 
     tls: bool = False
     key_store: str | None = None
-    """Key and certificates of this client, if ZooKeeper requires them."""
+    """File with the key and certificates of this client; None if ZooKeeper requires none."""
     key_password: str | None = None
     trust_store: str | None = None
     checks_hostname: bool = True
     set_acl: bool = False
-    """Whether znodes are created so that only their creators may change them (`zookeeper.set.acl`)."""
+    """Whether znodes are created with ACLs so that only their creator may change them (`zookeeper.set.acl`)."""
 
     def options(self) -> dict[str, Any]:
         if not self.tls:
@@ -85,7 +85,7 @@ class Security(NamedTuple):
 
 
 class Session(NamedTuple):
-    """The id and password of a session, with which a client can take it over, or end it."""
+    """The id and password of a session. Any client that has them can take over the session, or end it."""
 
     id: int
     password: bytes
@@ -105,8 +105,8 @@ class ZooKeeperMetadataStore:
     ) -> None:
         """`connect` is `host:port,…/chroot`.
 
-        Brokers create a missing chroot, as Kafka's do. Tools (`makes_chroot` False) must not: a mistyped one would look
-        like a cluster without brokers from then on.
+        `makes_chroot`: whether to create a missing chroot, as Kafka's brokers do. Tools must not create it: after a
+        typing error, there would be an empty cluster.
         """
         self._connect = connect
         self._session_seconds = session_timeout_ms / 1000
@@ -126,33 +126,36 @@ class ZooKeeperMetadataStore:
         self.request_times = LatencyHistogram()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """Call `listener` when a new session has replaced an expired one: ephemeral znodes and watches are lost."""
+        """Call `listener` when a new session has replaced an expired one.
+
+        The ephemeral znodes and watches of the old session are lost.
+        """
         self._listeners.append(listener)
 
     @property
     def session_id(self) -> int | None:
-        """The session of this store's ephemeral znodes."""
+        """The id of the current session; None before there is one."""
         return self._session_id
 
     @property
     def session(self) -> Session | None:
-        """The session with its password; None before there is one."""
+        """The current session with its password; None before there is one."""
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else Session(*client_id)
 
     async def end_session(self, session: Session) -> None:
-        """End a session that is not used any more; it may have ended already."""
+        """End a session that is no longer used. It may have already expired."""
         client = self._new_client(session)
         try:
             await asyncio.to_thread(client.start, self._connection_seconds)
         except Exception as error:
-            # it expires later
+            # the session will expire
             log.warning("Cannot end session 0x%x; it will expire: %s", session.id, error)
         finally:
             await _end(client)
 
     def _new_client(self, session: Session | None = None) -> KazooClient:
-        """Return a client without chroot that is not started yet; with `session` it takes that one over."""
+        """Return a new client, without chroot and not started yet. With `session`, it will take over that session."""
         with kazoo_needed():
             from kazoo.client import KazooClient
             from kazoo.retry import KazooRetry
@@ -164,7 +167,10 @@ class ZooKeeperMetadataStore:
         return KazooClient(hosts, client_id=session, **options, **self._security.options())
 
     async def open(self) -> None:
-        """Connect. Raises StartupError if kazoo or the chroot is missing, or ZooKeeper does not answer."""
+        """Connect.
+
+        Raises StartupError if kazoo is not installed, the chroot is missing, or ZooKeeper does not answer.
+        """
         client = self._new_client()
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -211,14 +217,14 @@ class ZooKeeperMetadataStore:
         return ZNode(value, stat.version, stat.czxid, stat.mzxid)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """Return the names of the znode's children, sorted; none if the znode does not exist."""
+        """Return the sorted names of the znode's children; none if the znode does not exist."""
         try:
             return sorted(await self._read("get_children_async", path, watch))
         except NoNodeError:
             return []
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """Execute all of the operations or none; durable on return."""
+        """Execute all operations in one transaction, or none. They are durable on return."""
         while True:
             try:
                 return self._check(operations, await self._call(self._transaction(operations).commit_async))
@@ -270,7 +276,7 @@ class ZooKeeperMetadataStore:
     # Calls
 
     async def _read(self, call: str, path: str, watch: Watcher | None) -> Any:
-        """Read, and repeat that while the connection is lost."""
+        """Read by one of kazoo's methods. Repeat it until the connection is not lost meanwhile."""
         while True:
             client = self._connected()
             watcher = None if watch is None else _LoopWatch(self._call_soon, watch)
@@ -280,7 +286,10 @@ class ZooKeeperMetadataStore:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _call(self, call: Callable[[], Any]) -> Any:
-        """Return the result of one of kazoo's calls. Raises MetadataStoreTimeoutError after the session timeout."""
+        """Execute an asynchronous call of kazoo, and return its result.
+
+        Raises MetadataStoreTimeoutError after the session timeout.
+        """
         assert self._loop is not None, "call open() first"
         future: asyncio.Future[Any] = self._loop.create_future()
         began = time.perf_counter()
@@ -296,7 +305,7 @@ class ZooKeeperMetadataStore:
             self.request_times.record(time.perf_counter() - began)
 
     def _pass_result(self, future: asyncio.Future[Any], result: Any) -> None:
-        """Pass a result to the event loop, from a thread of kazoo."""
+        """Pass a result to the event loop. Called in a thread of kazoo."""
         assert self._loop is not None
         value, error = (None, result.exception) if result.exception is not None else (result.value, None)
         self._call_soon(_complete, future, value, error)
@@ -316,7 +325,9 @@ class ZooKeeperMetadataStore:
     # Writes
 
     def _acl(self, path: str) -> list[Any] | None:
-        """Return the access rights of a new znode; None: everyone has all, ZooKeeper's default."""
+        """Return ZooKeeper's ACL of a new znode; None for ZooKeeper's default, in which every client may do
+        everything.
+        """
         if not self._security.set_acl or znodes.is_open(path):
             return None
         from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
@@ -338,7 +349,7 @@ class ZooKeeperMetadataStore:
         return transaction
 
     def _check(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
-        """Raise the error of a rejected transaction; only one of its results has it."""
+        """Raise the error of a rejected transaction, which only one of its results has."""
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
         errors = [
@@ -350,10 +361,12 @@ class ZooKeeperMetadataStore:
             raise _translate(error, operation.path)
 
     async def _was_done(self, operations: Sequence[Operation]) -> bool:
-        """Return whether a transaction was executed whose result was lost: one of its writes shows it for all.
+        """Return whether a transaction whose result was lost was executed.
 
-        A write that another client has undone or repeated meanwhile counts as not executed: repeating it then fails or
-        changes nothing, because of its versions.
+        Checking one of its writes is enough, because all or none are executed.
+
+        If another client has changed the znode meanwhile, the write counts as not executed. It is then repeated, which
+        fails or changes nothing, because it names a version.
         """
         await asyncio.sleep(RETRY_SECONDS)
         for operation in operations:
@@ -373,7 +386,7 @@ class ZooKeeperMetadataStore:
         return False
 
     async def _owned(self, path: str) -> tuple[bytes, int] | None:
-        """Return a znode's value and the session that owns it."""
+        """Return a znode's value and the session that owns it (0: none); None if it does not exist."""
         try:
             value, stat = await self._read("get_async", path, None)
         except NoNodeError:
@@ -383,7 +396,7 @@ class ZooKeeperMetadataStore:
     # Sessions
 
     def _state_changed(self, state: str) -> None:
-        """Handle, in a thread of kazoo, that the connection or the session was lost, or is there again."""
+        """Pass a change of the connection's state to the event loop. Called in a thread of kazoo."""
         self._call_soon(self._on_state_change, state)
 
     def _on_state_change(self, state: str) -> None:
@@ -416,7 +429,10 @@ class ZooKeeperMetadataStore:
 
 @dataclass(frozen=True)
 class _LoopWatch:
-    """A watch as kazoo calls it. Two with the same watcher are equal, so that one that is set again fires once."""
+    """A watch that kazoo calls, which calls a watcher on the event loop.
+
+    Two watches with the same watcher are equal, so that a watcher that is set twice is called once.
+    """
 
     call_soon: Callable[..., None]
     watch: Watcher
