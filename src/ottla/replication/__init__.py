@@ -1,1 +1,1 @@
-"""Replication: the partitions of this broker, leaders and followers."""
+"""Replication: this broker's replicas of partitions, as leaders and followers."""

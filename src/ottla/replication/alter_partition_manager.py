@@ -1,7 +1,7 @@
-"""ISR updates of leaders on their way to the controller: AlterPartition, one request at a time (KIP-497).
+"""Sends ISR updates of leaders to the controller: AlterPartition, one request at a time (KIP-497).
 
-Updates that arrive during a request go into the next one, so a broker whose follower dies sends one request for all of
-its partitions. Each is repeated until a controller, whichever it is by then, has answered.
+Updates that arrive while a request is in flight go into the next one, so when a follower dies, its leader sends one
+request for all partitions. A request is repeated until the controller, which may have changed meanwhile, has answered.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ AlterPartition = Callable[
 
 
 class PendingUpdate(NamedTuple):
-    """One ISR that a leader has requested. `epochs`: the broker epochs in which its members have fetched."""
+    """An ISR that a leader requests for a partition whose state is `image`.
+
+    `epochs`: the broker epochs in which the replicas in the ISR have fetched.
+    """
 
     tp: TopicPartition
     image: PartitionImage
@@ -52,11 +55,11 @@ class PendingUpdate(NamedTuple):
 
 
 Answer = PartitionImage | KafkaError | None
-"""The new state, the error of the partition, or None if the controller has not answered for it."""
+"""The new state of the partition, its error, or None if the controller has not answered."""
 
 
 class AlterPartitionManager:
-    """The `IsrSubmitter` of one broker. Not thread-safe: event loop only."""
+    """The `IsrSubmitter` of a broker. Not thread-safe: event loop only."""
 
     def __init__(
         self, own_id: int, sender: RequestSender, image: Callable[[], ClusterImage], alter: AlterPartition
@@ -67,15 +70,20 @@ class AlterPartitionManager:
         self._alter = alter
         self._batcher: RequestBatcher[PendingUpdate, Answer] = RequestBatcher(self._send)
         self._failures = 0
-        """Requests in a row that the controller has not answered."""
+        """Number of consecutive requests that the controller has not answered."""
         self.shrinks = self.expansions = self.failed_updates = 0
-        """The number of ISRs that the controller has made smaller or larger, and of updates that it has rejected."""
+        """Numbers of ISR updates that the controller has applied, by whether they shrink or expand the ISR, and of
+        updates that it has rejected.
+        """
         self._closed = False
 
     async def submit(
         self, tp: TopicPartition, image: PartitionImage, isr: tuple[int, ...], epochs: Mapping[int, int]
     ) -> PartitionImage:
-        """Request an ISR. Return the state that the controller has written; raise the error of its answer."""
+        """Request an ISR, and return the state that the controller has written.
+
+        Raises the error of the controller's response.
+        """
         update = PendingUpdate(tp, image, isr, epochs)
         failures = 0
         while not self._closed:

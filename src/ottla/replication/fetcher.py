@@ -1,8 +1,8 @@
-"""Fetching the partitions that other brokers lead: one task per leader, or `num.replica.fetchers` of them.
+"""Fetches the partitions that other brokers lead, in `num.replica.fetchers` tasks per leader.
 
-The leader holds a request until it has new records. A partition that is added meanwhile does not wait for the response:
-it is requested at once over the fetcher's other connection, and the late response is dropped. When a response arrives,
-each partition is checked again, as it may have another leader by then.
+The leader answers a request when it has new records. If a partition is added meanwhile, the fetcher does not wait for
+the response: it sends a new request over its other connection at once, and drops the late response. When a response
+arrives, each partition is checked again, because it may have another leader by then.
 """
 
 from __future__ import annotations
@@ -29,17 +29,23 @@ log = logging.getLogger("ottla.replication")
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
 LEADER_BACKOFF_SECONDS = 0.05
-"""The backoff after the first request that a leader did not answer; it doubles up to `replica.fetch.backoff.ms`."""
+"""The backoff in seconds after the first request that a leader did not answer.
+
+It doubles up to `replica.fetch.backoff.ms`.
+"""
 PARTITION_BACKOFF_SECONDS = 0.02
-"""The backoff after a partition's first error, which doubles likewise. A new leader often learns of its role a
-moment after its followers.
+"""The backoff in seconds after a partition's first error; it doubles up to the same limit.
+
+It is short because a new leader often receives its role a moment after its followers.
 """
 THROTTLE_CHECK_SECONDS = 1.0
-"""Delay of throttled replicas before the quota is checked again, as its rate may have been raised."""
+"""Maximum time in seconds until the quota is checked again for throttled replicas, because its rate may have been
+raised.
+"""
 
 
 class FetchOptions(NamedTuple):
-    """The replica fetcher's configs, `replica.fetch.*`."""
+    """The replica fetcher's configs: `replica.fetch.*`, the request timeout, and `num.replica.fetchers`."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
@@ -73,7 +79,7 @@ class ReplicaFetcher:
         self._followers: dict[TopicPartition, Follower] = {}
         self._session = FetchSessionHandler()
         self._partition_added = asyncio.Event()
-        """Set when a partition has to be requested that is not in the request in flight."""
+        """Set when there is a partition to fetch that is not in the request in flight."""
         self._connection = 0
         self._abandoned: asyncio.Task[FetchResponse] | None = None
         backoff_max = options.backoff_ms / 1000
@@ -93,7 +99,7 @@ class ReplicaFetcher:
         return self._followers.get(tp)
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from now on."""
+        """Start to fetch a partition."""
         self._followers[partition.topic_partition] = Follower(partition)
         self._partition_added.set()
         if self._task is None:
@@ -103,7 +109,7 @@ class ReplicaFetcher:
         self._followers.pop(tp, None)
 
     def close(self) -> None:
-        """Stop the task; the response in flight is dropped."""
+        """Stop the task. The response to a request in flight is dropped."""
         for task in (self._task, self._abandoned, *self._waiting_for_disk):
             if task is not None:
                 task.cancel()
@@ -120,7 +126,7 @@ class ReplicaFetcher:
                 await self._back_off(UnknownServerError(str(error)))
 
     async def _fetch_once(self) -> None:
-        """Fetch all partitions that are due, and apply the response."""
+        """Fetch all partitions that are due, and apply the response. Wait if none is due."""
         self._partition_added.clear()
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
@@ -141,7 +147,7 @@ class ReplicaFetcher:
         await self._apply_response(response, due)
 
     def _delay_throttled(self, until: float) -> None:
-        """Delay throttled replicas while the quota is exceeded; in-sync replicas are never throttled."""
+        """Delay the next fetch of throttled replicas to `until`. In-sync replicas are never throttled."""
         for follower in self._followers.values():
             if self._is_throttled(follower):
                 follower.due = max(follower.due, until)
@@ -150,7 +156,7 @@ class ReplicaFetcher:
         return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
 
     async def _fetch(self, positions: dict[TopicPartition, FetchPosition]) -> FetchResponse | None:
-        """Return the leader's response, or None if a partition was added before it arrived."""
+        """Send a fetch request, and return the response; None if a partition was added before it arrived."""
         options = self._options
         terms = FetchLimits(
             max_wait_ms=options.wait_max_ms,
@@ -183,7 +189,9 @@ class ReplicaFetcher:
         return self._abandoned is None or self._abandoned.done()
 
     def _abandon(self, fetch: asyncio.Task[FetchResponse]) -> None:
-        """Continue over the other connection, as the leader answers no other request on this one before."""
+        """Abandon a request, and continue over the other connection, because the leader handles one request of a
+        connection at a time.
+        """
         fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._abandoned = fetch
         self._connection = 1 - self._connection
@@ -198,7 +206,7 @@ class ReplicaFetcher:
                 if follower is None or self._followers.get(tp) is not follower or not follower.is_current:
                     continue
                 if follower.fetch_position() != follower.requested:
-                    continue  # it was truncated meanwhile
+                    continue  # the log was truncated meanwhile
                 try:
                     if data.records is not None and self._is_throttled(follower):
                         self._quota.record(data.records.nbytes, asyncio.get_running_loop().time())
@@ -206,7 +214,7 @@ class ReplicaFetcher:
                 except KafkaError as error:
                     self._delay_partition(follower, error)
                 except OSError as error:
-                    follower.partition.fail(error)  # its log cannot be truncated; the other partitions continue
+                    follower.partition.fail(error)  # the log cannot be truncated; other partitions continue
 
     async def _apply_next_step(self, follower: Follower, then: NextStep) -> None:
         log_ = follower.partition.log
@@ -226,7 +234,9 @@ class ReplicaFetcher:
             await self._flush_if_required(follower)
 
     async def _wait_for_disk(self, follower: Follower) -> None:
-        """Fetch a partition again when its queued writes are complete: the fetch reports what this replica has."""
+        """Fetch a partition again only when its queued writes are complete, because a fetch reports which records this
+        replica has.
+        """
         written = follower.partition.when_written()
         if written is not None:
             await asyncio.wait([written])
@@ -238,7 +248,7 @@ class ReplicaFetcher:
     async def _flush_if_required(follower: Follower) -> None:
         log_ = follower.partition.log
         if log_.unflushed_messages >= log_.config.flush_messages:
-            await follower.partition.flush()  # the next fetch reports to the leader that this replica has it
+            await follower.partition.flush()  # the next fetch reports to the leader that this replica has the records
 
     def _delay_partition(self, follower: Follower, error: KafkaError) -> None:
         now = asyncio.get_running_loop().time()
@@ -265,7 +275,7 @@ class ReplicaFetcher:
         return result.offset
 
     async def _back_off(self, error: KafkaError) -> None:
-        """Wait after a request that the leader did not answer, or answered with an error."""
+        """Log the failure of a request, and wait for the backoff, which grows with each consecutive failure."""
         log.log(
             logging.WARNING if self._failures == 0 else logging.DEBUG,
             "Cannot fetch from broker %d; retrying: %s",
@@ -285,7 +295,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetcherManager:
-    """All fetchers of this broker, a `FetcherManager`. Not thread-safe: event loop only."""
+    """All replica fetchers of this broker. Implements `FetcherManager`. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -295,7 +305,7 @@ class ReplicaFetcherManager:
         options: FetchOptions,
         quota: ReplicationQuota,
     ) -> None:
-        """`epoch` returns the epoch of this broker's registration."""
+        """`epoch`: returns the broker epoch of this broker's registration."""
         self._quota = quota
         self._own_id = own_id
         self._sender = sender
@@ -306,7 +316,7 @@ class ReplicaFetcherManager:
         self._closed = False
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that its image names, from the end of its log on."""
+        """Start to fetch a partition from the leader that its image names, from the end of this replica's log."""
         tp, leader = partition.topic_partition, partition.image.leader
         if leader < 0 or leader == self._own_id or self._closed:
             self.remove(tp)
@@ -326,7 +336,7 @@ class ReplicaFetcherManager:
         fetcher.add(partition)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Stop fetching a partition. A fetcher without partitions is closed."""
+        """Stop fetching a partition. Close its fetcher if it has no other partition."""
         key = self._keys.pop(tp, None)
         if key is None:
             return
@@ -338,11 +348,11 @@ class ReplicaFetcherManager:
 
     @property
     def followers(self) -> list[Follower]:
-        """The partitions that are fetched."""
+        """The partitions that are being fetched."""
         return [follower for fetcher in self._fetchers.values() for follower in fetcher]
 
     def close(self) -> None:
-        """Close all fetchers; partitions that are added later are ignored."""
+        """Close all fetchers. Partitions that are added later are ignored."""
         self._closed = True
         for fetcher in self._fetchers.values():
             fetcher.close()

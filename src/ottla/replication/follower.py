@@ -1,4 +1,4 @@
-"""One partition that this broker fetches: the next fetch position, and the reaction to the leader's response.
+"""The follower's side of a partition: determines the next fetch position, and applies the leader's response to the log.
 
 Responses are applied by `apply`, which returns the next step. Nothing here waits or sends.
 """
@@ -21,15 +21,15 @@ logger = logging.getLogger("ottla.replication")
 
 
 class NextStep(Enum):
-    """The next step after a response."""
+    """The next step of a follower after a response."""
 
     CONTINUE = "fetch from the end of the log"
-    LIST_OFFSETS = "ask for the leader's log start and end offsets: it has nothing at the fetch offset"
+    LIST_OFFSETS = "request the leader's log start and end offsets, because the fetch offset is outside its log"
     AWAIT_IMAGE = "wait for a new image: the partition has another leader, or another leader epoch"
 
 
 class Follower:
-    """One partition that follows one leader epoch."""
+    """A partition that this broker fetches during one leader epoch."""
 
     __slots__ = ("_failures", "_place", "awaits_disk", "awaits_image", "due", "epoch", "lag", "partition", "requested")
 
@@ -41,9 +41,9 @@ class Follower:
         self.awaits_image = False
         self.awaits_disk = False
         self.lag = 0
-        """The number of records up to the leader's high watermark that this replica lacked at its last fetch."""
+        """The number of records below the leader's high watermark that this replica lacked after its last fetch."""
         self.requested: FetchPosition | None = None
-        """The position that the request in flight fetches."""
+        """The fetch position in the request in flight; None if there is none."""
         self._place: FetchPosition | None = None
         self._failures = 0
 
@@ -53,20 +53,23 @@ class Follower:
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition still follows this leader in this epoch."""
+        """Whether the partition still follows the leader in this leader epoch."""
         partition = self.partition
         return not partition.leads and not partition.closed and partition.image.leader_epoch == self.epoch
 
     @property
     def is_ready(self) -> bool:
-        """Whether the partition waits for nothing but its turn."""
+        """Whether the partition may be fetched: it waits neither for a new image nor for the disk."""
         return not self.awaits_image and not self.awaits_disk
 
     def fetch_position(self) -> FetchPosition:
         """Return the offset and epochs to fetch with."""
         partition, log, last = self.partition, self.partition.log, self._place
         if (
-            last is not None  # mostly nothing has arrived, and a broker follows very many partitions
+            last
+            # Reuse the last position if nothing has changed, which is the usual case: a broker may follow very many
+            # partitions.
+            is not None
             and last.offset == log.log_end_offset
             and last.log_start == log.log_start_offset
             and last.last_fetched_epoch == log.leader_epochs.latest
@@ -78,7 +81,10 @@ class Follower:
         return self._place
 
     def apply(self, data: PartitionData) -> NextStep:
-        """Apply the leader's response to a fetch at `fetch_position`. Raises KafkaError for errors that may pass."""
+        """Apply the leader's response to a fetch at `fetch_position`, and return the next step.
+
+        Raises KafkaError for errors after which the fetch has to be retried.
+        """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
         if data.error_code == errors.FencedLeaderEpochError.code:
@@ -110,7 +116,7 @@ class Follower:
             raise
 
     def _update_offsets(self, leader_high_watermark: int, leader_log_start: int) -> None:
-        """Apply the leader's high watermark and log start, as far as this log reaches."""
+        """Apply the leader's high watermark and log start offset, limited by the end of this log."""
         log = self.partition.log
         self.lag = max(0, leader_high_watermark - log.log_end_offset)
         high_watermark = min(leader_high_watermark, log.log_end_offset)
@@ -129,7 +135,10 @@ class Follower:
             )
 
     def apply_range(self, leader_start: int, leader_end: int) -> None:
-        """Continue at the leader's end offset, or, if all records here are older, at its log start."""
+        """Handle the leader's log start and end offsets.
+
+        If this log is longer, truncate it to the leader's end. If it ends before the leader's start, restart it there.
+        """
         end = self.partition.log.log_end_offset
         if leader_end < end:
             self._truncate_to(leader_end)
@@ -150,11 +159,14 @@ class Follower:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last fetch has failed."""
+        """Whether the last fetch of the partition has failed."""
         return self._failures > 0
 
     def delay(self, now: float, backoff: ExponentialBackoff) -> float:
-        """Fetch nothing for a while. Return the delay in seconds, which grows with each failure in a row."""
+        """Delay the next fetch after a failure.
+
+        Return the delay in seconds, which grows with each consecutive failure.
+        """
         seconds = backoff.backoff(self._failures)
         self._failures += 1
         self.due = now + seconds
@@ -162,17 +174,19 @@ class Follower:
 
 
 def truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
-    """Return the offset at which a log diverges from its leader's after the end of an epoch (KIP-279)."""
+    """Return the offset to which a log has to be truncated, given the end offset of an epoch in the leader's log
+    (KIP-279).
+    """
     if diverging.epoch < 0:
-        return log.high_watermark  # the leader has no epochs: only this is certain
+        return log.high_watermark  # the leader has no epochs, so only committed records certainly agree
     epoch, end = log.end_offset_for_epoch(diverging.epoch)
     if epoch < 0:
         return min(diverging.end_offset, log.log_end_offset)
     if epoch < diverging.epoch:
-        return end  # this log has no records of that epoch; the next response compares an older one
+        return end  # this log has no records of that epoch; the next fetch compares an older one
     return min(end, diverging.end_offset, log.log_end_offset)
 
 
 def describe(error: errors.KafkaError) -> str:
-    """Return an error as one line."""
+    """Return an error's name and message as one line."""
     return f"{error.name or type(error).__name__} {error.message}".strip()

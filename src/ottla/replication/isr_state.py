@@ -1,9 +1,9 @@
-"""The leader's view of one leader epoch: the ISR, and the progress of each follower.
+"""The leader's state in one leader epoch: the ISR, and the progress of each follower.
 
-Without I/O: offsets and times are arguments. A change of the ISR is sent to the controller, one at a time. Until the
-controller has answered it may have been written or not, so the high watermark waits for the replicas of both ISRs: the
-maximal ISR. It does not move while fewer than `min.insync.replicas` are in sync (KIP-966): otherwise a lone leader
-would expose records that the next leader does not have.
+There is no I/O: offsets and times are arguments. Changes of the ISR are sent to the controller one at a time. Until the
+controller has answered, it is unknown whether the change was written, so the high watermark waits for the replicas of
+both ISRs: the maximal ISR. It does not advance while fewer than `min.insync.replicas` are in sync (KIP-966). Otherwise
+a leader alone would expose records that the next leader does not have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNKNOWN = -1
 
 
 class Replica:
-    """The progress of one follower. Times are seconds of the clock's `monotonic`."""
+    """The progress of one follower. Times are in seconds of the clock's `monotonic`."""
 
     __slots__ = (
         "_fetched_at",
@@ -33,27 +33,29 @@ class Replica:
     def __init__(self, broker_id: int) -> None:
         self.id = broker_id
         self.broker_epoch = -1
-        """The epoch of the follower's registration; a fetch of an older registration may still arrive."""
+        """The broker epoch of the follower, by which a late fetch of an earlier registration is recognised."""
         self.reset(0, float("-inf"), in_sync=False)
 
     def reset(self, leader_end: int, now: float, *, in_sync: bool) -> None:
-        """Start a leader epoch: the follower's log is unknown until it fetches.
+        """Start a leader epoch. The follower's offsets are unknown until it fetches.
 
-        An in-sync replica counts as caught up now, or it would be removed from the ISR before its first fetch.
+        An in-sync replica counts as caught up now. Otherwise it would be removed from the ISR before its first fetch.
         """
         self.log_end = self.log_start = UNKNOWN
         self.caught_up_at = now if in_sync else float("-inf")
         self._fetched_at = now if in_sync else float("-inf")
         self._leader_end = leader_end
         self.followed_at = float("-inf")
-        """The latest time at which the follower certainly followed this leader epoch: when the response was created
-        that its last fetch replies to. Other fetches may have waited in a socket while this broker was paused.
+        """Time at which the leader created the response before this follower's last fetch: proof that the replica still
+        followed it then. The time of the fetch itself is no proof, because it may have waited in a socket while this
+        broker was paused.
         """
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
-        """Record a fetch: the follower has everything before `offset`.
+        """Record a fetch at `offset`: the follower has all records before it.
 
-        It is caught up now if that is the end of the log, and was at its last fetch if that was the end then.
+        The follower is caught up now if `offset` is the leader's end offset. If it is at least what the end was at the
+        last fetch, the follower was caught up at that time.
         """
         if -1 < broker_epoch < self.broker_epoch:
             raise NotLeaderOrFollowerError(f"broker {self.id} has registered again since it sent this fetch")
@@ -68,18 +70,19 @@ class Replica:
         self._fetched_at = now
 
     def mark_offline(self) -> None:
-        """Expect nothing of the follower, as its broker has left the cluster; before its next fetch it cannot join the
-        ISR.
+        """Forget the follower's progress, because its broker has left the cluster.
+
+        It can join the ISR only after its next fetch.
         """
         self.log_end = UNKNOWN
         self.caught_up_at = self._fetched_at = float("-inf")
 
     def is_caught_up(self, leader_end: int, now: float, lag_seconds: float) -> bool:
-        """Return whether the follower has everything, or had within the last `lag_seconds`."""
+        """Return whether the follower has all records, or had all within the last `lag_seconds`."""
         return self.log_end == leader_end or now - self.caught_up_at <= lag_seconds
 
     def lag_text(self, leader_end: int, now: float) -> str:
-        """Return how far the follower is behind, for the log."""
+        """Return a description of how far the follower is behind, for log lines."""
         if self.log_end == UNKNOWN:
             return f"broker {self.id} has not fetched in this epoch"
         behind = f"broker {self.id} is {leader_end - self.log_end} offsets behind"
@@ -87,15 +90,18 @@ class Replica:
 
 
 class LeaderState:
-    """The leader's state of its followers. `image` is the last state that the controller has written."""
+    """The ISR and the followers' progress in one leader epoch.
+
+    `image`: the last partition state that the controller has written.
+    """
 
     def __init__(self, image: PartitionImage, end: int, now: float, lag_seconds: float) -> None:
         self.image = image
         self.start = end
-        """The first offset of this epoch; a replica that has not reached this offset may have other records."""
+        """The first offset of this leader epoch. A replica that has not reached it may have diverging records."""
         self.lag_seconds = lag_seconds
         self.pending_isr: tuple[int, ...] | None = None
-        """The ISR that was requested from the controller."""
+        """The ISR that was requested from the controller and not answered yet; None if there is none."""
         self.replicas: dict[int, Replica] = {}
         self._retain(image.replicas)
         for replica in self.replicas.values():
@@ -108,38 +114,43 @@ class LeaderState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """The in-sync replicas, with those of a pending ISR."""
+        """The replicas in the ISR or in the pending ISR."""
         return self._maximal
 
     def update(self, image: PartitionImage) -> None:
-        """Apply a newer state of the same epoch. It answers the pending ISR, or supersedes it."""
+        """Apply a newer state of the same leader epoch. It contains the pending ISR or supersedes it."""
         self.image = image
         self._retain(image.replicas)
         self.clear_pending()
 
     def set_pending(self, isr: tuple[int, ...]) -> None:
-        """Treat this ISR as possibly written."""
+        """Set the pending ISR. It counts as possibly written from now on."""
         assert self.pending_isr is None, "one pending ISR at a time"
         self.pending_isr = isr
         self._maximal = frozenset((*self.image.isr, *isr))
 
     def broker_epochs(self, isr: Iterable[int]) -> dict[int, int]:
-        """Return the broker epochs in which replicas have fetched: a broker that has registered again may have lost
-        records.
+        """Return the broker epochs in which replicas have fetched.
+
+        The controller compares them, because a broker that has registered again may have lost records.
         """
         return {i: self.replicas[i].broker_epoch for i in isr if i in self.replicas}
 
     def clear_pending(self) -> None:
-        """Drop the pending ISR: it was not written, or `image` has it."""
+        """Clear the pending ISR, because it was rejected, or `image` contains it."""
         self.pending_isr = None
         self._maximal = frozenset(self.image.isr)
 
     def required(self, min_insync_replicas: int) -> int:
-        """Return how many replicas must be in sync; not more than there are."""
+        """Return the number of replicas that must be in sync: `min_insync_replicas`, but at most the number of
+        replicas.
+        """
         return min(min_insync_replicas, len(self.image.replicas))
 
     def high_watermark(self, own_end: int, min_insync_replicas: int, now: float) -> int:
-        """Return the offset that all in-sync and joining replicas have; -1 if the high watermark must not move."""
+        """Return the lowest end offset of the maximal ISR and of replicas that are about to join the ISR; -1 if the
+        high watermark must not advance.
+        """
         if len(self.image.isr) < self.required(min_insync_replicas):
             return -1
         lowest = own_end
@@ -151,15 +162,16 @@ class LeaderState:
         return lowest
 
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:
-        """Expect nothing from brokers that have left the cluster; the high watermark waits for them only if they are in
-        the ISR.
+        """Forget the progress of brokers that have left the cluster.
+
+        The high watermark waits for them only if they are in the ISR.
         """
         for broker in brokers:
             if broker in self.replicas:
                 self.replicas[broker].mark_offline()
 
     def shrunk_isr(self, own_end: int, now: float) -> tuple[int, ...] | None:
-        """Return the ISR without replicas that lag; None if none does, or an update is pending."""
+        """Return the ISR without followers that have fallen behind; None if none has, or an update is pending."""
         if self.pending_isr is not None:
             return None
         behind = {
@@ -170,8 +182,9 @@ class LeaderState:
         return tuple(i for i in self.image.isr if i not in behind) if behind else None
 
     def expanded_isr(self, replica: Replica, high_watermark: int) -> tuple[int, ...] | None:
-        """Return the ISR with a follower that has caught up; None if it has not, or is in the ISR, or an update is
-        pending.
+        """Return the ISR with `replica` added.
+
+        Return None if it has not caught up, is already in the ISR, or an update is pending.
         """
         if self.pending_isr is not None or replica.id in self.image.isr:
             return None
@@ -185,6 +198,6 @@ class LeaderState:
         return [r for r in in_sync if r.log_start <= offset <= r.log_end]
 
     def low_watermark(self, own_start: int, alive: Iterable[int]) -> int:
-        """Return the lowest log start of the replicas on brokers that are alive."""
+        """Return the lowest log start offset of this replica and those on live brokers."""
         log_starts = (self.replicas[i].log_start for i in alive if i in self.replicas)
         return min((own_start, *log_starts))

@@ -1,4 +1,6 @@
-"""Updates of the ISR, which only the controller writes (KIP-497): how the leader submits one until it is settled."""
+"""Submission of ISR updates by the leader (KIP-497): repeats an update until the controller has written or rejected
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from ottla.replication.isr_state import LeaderState
 log = logging.getLogger("ottla.replication")
 
 RETRY_SECONDS = 0.05
-"""The delay before an update is sent again that the controller could not apply, e.g. without its metadata store."""
+"""Delay in seconds before an update is sent again that the controller could not apply, for example because its metadata
+store was unreachable.
+"""
 REJECTED = (errors.IneligibleReplicaError, errors.OperationNotAttemptedError)
-"""The update was not written, and the leader's state is current."""
+"""Errors after which the update was not written, and the leader's state is current."""
 SUPERSEDED = (
     errors.FencedLeaderEpochError,
     errors.InvalidRequestError,
@@ -26,18 +30,21 @@ SUPERSEDED = (
     errors.UnknownTopicIdError,
     errors.UnknownTopicOrPartitionError,
 )
-"""The controller has a newer state, which is on its way here. Until it arrives the update may have been written."""
+"""Errors after which the controller has a newer state, which it is sending to this broker.
+
+Until it arrives, the update may have been written.
+"""
 
 
 class IsrSubmitter(Protocol):
-    """The leader's way to the controller: `AlterPartitionManager`."""
+    """Sends ISR updates to the controller. Implemented by `AlterPartitionManager`."""
 
     async def submit(
         self, tp: TopicPartition, image: PartitionImage, isr: tuple[int, ...], epochs: Mapping[int, int]
     ) -> PartitionImage:
-        """Request this ISR in place of that of `image`. Return the state that the controller has written.
+        """Request an ISR to replace that of `image`. Return the state that the controller has written.
 
-        `epochs`: the broker epochs in which the ISR's members have fetched.
+        `epochs`: the broker epochs in which the replicas in the ISR have fetched.
 
         Raises the controller's error: FencedLeaderEpochError, InvalidUpdateVersionError, IneligibleReplicaError etc.
         """
@@ -46,9 +53,9 @@ class IsrSubmitter(Protocol):
 async def submit_until_settled(
     updates: IsrSubmitter, tp: TopicPartition, leader_state: LeaderState, isr: tuple[int, ...]
 ) -> PartitionImage | None:
-    """Submit an update until it is written or rejected.
+    """Submit an ISR update, again and again, until it is written, rejected or superseded.
 
-    Return the new state, or None if the update was rejected, or superseded by a newer state.
+    Return the new state; None if the update was rejected or superseded by a newer state.
     """
     image, epochs = leader_state.image, leader_state.broker_epochs(isr)
     while leader_state.pending_isr is isr:

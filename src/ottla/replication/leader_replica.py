@@ -1,6 +1,7 @@
-"""The leader's part of a partition: the fetches of followers, the ISR, and proof that this broker leads.
+"""The leader's part of a partition: handles followers' fetches, changes the ISR, and proves that this broker still
+leads.
 
-Replication is Kafka's (KIP-101, 497, 966); the rules are in `isr_state`, without I/O.
+Replication works as in Kafka (KIP-101, 497, 966). The rules are in `isr_state`, without I/O.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ottla.replication.isr_updates import IsrSubmitter, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.storage.log import Log
 
-logger = logging.getLogger("ottla.replication")
+log = logging.getLogger("ottla.replication")
 
 
 class FollowerFetch(NamedTuple):
-    """The follower's state, as its fetch request reports it."""
+    """A follower's state, as its fetch request reports it."""
 
     replica_id: int
     broker_epoch: int
@@ -30,7 +31,9 @@ class FollowerFetch(NamedTuple):
     offset: int
     log_start: int
     followed_at: float = float("-inf")
-    """The time of the response that this fetch follows (see `Replica.followed_at`)."""
+    """Time at which the leader created the response before this fetch: proof that the replica still followed it
+    then.
+    """
 
 
 class LedPartition(Protocol):
@@ -65,11 +68,13 @@ class LeaderReplica:
         self._isr_updates = isr_updates
         self._lag_seconds = lag_seconds
         self.state: LeaderState | None = None
-        """The state of the followers; None without other replicas, and while this broker follows."""
+        """The ISR and the followers' progress; None if there is no other replica, or this broker is a follower."""
         self._deletions = OffsetWaiters()
-        """Waiters for deletions, by the log start offset that all live followers have to reach."""
+        """DeleteRecords requests, which wait until the log start offset of all live followers has reached an offset."""
         self._confirmations = OffsetWaiters()
-        """Waiters for a proof that this broker leads, by the time since when an in-sync follower must have fetched."""
+        """Requests that wait for proof that this broker leads: an in-sync follower must have followed it at or after a
+        time.
+        """
         self._alive: Callable[[], Iterable[int]] = tuple
         self._submission: asyncio.Task[None] | None = None
 
@@ -77,15 +82,16 @@ class LeaderReplica:
         return self._partition.log.clock.monotonic()
 
     def start_epoch(self, image: PartitionImage) -> None:
-        """Lead other replicas in a new leader epoch; nothing is known of their logs yet."""
+        """Start a leader epoch in which there are other replicas. Their offsets are not known yet."""
         log = self._partition.log
         end = log.log_end_offset
-        # also if nothing is ever written in it: a follower may have records of an epoch that this log never saw
+        # The epoch is stored even if nothing will be written in it, because a follower may have records of an epoch
+        # that this log does not have.
         log.leader_epochs.assign(image.leader_epoch, end)
         self.state = LeaderState(image, end, self._now(), self._lag_seconds)
 
     def resign(self) -> None:
-        """Forget the followers, and cancel the update of the ISR."""
+        """Drop the state of the followers, and cancel a pending ISR update."""
         if self.state is not None:
             self.state.clear_pending()
             self.state = None
@@ -102,23 +108,26 @@ class LeaderReplica:
         return self.state is not None and self._partition.high_watermark < self.state.start
 
     def high_watermark(self, local_end_offset: int, min_insync_replicas: int) -> int:
-        """Return the offset that all in-sync replicas have; -1 if the high watermark must not move."""
+        """Return the offset to which the high watermark may advance; -1 if it must not.
+
+        `local_end_offset`: the end of this broker's log.
+        """
         if self.state is None:
             return local_end_offset
         return self.state.high_watermark(local_end_offset, min_insync_replicas, self._now())
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a response waits for proof that this broker leads; followers' fetches are then answered at once."""
+        """Whether a request waits for proof that this broker leads. Followers' fetches are then answered at once."""
         return bool(self._confirmations)
 
     def confirm(self, seconds: float) -> asyncio.Future[None] | None:
-        """Prove that this broker leads at this moment, before a producer gets an error that only the leader may return.
+        """Prove that this broker still leads, before a producer gets an error that only the leader may return.
 
-        A broker that was paused, or was made the leader while it was, does not know that another one leads by now and
-        has appended what is missing here. The future completes when an in-sync follower has proved that it still
-        follows, and fails with NotLeaderOrFollowerError after `seconds`, or when this broker resigns. None if no
-        other replica is in sync: then no other broker can lead.
+        A broker that was paused does not know that another broker has since become leader and appended records that
+        this log lacks. Return a future that completes when an in-sync follower has proved that it still follows this
+        leader. It fails with NotLeaderOrFollowerError after `seconds`, or when this broker resigns. Return None if no
+        other replica is in sync, because no other broker can be the leader then.
         """
         if self.state is None or len(self._partition.image.isr) <= 1:
             return None
@@ -128,11 +137,14 @@ class LeaderReplica:
         return confirmed
 
     def on_fetch(self, fetch: FollowerFetch) -> Replica:
-        """Record that a follower has everything before its fetch offset. Raises if it is no follower of this leader."""
+        """Record that a follower has all records before its fetch offset, and return its state.
+
+        Raises UnknownLeaderEpochError or NotLeaderOrFollowerError if it is not a follower of this leader.
+        """
         state = self.state
         replica = None if state is None else state.replicas.get(fetch.replica_id)
         if state is None or replica is None:
-            # with an epoch the follower is ahead of this leader, and has to retry
+            # A fetch that names a leader epoch comes from a follower with newer metadata; it has to retry.
             raise UnknownLeaderEpochError if fetch.leader_epoch >= 0 else NotLeaderOrFollowerError
         end = self._partition.log.written_end_offset
         replica.fetched(fetch.offset, fetch.log_start, fetch.broker_epoch, end, self._now())
@@ -145,7 +157,7 @@ class LeaderReplica:
         return replica
 
     def check_isr(self) -> None:
-        """Shrink the ISR by replicas that lag, and expand it by replicas that were rejected before."""
+        """Remove lagging followers from the ISR, and request again the additions that the controller rejected."""
         state = self.state
         if state is None or self._partition.closed:
             return
@@ -155,7 +167,7 @@ class LeaderReplica:
             late = [
                 state.replicas[broker] for broker in state.image.isr if broker not in isr and broker in state.replicas
             ]
-            logger.info(
+            log.info(
                 "Shrinking ISR of %s from %s to %s: %s",
                 self._partition.topic_partition,
                 list(state.image.isr),
@@ -170,7 +182,7 @@ class LeaderReplica:
         for replica in replicas:
             isr = state.expanded_isr(replica, self._partition.high_watermark)
             if isr is not None:
-                logger.info(
+                log.info(
                     "Expanding ISR of %s from %s to %s",
                     self._partition.topic_partition,
                     list(state.image.isr),
@@ -182,7 +194,7 @@ class LeaderReplica:
         if self._isr_updates is not None:
             state.set_pending(isr)
             if self._submission is not None:
-                self._submission.cancel()  # a newer state has superseded it
+                self._submission.cancel()  # a newer state has superseded the earlier update
             update = submit_until_settled(self._isr_updates, self._partition.topic_partition, state, isr)
             self._submission = asyncio.get_running_loop().create_task(self._await_answer(state, update))
 
@@ -193,19 +205,21 @@ class LeaderReplica:
             return
         if image is not None and image.leader == partition.image.leader and not partition.is_older(image):
             partition.lead(image)
-            state.clear_pending()  # also if the state is not new, since the ISR was so already
+            state.clear_pending()  # even if the state is not newer: the ISR was already the requested one
         partition.maybe_advance_high_watermark(0)
 
     def on_new_state(self) -> None:
-        """Apply a new ISR: other replicas may be able to join it."""
+        """Handle a new partition state: complete confirmations if no other replica is in sync, and add replicas to the
+        ISR that have caught up.
+        """
         if len(self._partition.image.isr) <= 1:
-            # the controller has answered, and no other broker can lead
+            # the controller has confirmed this ISR, so no other broker can lead
             self._confirmations.complete_up_to(float("inf"))
         if self.state is not None:
             self._maybe_expand_isr(self.state, *self.state.replicas.values())
 
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:
-        """Wait no longer for brokers that have left the cluster, unless they are in the ISR."""
+        """Stop waiting for brokers that have left the cluster, unless they are in the ISR."""
         if self.state is not None:
             self.state.on_brokers_removed(brokers)
             self._partition.maybe_advance_high_watermark(0)
@@ -216,12 +230,12 @@ class LeaderReplica:
         return [] if self.state is None else self.state.preferred_candidates(offset)
 
     def low_watermark(self, alive: Iterable[int]) -> int:
-        """Return the lowest log start of the replicas on brokers that are alive."""
+        """Return the lowest log start offset of this replica and those on live brokers."""
         start = self._partition.log.log_start_offset
         return start if self.state is None else self.state.low_watermark(start, alive)
 
     def when_deleted(self, offset: int, alive: Callable[[], Iterable[int]]) -> asyncio.Future[None] | None:
-        """Return None if no replica that is alive has records before `offset`, else a future that completes then."""
+        """Return None if no live replica has records before `offset`, else a future that completes when none has."""
         self._alive = alive
         return None if self.low_watermark(alive()) >= offset else self._deletions.add(offset)
 
@@ -233,4 +247,5 @@ class LeaderReplica:
 def _fail_with_not_leader(confirmed: asyncio.Future[None]) -> None:
     if not confirmed.done():
         confirmed.set_exception(NotLeaderOrFollowerError("no in-sync follower has confirmed that this broker leads"))
-        confirmed.exception()  # the producer may have disconnected, so that nothing awaits it
+        # marks the exception as retrieved: the producer may have disconnected, so that nothing awaits the future
+        confirmed.exception()

@@ -1,8 +1,8 @@
 """Moving a replica to another log directory of its broker while it is in use (KIP-113).
 
-A second log, in a directory whose name ends in `-future`, copies the first one. When it has caught up it replaces the
-first log between two appends. A crash before that leaves the first log as it was; the unfinished one is deleted at the
-next start. Copying takes turns with requests, a chunk at a time. Not thread-safe: event loop only.
+The log is copied to a second log, in a directory whose name ends in `-future`. When the copy has caught up, it replaces
+the first log between two appends. After a crash before that, the first log is unchanged, and the unfinished copy is
+deleted at the next start. Copying alternates with requests, a chunk at a time. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 CHUNK_BYTES = 1024 * 1024
-"""Bytes that are copied at a time: about a millisecond."""
+"""Number of bytes that are copied at a time, which takes about a millisecond."""
 
 
 class LogDirMove:
-    """The move of one replica."""
+    """The move of one replica to another log directory."""
 
     def __init__(
         self, partition: Partition, source: LogDir, target: LogDir, bytes_per_second: Callable[[], float]
@@ -35,7 +35,7 @@ class LogDirMove:
         self._bytes_per_second = bytes_per_second
         self._future: Log | None = None
         self._truncations = 0
-        """The number of truncations of the log at the time of the last copy."""
+        """The log's count of truncations at the last copy."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -47,12 +47,12 @@ class LogDirMove:
         return self.partition.log.log_end_offset - (0 if self._future is None else self._future.log_end_offset)
 
     def start(self, done: Callable[[], None]) -> None:
-        """Start copying. `done` is called at the end, whether the move was successful or not."""
+        """Start copying. `done` is called when the move has ended, successfully or not."""
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(lambda _: done())
 
     async def cancel(self) -> None:
-        """Leave the replica in its directory."""
+        """Cancel the move. The replica stays in its log directory."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,16 +87,17 @@ class LogDirMove:
         return future
 
     def _copy(self, future: Log) -> int:
-        """Copy the next chunk. Return its size, 0 if there is none."""
+        """Copy the next chunk. Return its size in bytes; 0 if there is none."""
         current = self.partition.log
         if current.cuts != self._truncations:
-            # a follower has truncated records that its new leader does not have, some of which may have been copied
+            # This replica, a follower, has truncated records that its new leader does not have; some of them may have
+            # been copied.
             self._truncations = current.cuts
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         if future.log_end_offset >= current.written_end_offset:
             return 0
         if future.log_end_offset < current.segments[0].base_offset:
-            # retention was faster: start again with the remaining segments
+            # retention has deleted segments before they were copied: start again with the remaining ones
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         offset = max(future.log_end_offset, current.log_start_offset)
         chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no delay of more than about a second
@@ -109,7 +110,7 @@ class LogDirMove:
     def _swap(self, future: Log) -> None:
         partition, current = self.partition, self.partition.log
         future.log_start_offset = current.log_start_offset
-        future.config = current.config  # may have changed during the move
+        future.config = current.config  # the config may have changed during the move
         future.drop_before_start()
         partition.replace_log(self.target.adopt_future(future))
         self._future = None

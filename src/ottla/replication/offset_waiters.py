@@ -8,7 +8,7 @@ from ottla.errors import KafkaError
 
 
 class OffsetWaiters:
-    """Futures that complete when an offset (or a time) is reached. Not thread-safe: event loop only."""
+    """Futures that complete when an offset, or a time, is reached. Not thread-safe: event loop only."""
 
     __slots__ = ("_waiting",)
 
@@ -44,4 +44,4 @@ class OffsetWaiters:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # not every append is awaited, and then asyncio must not log the exception
+                future.exception()  # marks the exception as retrieved, because not every append is awaited

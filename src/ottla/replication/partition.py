@@ -1,12 +1,12 @@
-"""A partition of which this broker has a replica: the log, the role, the high watermark, and the requests that wait
-for it.
+"""A partition of which this broker has a replica: its log, its role, its high watermark, and the requests that wait for
+that.
 
-This broker is the leader or a follower, as the partition's image says. The leader's part is in `leader_replica`, the
-follower's in `follower`.
+The partition's image determines whether this broker is the leader or a follower. The leader's part is in
+`leader_replica`, the follower's in `follower`.
 
-Invariant: the high watermark never decreases while this broker leads, and only replicas read at or beyond it. If the
-topic requires fsync (`flush.messages`), it moves only when the records are on disk, and one fsync serves all appends
-that arrived meanwhile. Not thread-safe: event loop only; fsync runs on a worker.
+Invariant: the high watermark never decreases while this broker leads, and only replicas read records from it on. If the
+topic requires fsync (`flush.messages`), the high watermark advances only when the records are on disk; all appends that
+arrive during an fsync share the next one. Not thread-safe: event loop only; fsync runs on a worker.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from ottla.storage.validation import Prepared
 
 logger = logging.getLogger("ottla.replication")
 full_log = logger.getChild("full")
-full_log.addFilter(RateLimitFilter())  # each retry of a producer fails again
+full_log.addFilter(RateLimitFilter())  # every retry of a producer fails in the same way
 
 ALL_REPLICAS = -1
-"""The value of acks=all."""
+"""The value of acks that means all."""
 
 LAG_SECONDS = 30.0
 """Kafka's default of `replica.lag.time.max.ms`."""
 
 FULL_RETRY_SECONDS = 1.0
-"""Delay before a queued write is repeated for which the disk had no space."""
+"""Delay in seconds before a queued write is tried again because the disk was full."""
 FLUSH_RETRY_SECONDS = 1.0
-"""Delay before a flush is repeated for which no file descriptor was available."""
+"""Delay in seconds before a flush is tried again because no file descriptor was available."""
 
 Waiter = Callable[[int], None]
-"""Called with the number of bytes that a partition has gained, or 0 after another change."""
+"""Called with the number of bytes that were added to a partition, or 0 after another change."""
 
 
 class Partition:
-    """A replica of a partition, leader or follower. A LogListener."""
+    """This broker's replica of a partition, leader or follower. Implements LogListener."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class Partition:
         on_disk_failure: Callable[[Partition, BaseException], None] | None = None,
         topic_stats: TopicStats | None = None,
     ) -> None:
-        """`on_disk_failure` is called when the disk of the log has failed."""
+        """`on_disk_failure`: called when the disk of the log has failed."""
         self.log = log
         self.image = image
         self.topic_id = topic_id
         self.topic_stats = topic_stats or TopicStats()
-        """The counters of the topic, shared by its partitions."""
+        """The counters of the topic, which all of its partitions share."""
         self.leads = False
         """Whether this broker is the leader that `image` names."""
         self.min_insync_replicas = min_insync_replicas
@@ -82,15 +82,15 @@ class Partition:
         self._waiters: dict[Waiter, None] = {}  # in the order of their arrival
         self._append_waiters: dict[Waiter, None] = {}
         self._replicated = OffsetWaiters()
-        """Waiters for the replication of records, completed by the high watermark."""
+        """Futures that complete when the high watermark has reached an offset."""
         self._flushed = OffsetWaiters()
-        """Waiters for the flush of records on this broker, for acks=1 if the topic requires fsync."""
+        """Futures that complete when records are flushed on this broker: for acks=1 if the topic requires fsync."""
         self._written = OffsetWaiters()
-        """Waiters for queued writes."""
+        """Futures that complete when queued writes have been written."""
         self.leader_replica = LeaderReplica(self, isr_updates, lag_seconds)
         self.throttled_leader = False
         self.throttled_follower = False
-        """Whether replication from this leader, or to this follower, is throttled (see `replication_quota`)."""
+        """Whether replication is throttled if this broker leads, and if it follows (see `replication_quota`)."""
         self._closed = False
         self._failed = False
         self._on_disk_failure = on_disk_failure
@@ -111,9 +111,10 @@ class Partition:
         return (image.leader_epoch, image.state_version) < (current.leader_epoch, current.state_version)
 
     def lead(self, image: PartitionImage) -> bool:
-        """Lead. Return whether this broker was not the leader before, or in an earlier epoch.
+        """Become the leader, or apply a new state as the leader. Return whether this starts a new leader epoch.
 
-        Without other replicas the high watermark is the end of the log, else it stays until they have fetched.
+        If there is no other replica, the high watermark becomes the end of the log. Otherwise it stays until followers
+        have fetched.
         """
         new = not self.leads or image.leader_epoch > self.image.leader_epoch
         changed = new or image.state_version > self.image.state_version or image.replicas != self.image.replicas
@@ -133,7 +134,10 @@ class Partition:
         return new
 
     def follow(self, image: PartitionImage) -> None:
-        """Follow the leader of `image`, or wait for one. Pending appends fail with NotLeaderOrFollowerError."""
+        """Become a follower of the leader in `image`, if it names one.
+
+        Pending appends fail with NotLeaderOrFollowerError.
+        """
         self.image = image
         if self.leads:
             self._resign()
@@ -145,7 +149,7 @@ class Partition:
 
     @property
     def closed(self) -> bool:
-        """Whether the partition is out of service."""
+        """Whether the partition is out of service: closed, or failed."""
         return self._closed
 
     @property
@@ -154,7 +158,7 @@ class Partition:
         return self._failed
 
     def replace_log(self, log: Log) -> None:
-        """Continue with a copy of the log in another log directory."""
+        """Replace the log by its copy in another log directory."""
         assert log.log_end_offset == self.log.log_end_offset, "the copy has not caught up"
         log.high_watermark = self.log.high_watermark
         self.log.listener = None
@@ -162,7 +166,7 @@ class Partition:
         self.log = log
 
     def close(self) -> None:
-        """Accept no more appends and reads; pending ones fail with NotLeaderOrFollowerError."""
+        """Stop accepting appends and reads. Pending ones fail with NotLeaderOrFollowerError."""
         self._closed = True
         self._resign()
 
@@ -175,7 +179,10 @@ class Partition:
         _wake(self._append_waiters, 0)
 
     def check_epoch(self, expected: int) -> None:
-        """Compare a client's leader epoch with the current one; -1 is not checked (KIP-320)."""
+        """Check a client's leader epoch; -1 is not checked (KIP-320).
+
+        Raises FencedLeaderEpochError if it is older than the current one, and UnknownLeaderEpochError if it is newer.
+        """
         self.check_open()
         if 0 <= expected < self.image.leader_epoch:
             raise errors.FencedLeaderEpochError
@@ -190,7 +197,10 @@ class Partition:
             raise errors.NotLeaderOrFollowerError
 
     async def prepare(self, data: memoryview) -> Prepared:
-        """Validate a producer's batch in a worker, which would take too long on the event loop, for `append`."""
+        """Validate a producer's batch in a worker, because it would take too long on the event loop.
+
+        Pass the result to `append`.
+        """
         prepare = functools.partial(validation.prepare, data, self.log.config, self.log.clock.now_ms())
         return await asyncio.get_running_loop().run_in_executor(self._workers, prepare)
 
@@ -202,10 +212,10 @@ class Partition:
         from_client: bool = True,
         inline: bool = False,
     ) -> Appended:
-        """Append batches as the leader; see `when_committed`.
+        """Append batches as the leader. Await `when_committed` for their replication.
 
-        With `inline`, raises LongValidationError for a batch that has to go through `prepare` first, and QueueFullError
-        if it has to `wait_for_disk`.
+        `inline`: raise LongValidationError for a batch that has to be validated by `prepare` first, and QueueFullError
+        if the caller has to `wait_for_disk` first.
         """
         self.check_open()
         if not self.leads:
@@ -225,7 +235,8 @@ class Partition:
             self.fail(error)
             raise
         except DiskFullError as error:
-            # other in-sync replicas may have space and can lead; the last one stays, since retention frees space
+            # Other in-sync replicas may have space and can lead. The last one stays in service, because retention may
+            # free space.
             if len(self.image.isr) > 1:
                 self.fail(error)
             else:
@@ -240,13 +251,17 @@ class Partition:
         if not appended.duplicate:
             stats.bytes_in += nbytes
             stats.messages_in += appended.last_offset - appended.base_offset + 1
-        if self.log.written_end_offset > appended.last_offset:  # otherwise the write is queued
+        if (
+            self.log.written_end_offset > appended.last_offset
+        ):  # otherwise the write is queued, and on_written will be called
             self._on_appended(nbytes)
         return appended
 
     @property
     def required_isr(self) -> int:
-        """The number of replicas that must be in sync for acks=all; not more than there are, as in Kafka."""
+        """The number of replicas that must be in sync for acks=all: `min.insync.replicas`, but at most the number of
+        replicas, as in Kafka.
+        """
         return min(self.min_insync_replicas, len(self.image.replicas))
 
     def _on_appended(self, nbytes: int) -> None:
@@ -258,14 +273,16 @@ class Partition:
             _wake(self._append_waiters, nbytes)
 
     def on_written(self, nbytes: int) -> None:
-        """Continue with records whose write was queued, as the disk is slow."""
+        """Called when `nbytes` of queued writes have been written."""
         if self._closed:
             return
         self._written.complete_up_to(self.log.written_end_offset)
         self._on_appended(nbytes)
 
     def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
-        """Take the partition out of service, or wait for space if no other replica can lead."""
+        """Take the partition out of service, or, if the disk is full and no other replica can lead, call `retry`
+        later.
+        """
         if self._closed:
             return
         if isinstance(error, DiskFullError) and len(self.image.isr) <= 1:
@@ -275,19 +292,19 @@ class Partition:
             self.fail(error)
 
     def when_written(self) -> asyncio.Future[None] | None:
-        """Return None if everything appended so far is in the files, else a future that completes when it is."""
+        """Return None if all appended records are in the files, else a future that completes when they are."""
         end = self.log.log_end_offset
         return None if self.log.written_end_offset >= end else self._written.add(end)
 
     async def wait_for_disk(self) -> None:
-        """Wait until the disk has caught up enough for further appends."""
+        """Wait until the queue of writes has space for further appends."""
         await self.log.wait_for_queue()
 
     def when_committed(self, next_offset: int, acks: int = ALL_REPLICAS) -> asyncio.Future[None] | None:
-        """Return None if all before `next_offset` is committed, else a future that completes when it is.
+        """Return None if all records before `next_offset` are committed, else a future that completes when they are.
 
-        With acks=all records are committed when they are replicated, with acks=1 when they are in this broker's log;
-        either way flushed, if the topic requires that.
+        With acks=all, records are committed when they are replicated; with acks=1, when they are in this broker's log.
+        In both cases they must be flushed if the topic requires it.
         """
         if self.high_watermark >= next_offset:
             return None
@@ -296,7 +313,8 @@ class Partition:
         return None if self._local_end_offset >= next_offset else self._flushed.add(next_offset)
 
     def read(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice:
-        """Return batches from `offset` on that consumers may read.
+        """Return batches from `offset` on, up to the high watermark, or with `committed_only` up to the last stable
+        offset.
 
         Raises OffsetOutOfRangeError for an offset outside the log, and KafkaStorageError if the disk fails, which takes
         the partition out of service.
@@ -305,7 +323,7 @@ class Partition:
         return self._read(offset, max_bytes, bound, at_least_one)
 
     def read_to_end(self, offset: int, max_bytes: int, *, at_least_one: bool) -> FileSlice:
-        """Return batches from `offset` to the end of the log, for a replica. Raises what `read` raises."""
+        """Return batches from `offset` to the end of the log, for a follower. Raises the errors of `read`."""
         return self._read(offset, max_bytes, self.log.log_end_offset, at_least_one)
 
     def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> FileSlice:
@@ -322,7 +340,7 @@ class Partition:
             raise errors.KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
-        """Call `waiter` when consumers can read more, or after appends, until `unwatch`."""
+        """Call `waiter` whenever consumers can read more, or with `appends` after every append, until `unwatch`."""
         (self._append_waiters if appends else self._waiters)[waiter] = None
 
     def unwatch(self, waiter: Waiter) -> None:
@@ -330,7 +348,7 @@ class Partition:
         self._append_waiters.pop(waiter, None)
 
     def wake_followers(self) -> None:
-        """Answer the pending fetches of followers."""
+        """Have pending fetches of followers answered now."""
         _wake(self._append_waiters, 0)
 
     def _on_new_state(self) -> None:
@@ -351,7 +369,7 @@ class Partition:
         return bool(self._replicated or self._flushed)
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is on disk, or the disk has failed."""
+        """Flush all records that have been written so far. If the disk fails, take the partition out of service."""
         end = self.log.written_end_offset
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
@@ -361,12 +379,17 @@ class Partition:
             self.maybe_advance_high_watermark(0)
 
     def on_roll(self) -> None:
-        """Flush a closed segment in the background, so that recovery has to check only the last one."""
+        """Flush the segment that was just closed, in the background, so that recovery has to check only the active
+        segment.
+        """
         if not self._closed:
             self.flush_in_background(self.log.active.base_offset)
 
     def flush_in_background(self, up_to: int | None = None) -> None:
-        """Flush what was appended (before `up_to`) on a worker. A failure takes the partition out of service."""
+        """Flush records on a worker: those before offset `up_to`, or all for None.
+
+        If that fails, take the partition out of service.
+        """
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._workers, self.log.flush, up_to)
         done.add_done_callback(self._on_background_flush)
@@ -377,9 +400,10 @@ class Partition:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Take the partition out of service until a restart, as its disk has failed.
+        """Take the partition out of service until a restart, because its disk has failed.
 
-        After a failed fsync it is unknown which pages are lost, and a second fsync may succeed all the same.
+        There is no retry: after a failed fsync it is unknown which pages are lost, and a second fsync may succeed
+        nevertheless.
         """
         if self._failed:
             return
@@ -418,12 +442,15 @@ class Partition:
 
     @property
     def _local_end_offset(self) -> int:
-        """The end of the log, or of what is flushed if the topic requires fsync."""
+        """The end offset of the written records, or of the flushed records if the topic requires fsync."""
         log = self.log
         return log.written_end_offset if log.unflushed_messages < log.config.flush_messages else log.recovery_point
 
     def maybe_advance_high_watermark(self, gained: int) -> None:
-        """Advance the high watermark as far as possible, and complete what waits for it; `gained` in bytes."""
+        """Advance the high watermark as far as possible, and complete the requests that wait for it.
+
+        `gained`: number of bytes that were appended.
+        """
         if not self.leads:
             return
         offset = self._local_end_offset

@@ -1,4 +1,7 @@
-"""The partitions of this broker, updated with each cluster image. Kafka's `ReplicaManager`, without the purgatory."""
+"""This broker's replicas, which follow the changes of the cluster image.
+
+Kafka's `ReplicaManager`, without the purgatory.
+"""
 
 from __future__ import annotations
 
@@ -27,43 +30,46 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 KINDS = ("leader", "follower")
-"""The roles that have `*.replication.throttled.replicas`."""
+"""The prefixes of `*.replication.throttled.replicas`."""
 
 MAX_PREFERRED_DIRS: Final = 10_000
-"""The maximum number of replicas without a log whose log directory was chosen; the oldest are dropped first."""
+"""Maximum number of replicas without a log for which a chosen log directory is kept; the oldest are dropped first."""
 
 MAX_LOGGED: Final = 20
-"""The maximum number of partitions that a log line names."""
+"""Maximum number of partitions that a log line lists."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
-"""Makes a log's config from the configs of its topic."""
+"""Returns the config of a log for the configs of its topic."""
 MinIsrOf = Callable[[Mapping[str, str]], int]
 
 
 class LeadershipListener(Protocol):
-    """Acts on partitions that this broker leads. Called on the event loop."""
+    """Is notified of the partitions that this broker leads. Called on the event loop."""
 
     def on_leader(self, partition: Partition) -> None:
-        """Act on a partition that this broker leads, now or in a new epoch."""
+        """Called when this broker has become the leader of a partition, or leads it in a new epoch."""
 
     def on_resigned(self, tp: TopicPartition) -> None:
-        """Act on a partition that this broker no longer leads: it follows, the partition is closed, or has no
-        leader.
+        """Called when this broker no longer leads a partition: it has become a follower, or the partition was closed or
+        has no leader.
         """
 
 
 class FetcherManager(Protocol):
-    """Fetches the partitions that this broker follows."""
+    """Fetches partitions as a follower."""
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that its image names; also called when that changes."""
+        """Start to fetch a partition from the leader that its image names.
+
+        Called again when the leader or its epoch changes.
+        """
 
     def remove(self, tp: TopicPartition) -> None:
         """Stop fetching a partition."""
 
 
 class Partitions:
-    """Partitions by name, in the log directories. Not thread-safe: event loop only."""
+    """This broker's replicas of partitions, in its log directories. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -84,9 +90,10 @@ class Partitions:
     ) -> None:
         """Without `isr_updates` and `followers`, the broker is standalone.
 
-        `followers` fetches the partitions that other brokers lead, and leaders send their ISR changes to `isr_updates`.
-        `all_dirs`: whether every log directory could be opened. `on_dir_failure` receives the replicas that a failed
-        directory has put out of service; `on_fatal` is called when the first one, with the metadata store, has failed.
+        `followers`: fetches the partitions that other brokers lead. `isr_updates`: sends ISR updates of leaders.
+        `all_dirs`: whether every log directory could be opened. `on_dir_failure`: called with the replicas that a
+        failed log directory has put out of service. `on_fatal`: called when the first log directory has failed, which
+        has the metadata store.
         """
         self.broker_id = broker_id
         self._log_dirs = log_dirs
@@ -96,16 +103,16 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._moves: dict[TopicPartition, LogDirMove] = {}
         self._preferred_dirs: dict[TopicPartition, LogDir] = {}
-        """The chosen log directories of replicas without a log."""
+        """The log directories that were chosen for replicas without a log."""
         self._failed_creations: list[TopicPartition] = []
-        """Replicas whose log could not be created in the current change."""
+        """Replicas whose log could not be created since the last report."""
         self._reported_failures: set[TopicPartition] = set()
-        """Replicas without a log that were reported to the controller."""
-        # If a log directory could not be opened, no log is created for a replica that is in the ISR: it may lie in that
-        # directory, and an empty log would look like one that lost everything.
+        """Replicas without a log that have been reported to the controller."""
+        # If a log directory could not be opened, no log is created for a replica that is in the ISR: its log may be in
+        # that directory, and a new, empty log would look as if all records were lost.
         self._all_dirs = all_dirs
         self.alter_log_dirs_rate = float("inf")
-        """Bytes per second of all log directory moves together; may change while they run."""
+        """Limit of all log directory moves together, in bytes per second. May change while they run."""
         self._on_fatal = on_fatal
         self._on_dir_failure = on_dir_failure
         self._listeners: list[LeadershipListener] = []
@@ -118,11 +125,17 @@ class Partitions:
         self.leader_quota, self.follower_quota = ReplicationQuota(), follower_quota or ReplicationQuota()
 
     def add_listener(self, listener: LeadershipListener) -> None:
-        """Call `listener` when this broker begins or ceases to lead a partition. Before `start`, to miss none."""
+        """Call `listener` when this broker becomes or stops being the leader of a partition.
+
+        Add it before `start`, so that it misses no partition.
+        """
         self._listeners.append(listener)
 
     def begin_shutdown(self) -> None:
-        """Stop following partitions that this broker has left the ISR of: the next leader would take it back."""
+        """Stop fetching partitions when this broker is removed from their ISRs.
+
+        Otherwise the leader would add it to the ISR again.
+        """
         self._is_shutting_down = True
 
     def update_rates(self, *, alter_log_dirs: float, leader: float, follower: float) -> None:
@@ -141,12 +154,15 @@ class Partitions:
         return self._partitions.get(tp)
 
     def get_leader(self, tp: TopicPartition) -> Partition | None:
-        """Return the partition if this broker leads it."""
+        """Return the partition if this broker leads it, else None."""
         partition = self._partitions.get(tp)
         return partition if partition is not None and partition.leads else None
 
     def leader(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """Return the partition, or raise the error that a client gets."""
+        """Return the partition if this broker leads it.
+
+        Otherwise raise the error for the client, such as NotLeaderOrFollowerError or UnknownTopicOrPartitionError.
+        """
         partition = self._partitions.get(tp)
         if partition is not None:
             if not partition.leads and not partition.failed:
@@ -172,7 +188,10 @@ class Partitions:
         return errors.NotLeaderOrFollowerError()
 
     def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """Return the partition for reading, as leader or follower, or raise the error that a client gets."""
+        """Return the partition if this broker leads it, or follows a leader.
+
+        Otherwise raise the error for the client, like `leader`.
+        """
         partition = self._partitions.get(tp)
         if partition is not None and partition.image.leader != NO_LEADER:
             return partition
@@ -185,20 +204,25 @@ class Partitions:
 
     @property
     def offline_directories(self) -> int:
-        """The number of log directories that are out of service, or could not be opened."""
+        """The number of log directories that are out of service. Those that could not be opened count as one."""
         return sum(bool(log_dir.offline) for log_dir in self._log_dirs) + (not self._all_dirs)
 
     @property
     def log_dir_moves(self) -> Mapping[TopicPartition, LogDirMove]:
-        """Replicas that are being moved to another log directory."""
+        """The moves to another log directory in progress, by replica."""
         return self._moves
 
     def offline_replicas(self) -> list[TopicPartition]:
-        """Return the replicas that are out of service: their disk has failed, or they have no log."""
+        """Return the replicas that are out of service, because their disk has failed or their log could not be
+        created.
+        """
         return [*self._reported_failures, *(tp for tp, partition in self._partitions.items() if partition.failed)]
 
     async def start(self, image: ClusterImage) -> None:
-        """Lead and follow the partitions of the image. Logs of unknown topics are kept, with a warning."""
+        """Start the replicas that the image assigns to this broker, as leaders and followers.
+
+        Logs without such a replica are kept, with a warning.
+        """
         for topic in image.topics.values():
             self._apply_topic(topic)
         self._report_failed_creations()
@@ -206,11 +230,15 @@ class Partitions:
         owned = set(self._partitions)
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
-                log.warning("Ignoring log of %s in %s: the topic does not exist in this cluster", tp, directory.path)
+                log.warning(
+                    "Ignoring the log of %s in %s: this broker has no replica of the partition", tp, directory.path
+                )
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Apply a new image. Partitions that were moved away are closed; their logs stay until the controller deletes
-        them.
+        """Apply a new image.
+
+        Partitions of which this broker has no replica any more are closed. Their logs stay until the controller has
+        them deleted.
         """
         for name, old in before.topics.items():
             new = after.topics.get(name)
@@ -229,7 +257,7 @@ class Partitions:
                 partition.leader_replica.on_brokers_removed(removed)
 
     def reconfigure(self, image: ClusterImage) -> None:
-        """Apply changed defaults of the broker to every log."""
+        """Compute the config of every log again, because broker configs have changed."""
         for topic in image.topics.values():
             config = self._log_config(topic.configs)
             min_isr = self._min_insync_replicas(topic.configs)
@@ -240,9 +268,10 @@ class Partitions:
                     partition.min_insync_replicas = min_isr
 
     async def move_replica(self, tp: TopicPartition, path: str) -> None:
-        """Move a replica to a log directory; a move in progress is replaced.
+        """Start to move a replica to a log directory. A move in progress is replaced.
 
-        A replica without a log will be created there, as in Kafka, although ReplicaNotAvailableError is raised.
+        If the replica has no log yet, it will be created there later, as in Kafka, although ReplicaNotAvailableError is
+        raised.
 
         Raises LogDirNotFoundError, ReplicaNotAvailableError or KafkaStorageError.
         """
@@ -284,7 +313,7 @@ class Partitions:
         self.fail_directory(self._directory_of(partition), error)
 
     def fail_directory(self, directory: LogDir, error: BaseException) -> None:
-        """Take a log directory out of service with all its logs, as one of them met a disk error (KIP-112)."""
+        """Take a log directory and all its logs out of service after a disk error (KIP-112)."""
         if not directory.offline:
             log.error("Taking log directory %s out of service until a restart: %s", directory.path, error)
             directory.take_offline(str(error))
@@ -300,7 +329,9 @@ class Partitions:
                 self._on_fatal()
 
     async def close(self) -> None:
-        """Flush appends that wait for it, then fail everything that waits for a partition."""
+        """Flush partitions with pending appends, then close all partitions, which fails the requests that wait for
+        them.
+        """
         for running in list(self._moves.values()):
             await running.cancel()
         for partition in self._partitions.values():
@@ -362,13 +393,13 @@ class Partitions:
         return partition
 
     def _apply_state(self, partition: Partition, image: PartitionImage) -> None:
-        """Make a partition leader or follower. An image that is older than the current one is ignored."""
+        """Make a partition leader or follower. Ignore an image that is older than the current one."""
         if partition.is_older(image):
             return
         tp, led = partition.topic_partition, partition.leads
         if image.leader == self.broker_id:
             if partition.failed:
-                return  # clients get the error until the controller has elected another leader
+                return  # clients get KAFKA_STORAGE_ERROR until the controller has elected another leader
             if self._followers is not None and not led:
                 self._followers.remove(tp)
             try:
@@ -390,7 +421,10 @@ class Partitions:
                 self._followers.add(partition)
 
     def _log_roles(self, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Log, in a cluster, the partitions with another leader that this broker leads or follows."""
+        """Log the partitions that this broker leads or follows and whose leader has changed.
+
+        Do nothing if the broker is standalone.
+        """
         if self._followers is None or not log.isEnabledFor(logging.INFO):
             return
         leads: list[str] = []
@@ -405,7 +439,9 @@ class Partitions:
                 log.info("Broker %d now %s %s%s", self.broker_id, verb, ", ".join(names[:MAX_LOGGED]), more)
 
     def _report_failed_creations(self) -> None:
-        """Report replicas without a log like those on a failed disk, so that other replicas lead."""
+        """Report replicas whose log could not be created to the controller, like those on a failed disk, so that it
+        elects other leaders.
+        """
         new = [tp for tp in self._failed_creations if tp not in self._reported_failures]
         self._failed_creations.clear()
         self._reported_failures.update(new)
@@ -417,7 +453,7 @@ class Partitions:
             listener.on_resigned(tp)
 
     def _close_partition(self, tp: TopicPartition) -> None:
-        """Close a partition; its log stays."""
+        """Close a partition. Its log stays."""
         partition = self._partitions.pop(tp, None)
         if partition is None:
             return
@@ -429,32 +465,32 @@ class Partitions:
             self._notify_resigned(tp)
 
     def stop(self, tp: TopicPartition, delete: bool) -> None:
-        """Stop a replica: delete it, or stop fetching before a shutdown."""
+        """Handle StopReplica: delete a replica, or only stop fetching before a controlled shutdown."""
         if delete:
             self.delete(tp)
         elif self._followers is not None:
             self._followers.remove(tp)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Close a partition and delete its log. Only the controller's StopReplica requests do that."""
+        """Close a partition, and delete its log. Called only for the controller's StopReplica requests."""
         self._close_partition(tp)
         for directory in self._log_dirs:
             try:
                 directory.delete(tp)
             except errors.KafkaStorageError as error:
-                log.error("%s", error)  # its directory is out of service
+                log.error("%s", error)  # the log directory is out of service
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)
         for directory in self._log_dirs:
             failure = directory.failed.get(tp)
             if failure is not None:
-                raise failure  # an empty log in its place would look like a log that lost everything
+                raise failure  # a new, empty log would look as if all records were lost
             existing = directory.logs.get(tp)
             if existing is None:
                 continue
             if existing.topic_id not in (None, uuid_text(topic.id)):
-                # a topic of this name was deleted, and the broker died before it had deleted the log
+                # the log is of an earlier topic of this name, which was deleted while this broker was down
                 log.warning("Moving log of an earlier topic %s aside as stray: %s", tp, directory.mark_stray(tp))
                 continue
             existing.config = config
@@ -468,13 +504,16 @@ class Partitions:
         return chosen.create(tp, config, uuid_text(topic.id))
 
     def _mark_stray_copies(self, tp: TopicPartition) -> None:
-        """Mark all but the longest log of a replica stray: a crash at the end of a move may leave two."""
+        """If a replica has several logs, mark all but the longest as stray.
+
+        A crash at the end of a move may leave two.
+        """
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
             log.warning("Found two logs of %s; marking the shorter one in %s as stray", tp, directory.mark_stray(tp))
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:
-    """Wait for all futures, but not longer than the timeout; each keeps its own result."""
+    """Wait until all futures are done, at most `timeout_ms`. Their results and errors stay in them."""
     if futures:
         await asyncio.wait(futures, timeout=timeout_ms / 1000)

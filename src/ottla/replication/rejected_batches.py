@@ -1,10 +1,11 @@
-"""Batches of idempotent producers that this broker rejected with a retriable error and expects again.
+"""Batches of idempotent producers that this broker has rejected with a retriable error, so that they will be sent
+again.
 
-A producer keeps several batches in flight. If the first is rejected for a passing reason (no leader, too few in-sync
-replicas) and the reason is gone when the second arrives, the second is out of order. librdkafka takes
-OUT_OF_ORDER_SEQUENCE_NUMBER as a reason to bump its epoch and to send everything again, also what is in the log
-although the response was an error: duplicates. Apache Kafka 3.9 has this fault. Here the batches behind get the error
-of the first until that one is in the log, so that the producer sends all of them again in their order.
+A producer has several batches in flight. If the first one is rejected for a temporary reason (no leader, too few
+in-sync replicas) that no longer exists when the second one arrives, the second one is out of order. After
+OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka bumps its epoch and sends all batches again, including those that are in the
+log although their response was an error. This creates duplicates; Apache Kafka 3.9 has this fault. Here, later batches
+get the error of the first one until that is in the log, so that the producer sends all of them again in order.
 
 Not thread-safe: event loop only.
 """
@@ -20,15 +21,16 @@ from ottla.records.batch import NO_SEQUENCE, BatchHeader
 from ottla.storage.producer_state import BATCHES_KEPT, MAX_SEQUENCE, ProducerStates
 
 MAX_PRODUCERS: Final = 10_000
-"""The maximum number of producers and partitions that are remembered; the oldest are forgotten first."""
+"""Maximum number of pairs of producer and partition that are kept; the oldest are dropped first."""
 EXPIRY_SECONDS: Final = 300.0
-"""Time for which a rejected batch holds back those behind it: librdkafka's default of message.timeout.ms. After that, a
-producer that gave the batch up without a new epoch gets OUT_OF_ORDER_SEQUENCE_NUMBER.
+"""Time in seconds for which later batches get the error of a rejected batch: librdkafka's default of
+message.timeout.ms. After it, a producer that has given up the batch without bumping its epoch gets
+OUT_OF_ORDER_SEQUENCE_NUMBER.
 """
 
 
 class Rejection(NamedTuple):
-    """One rejected batch."""
+    """A rejected batch: its base sequence, its error, and when it is forgotten (seconds of the clock's `monotonic`)."""
 
     sequence: int
     error: type[KafkaError]
@@ -36,20 +38,20 @@ class Rejection(NamedTuple):
 
 
 class RejectedBatches:
-    """The rejections of all partitions of this broker, also of those that it does not lead or know yet."""
+    """The rejected batches of all partitions, including those that this broker does not lead or know yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rejections: dict[tuple[TopicPartition, int], tuple[int, list[Rejection]]] = {}
-        """The producer's epoch and its rejected batches in the order of arrival, by partition and producer id."""
+        """By partition and producer id: the producer's epoch, and its rejected batches in the order of arrival."""
 
     def __bool__(self) -> bool:
         return bool(self._rejections)
 
     def add(self, tp: TopicPartition, header: BatchHeader, error: KafkaError) -> None:
-        """Remember that a batch was answered with `error`; errors that are not retriable are ignored.
+        """Record that a batch was rejected with `error`. Errors that are not retriable are ignored.
 
-        So is CORRUPT_MESSAGE, as the producer id and sequence of such a batch cannot be relied on.
+        CORRUPT_MESSAGE is ignored, too, because the producer id and sequence of such a batch may be wrong.
         """
         if not header.has_producer_id or header.base_sequence == NO_SEQUENCE:
             return
@@ -68,16 +70,17 @@ class RejectedBatches:
             del self._rejections[next(iter(self._rejections))]
 
     def check(self, tp: TopicPartition, header: BatchHeader, producers: ProducerStates) -> None:
-        """Raise the error of a rejected batch that has to come before this one.
+        """Raise the error of a rejected batch that has to be appended before this one, if there is any.
 
-        Batches that are in the log by now are forgotten: the response that rejected them was wrong, or they came again.
+        Rejected batches that are in the log by now are dropped: they were sent again, or were appended in spite of the
+        error.
         """
         key = tp, header.producer_id
         if key not in self._rejections:
             return
         epoch, rejections = self._rejections[key]
         if header.producer_epoch < epoch:
-            return  # fenced: the log will raise the error
+            return  # the producer is fenced: the log will raise the error
         now = self._clock.monotonic()
         pending = [
             r
@@ -99,5 +102,5 @@ class RejectedBatches:
 
 
 def is_behind(sequence: int, other: int) -> bool:
-    """Return whether a sequence comes after another one; sequences start again at 0 after 2^31-1."""
+    """Return whether `sequence` comes after `other`. Sequences continue with 0 after 2^31-1."""
     return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE // 2

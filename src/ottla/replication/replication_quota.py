@@ -1,7 +1,8 @@
-"""The quota of replication traffic for replicas that are moved or catch up, so that clients keep their share (KIP-73).
+"""The quota of replication traffic for replicas that are being moved or catching up, which reserves bandwidth for
+clients (KIP-73).
 
-It counts replicas that the topic names in `leader.replication.throttled.replicas` (sent by a leader) or
-`follower.replication.throttled.replicas` (fetched by a follower), while they are not in sync.
+It applies to replicas that a topic config lists, while they are not in sync: `leader.replication.throttled.replicas`
+for what a leader sends, `follower.replication.throttled.replicas` for what a follower fetches.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ ALL = "*"
 
 
 class ReplicationQuota:
-    """A limit in bytes per second. Traffic above it delays what follows."""
+    """A limit of traffic in bytes per second. Traffic above it delays further traffic."""
 
     __slots__ = ("_applied_rate", "available_at", "bytes_per_second")
 
     def __init__(self) -> None:
         self.bytes_per_second = float("inf")
-        """The quota, which may change at any time."""
+        """The quota; infinite by default. It may change at any time."""
         self.available_at = 0.0
-        """The time from which more traffic is allowed, at the rate that was applied last."""
+        """The time from which more traffic is allowed, in the same clock as `now`."""
         self._applied_rate = self.bytes_per_second
 
     def record(self, nbytes: int, now: float) -> None:
@@ -26,12 +27,12 @@ class ReplicationQuota:
         self.available_at = max(self.available_at, now) + nbytes / self.bytes_per_second
 
     def is_exceeded(self, now: float) -> bool:
-        """Return whether no more traffic is allowed at `now`."""
+        """Return whether the quota is exceeded, so that no traffic is allowed at `now`."""
         self._apply_rate(now)
         return self.available_at > now
 
     def _apply_rate(self, now: float) -> None:
-        """Apply a changed rate to the current delay, too, so that a higher one takes effect at once."""
+        """If the rate has changed, adjust the current delay, so that a higher rate takes effect at once."""
         if self._applied_rate != self.bytes_per_second:
             if self.available_at > now:
                 self.available_at = now + (self.available_at - now) * (self._applied_rate / self.bytes_per_second)

@@ -1,7 +1,7 @@
-"""Counters of the records of topics: Kafka's `BrokerTopicStats`.
+"""Counters of records and requests per topic. Kafka's `BrokerTopicStats`.
 
-Plain additions on the event loop, without a lock; they are read when metrics are scraped. Counters only grow. Those of
-a deleted topic stay in the sums of the broker.
+They are incremented on the event loop without a lock, and read when metrics are scraped. Counters never decrease. Those
+of a deleted topic stay in the broker's sums.
 """
 
 from __future__ import annotations
@@ -75,29 +75,35 @@ class TopicStats:
 
 
 class BrokerTopicStats:
-    """The counters of all topics. A topic has its own as soon as this broker has a replica of it."""
+    """The counters of all topics.
+
+    Only topics of which this broker has a replica have their own counters; all others share one set.
+    """
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicStats] = {}
         self._others = TopicStats()
-        """Of deleted topics, and of topics that this broker has no replica of."""
+        """The counters of deleted topics, and of topics of which this broker has no replica."""
         self.produce_conversion_times = LatencyHistogram()
         self.fetch_conversion_times = LatencyHistogram()
         self.produce_conversion_bytes = self.fetch_conversion_bytes = 0
-        """Sizes of converted records."""
+        """Sizes of converted records in bytes."""
         self.acknowledgements = Counter[int]()
-        """The number of records that members of share groups have acknowledged, by Kafka's number of the type."""
+        """Number of records that members of share groups have acknowledged, by acknowledgement type."""
 
     def add(self, topic: str) -> TopicStats:
-        """Return the counters of a topic of which this broker has a replica."""
+        """Create and return the counters of a topic of which this broker has a replica."""
         return self._topics.setdefault(topic, TopicStats())
 
     def get(self, topic: str | None) -> TopicStats:
-        """Return the counters of a topic; those of all unknown topics are one, so that clients cannot make up many."""
+        """Return the counters of a topic.
+
+        Unknown topics share one set of counters, so that clients cannot exhaust memory with invented names.
+        """
         return self._topics.get(topic or "", self._others)
 
     def remove(self, topic: str) -> None:
-        """Remove a deleted topic; its counters stay in the sums."""
+        """Remove the counters of a deleted topic. Their values stay in the sums."""
         stats = self._topics.pop(topic, None)
         if stats is not None:
             self._others.add(stats)
