@@ -1,9 +1,9 @@
 """Writes appends to the files of one log directory: on the event loop while the disk keeps up, otherwise in a thread.
 
-A write to the page cache takes microseconds, until the kernel lets it wait for the disk: there are too many dirty
-pages, the journal is full, the disk hangs. The first such write blocks the event loop. After it, all appends to the
-directory go through one thread in their order, until its writes have been quick for a while. In Kafka, the threads that
-handle requests wait for the disk.
+A write to the page cache usually takes microseconds, but the kernel may make it wait for the disk: if there are too
+many dirty pages, the journal is full, or the disk hangs. The first such write blocks the event loop. After it, all
+appends to the directory are written by one thread in order, until its writes have been fast for a while. In Kafka, the
+threads that handle requests wait for the disk.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.storage")
 
 SLOW_SECONDS: Final = 0.01
-"""A write that takes longer has waited for the disk."""
+"""A write that takes longer than this, in seconds, is assumed to have waited for the disk."""
 CALM_SECONDS: Final = 2.0
-"""Time without such a write after which the event loop writes again."""
+"""Time in seconds without a slow write after which the event loop writes again."""
 MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes in the queue of a directory at which producers have to wait."""
+"""Number of queued bytes of a directory from which producers have to wait."""
 
 
 class QueueFullError(DeferredAppendError):
-    """A batch cannot be appended before the disk has caught up."""
+    """A batch cannot be appended until the queue of writes has space."""
 
 
 Result = Callable[[OSError | None], None]
-"""Called on the event loop with the outcome of a queued write."""
+"""Called on the event loop after a queued write, with its error, or None."""
 
 
 class AppendWriter:
@@ -46,14 +46,14 @@ class AppendWriter:
     def __init__(
         self, directory: Path, clock: Callable[[], float] = time.perf_counter, thread: Executor | None = None
     ) -> None:
-        """`clock` returns seconds. `thread` runs one call at a time, in their order; by default one is started when
-        the disk is slow.
+        """`clock`: returns seconds.
+
+        `thread`: an executor that runs one call at a time, in order; None: start one when the disk is slow.
         """
         self._directory = directory
         self._clock = clock
         self._slow_until: float | None = None
-        """The end of the time in which the thread writes, unless there is another slow write; None while the disk keeps
-        up."""
+        """The time until which the thread writes, if there is no further slow write; None while the disk keeps up."""
         self._thread = thread
         self._waiters: list[asyncio.Future[None]] = []
         self.queued = 0
@@ -75,7 +75,7 @@ class AppendWriter:
         return self.queued_bytes >= MAX_QUEUED_BYTES
 
     def write(self, file: LogFile, position: int, data: Buffer) -> bool:
-        """Write at once, and return True; or return False if the disk does not keep up. Raises OSError."""
+        """Write on the event loop and return True, or return False if the disk does not keep up. Raises OSError."""
         if (self.queued or self._slow_until is not None) and not self.keeps_up:
             return False
         began = self._clock()
@@ -89,11 +89,15 @@ class AppendWriter:
         self.slow_writes += 1
         now = self._clock()
         if self._slow_until is None:
-            log.info("A write to %s took %.0f ms; a thread writes there for now", self._directory, seconds * 1e3)
+            log.info(
+                "A write to %s took %.0f ms; a thread writes to it until the disk is faster",
+                self._directory,
+                seconds * 1e3,
+            )
         self._slow_until = now + CALM_SECONDS
 
     def submit(self, file: LogFile, position: int, data: bytes, on_result: Result) -> Future[float]:
-        """Queue a write, and return the future of its duration; `on_result` is called on the event loop."""
+        """Queue a write. Return a future of its duration in seconds. `on_result` is called on the event loop."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, f"ottla-append-{self._directory.name}")
         loop = asyncio.get_running_loop()
@@ -108,7 +112,7 @@ class AppendWriter:
         def on_done(done: Future[float]) -> None:
             try:
                 loop.call_soon_threadsafe(self._on_done, done, len(data), on_result)
-            except RuntimeError:  # the event loop is closed, and nothing waits any more
+            except RuntimeError:  # the event loop is closed, so nothing waits for the result
                 return
 
         queued = self._thread.submit(write)
@@ -136,7 +140,7 @@ class AppendWriter:
             await waiter
 
     def close(self) -> None:
-        """End the thread when it has written what is queued, without waiting for it."""
+        """Let the thread end after the queued writes. Do not wait for it."""
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None

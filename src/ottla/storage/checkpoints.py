@@ -1,4 +1,6 @@
-"""Kafka's checkpoint files: a version line, a count line, one line per entry; always replaced as a whole.
+"""Kafka's checkpoint files: a line with the version, a line with the number of entries, and one line per entry.
+
+A file is always replaced as a whole.
 
 A log directory has four, each with one offset per partition: recovery points, high watermarks, log start offsets, and
 the cleaner's offsets. `leader-epoch-checkpoint` in each log has the same format.
@@ -40,7 +42,7 @@ def read_lines(path: Path, fields: int) -> list[list[str]]:
     try:
         version, count = int(lines[0]), int(lines[1])
         entries = [line.split() for line in lines[2 : 2 + count]]
-        # the last line may be cut off within a number
+        # the last line may have been cut off within a number
         sound = version == VERSION and len(entries) == count == len(lines) - 2 and content.endswith("\n")
     except (ValueError, IndexError):
         sound, entries = False, []
@@ -50,7 +52,7 @@ def read_lines(path: Path, fields: int) -> list[list[str]]:
 
 
 def write_lines(path: Path, entries: Iterable[str], *, sync: bool = True) -> None:
-    """Replace the checkpoint file."""
+    """Replace a checkpoint file. `sync`: wait until it is on disk."""
     lines = list(entries)
     replace_file(path, "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode(), sync=sync)
 

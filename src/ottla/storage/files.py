@@ -1,4 +1,4 @@
-"""Files for storage: a descriptor that stays open while it is used, slices of a file, atomic replacement."""
+"""Files for storage: open files that close with their last reference, slices of a file, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, not broken: written data is intact, and there may be space again."""
+"""Error numbers that mean that the disk is full, not broken: written data is intact, and there may be space later."""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Out of descriptors or memory: a file could not be opened, which says nothing about the disk."""
+"""Error numbers that mean that file descriptors or memory are exhausted, which says nothing about the disk."""
 
 UNWRITTEN = "\0"
 """The content of a file after a loss of power, if the file system had its new size on disk and not its data."""
 
 
 class DiskFailedError(KafkaStorageError):
-    """The disk of a log failed: no data in its directory can be relied on any more."""
+    """The disk of a log directory has failed: its data may be damaged."""
 
 
 class DiskFullError(KafkaStorageError):
-    """There was no space for a write. No other data is lost, and there may be space again later."""
+    """There was no space for a write. No other data is lost, and there may be space later."""
 
 
 class ResourcesExhaustedError(KafkaStorageError):
-    """The process or the machine is out of descriptors or memory; the disk is fine."""
+    """The process or the machine is out of file descriptors or memory. The disk is not affected."""
 
 
 def storage_error(doing: str, path: Path, error: OSError) -> DiskFailedError | DiskFullError | ResourcesExhaustedError:
-    """Return the error for an OSError in a log directory: `doing` and `path` say what failed where, the rest what to
-    do.
+    """Return the KafkaStorageError for an OSError in a log directory.
+
+    Its text names the operation `doing`, the path, the reason, and what to do.
     """
     reason = "no space is left on the device" if error.errno == errno.ENOSPC else error.strerror or str(error)
     if error.errno in FULL:
@@ -52,9 +53,12 @@ def storage_error(doing: str, path: Path, error: OSError) -> DiskFailedError | D
 
 
 class LogFile:
-    """An open file. It is closed with its last reference, so a slice being sent outlives the deletion of its segment.
+    """An open file.
 
-    Python counts the references; counting them by hand would need a lock, since flushes run in other threads.
+    It is closed when its last reference is dropped, so a slice that is being sent can be read even if its segment is
+    deleted meanwhile.
+
+    Python's reference counting is used, because an own counter would need a lock: flushes run in other threads.
     """
 
     __slots__ = ("fd", "path")
@@ -75,7 +79,7 @@ class LogFile:
         return os.fstat(self.fd).st_size
 
     def read(self, position: int, nbytes: int) -> bytes:
-        """Return up to `nbytes` from `position`; fewer only at the end of the file."""
+        """Return `nbytes` bytes from `position`; fewer only if the file ends before."""
         data = page_cache.pread(self.fd, nbytes, position)
         if len(data) == nbytes or not data:
             return data
@@ -90,7 +94,7 @@ class LogFile:
         return b"".join(parts)
 
     def write(self, position: int, data: Buffer) -> None:
-        """Write all of `data` at `position`. After an OSError the file may hold a part of it."""
+        """Write all of `data` at `position`. After an OSError, the file may contain a part of it."""
         view = memoryview(data).cast("B")
         written = os.pwrite(self.fd, view, position)
         while written < len(view):
@@ -104,7 +108,7 @@ class LogFile:
         os.ftruncate(self.fd, size)
 
     def reserve(self, nbytes: int) -> None:
-        """Extend the file by zeros; allocate the blocks if the system can do that (not on macOS)."""
+        """Extend the file to `nbytes` with zeros. Allocate the blocks, except on macOS, which cannot."""
         if nbytes > 0:
             if sys.platform == "darwin":
                 os.ftruncate(self.fd, nbytes)
@@ -117,7 +121,7 @@ class LogFile:
 
 
 class FileSlice:
-    """A range of a file with whole batches: sent with sendfile, or read. Its length never changes.
+    """A range of a file with whole batches, to be sent with sendfile or read. Its length never changes.
 
     The file stays readable until `release`, although its segment may be deleted meanwhile.
     """
@@ -131,13 +135,16 @@ class FileSlice:
         self.nbytes = nbytes
 
     def fileno(self) -> int:
-        """Return the descriptor to read from, at `position`."""
+        """Return the file descriptor to read from at `position`.
+
+        Raises ValueError if the slice is released or empty.
+        """
         if self._file is None:
             raise ValueError("the slice is released or empty")
         return self._file.fd
 
     def read(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes of the slice. Raises KafkaStorageError if the file has become shorter."""
         if self._file is None:
             return b""
         data = self._file.read(self.position, self.nbytes)
@@ -146,7 +153,7 @@ class FileSlice:
         return data
 
     def release(self) -> None:
-        """Release the file."""
+        """Drop the reference to the file."""
         self._file = None
 
     def __enter__(self) -> FileSlice:
@@ -157,7 +164,10 @@ class FileSlice:
 
 
 def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write `content` to `path` so that a crash leaves the old or the new file, never a part."""
+    """Write `content` to `path` atomically: after a crash, there is either the old or the new file.
+
+    `sync`: wait until it is on disk.
+    """
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -187,7 +197,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames and new names in the directory durable."""
+    """Wait until renamed, created and deleted names in a directory are on disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,12 +1,12 @@
 """The two sparse indexes of a segment: append-only files of fixed-size entries.
 
-- `.index`: 8 bytes, the batch's last offset relative to the segment's base, and the batch's position in the `.log`.
-- `.timeindex`: 12 bytes, the highest timestamp so far, and the relative offset of the batch that had it.
+- `.index`: 8 bytes per entry: a batch's last offset relative to the base offset, and its position in the `.log`.
+- `.timeindex`: 12 bytes per entry: the highest timestamp so far, and the relative offset of its batch.
 
-An active segment's entries are kept in memory and written when the segment is closed. That is safe: an
-active segment is checked after a crash, and its indexes are rebuilt. (Kafka maps the files instead, with zeros behind
-the entries of an active segment; such files are read.) A closed segment's entries are read from its file as they are
-needed. Not thread-safe: event loop only, except `sync`.
+The entries of an active segment are in memory, and are written when the segment is closed. That is safe, because an
+active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so the entries of an
+active segment are followed by zeros; such files can be read.) The entries of a closed segment are read from the file
+when needed. Not thread-safe: event loop only, except `sync`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ottla.errors import KafkaStorageError
 from ottla.storage.files import LogFile, sync_file
 
 OFFSET, POSITION = 0, 1
-"""The fields of an entry of the offset index."""
+"""The fields of an entry of the offset index: relative offset and position in the `.log`."""
 
 
 class CorruptIndexError(KafkaStorageError):
-    """An index file contradicts itself or its log; it is rebuilt."""
+    """An index file is damaged or does not match its log, so it has to be rebuilt."""
 
 
 class Index:
-    """Base of both indexes. Lookups search the first of an entry's two fields."""
+    """Base of both indexes. Entries are sorted by both of their fields."""
 
     ENTRY: ClassVar[Struct]
 
@@ -38,7 +38,7 @@ class Index:
         self.max_entries = max(max_bytes // self.ENTRY.size, 1)
         self.entries = 0
         self._data: bytearray | None = None
-        """The entries of a writable index."""
+        """The entries of a writable index; None if it is read-only."""
         self._file: LogFile | None = None
         """The file of a read-only index."""
         self._unwritten = False
@@ -53,9 +53,11 @@ class Index:
         self.entries = 0
 
     def open(self, *, writable: bool) -> None:
-        """Load the entries of the file, for `append` as well if `writable`. A missing file counts as empty.
+        """Open the file; with `writable`, load its entries into memory, so that more can be added.
 
-        Every whole entry is loaded; `sanity_check` validates them.
+        A missing file counts as empty.
+
+        The entries are not checked; `sanity_check` does that.
         """
         assert self._data is None, f"{self.path} is being written"
         self.close()
@@ -78,7 +80,7 @@ class Index:
         return self.entries >= self.max_entries
 
     def entry(self, i: int) -> tuple[int, int]:
-        """Return entry `i`."""
+        """Return the two fields of entry `i`."""
         assert 0 <= i < self.entries
         size = self.ENTRY.size
         if self._data is not None:
@@ -95,7 +97,7 @@ class Index:
         self.entries += 1
 
     def find(self, target: int, field: int = 0) -> int:
-        """Return the last entry whose `field` is at most `target`, or -1."""
+        """Return the number of the last entry whose `field` is at most `target`; -1 if there is none."""
         if self.entries == 0 or self.entry(0)[field] > target:
             return -1
         if self.entry(self.entries - 1)[field] <= target:
@@ -110,7 +112,7 @@ class Index:
         return low
 
     def truncate(self, entries: int) -> None:
-        """Keep the first `entries` entries."""
+        """Remove all entries except the first `entries`."""
         if entries < self.entries:
             assert self._data is not None, f"{self.path} is not open for writing"
             del self._data[entries * self.ENTRY.size :]
@@ -118,12 +120,12 @@ class Index:
             self.entries = entries
 
     def finish(self) -> None:
-        """Write the entries to the file and close it; nothing can be added until it is opened again."""
+        """Write the entries to the file, and close it. Nothing can be added until the index is opened again."""
         self.write()
         self.close()
 
     def write(self) -> None:
-        """Write the entries to the file; after an OSError they are still in memory."""
+        """Write the entries to the file. After an OSError, they are still in memory."""
         if self._data is not None and self._unwritten:
             file = LogFile(self.path, create=True)
             file.truncate(0)
@@ -131,7 +133,7 @@ class Index:
             self._unwritten = False
 
     def close(self) -> None:
-        """Release the file and unwritten entries."""
+        """Close the file, and drop entries that have not been written."""
         self._data = None
         self._file = None
 
@@ -140,10 +142,10 @@ class Index:
         sync_file(self.path)
 
     def _remove_zero_tail(self) -> None:
-        """Ignore zeros after the entries, which Kafka leaves behind when it is killed.
+        """Ignore the zeros after the entries, which remain in the file if Kafka is killed.
 
-        No entry is all zeros, since nothing is indexed at the start of a segment. If there are zeros between entries (a
-        damaged file, for `sanity_check` to find), any end will do.
+        No entry is all zeros, because the start of a segment is never indexed. If a damaged file has zeros between
+        entries, the result is arbitrary; `sanity_check` then detects the damage.
         """
         low, high = 0, self.entries
         while low < high:
@@ -155,13 +157,13 @@ class Index:
         self.entries = low
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError if file and entries contradict each other."""
+        """Raise CorruptIndexError if the file's size is not a whole number of entries."""
         if self.path.stat().st_size % self.ENTRY.size:
             raise CorruptIndexError(f"{self.path}: its size is not a multiple of {self.ENTRY.size}")
 
 
 class OffsetIndex(Index):
-    """Maps offsets to the positions of batches."""
+    """Maps offsets to the positions of batches in the `.log` file."""
 
     ENTRY = Struct(">ii")
 
@@ -177,26 +179,30 @@ class OffsetIndex(Index):
         return self.base_offset + (self.entry(self.entries - 1)[0] if self.entries else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries at `offset` and after."""
+        """Remove the entries whose offset is `offset` or higher."""
         self.truncate(self.find(offset - self.base_offset - 1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError if offsets or positions do not increase between the first and the last entry."""
+        """Raise CorruptIndexError if the last entry's offset is before the first one's, or is zero."""
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(0)[0] < 0):
-            raise CorruptIndexError(f"{self.path}: its last offset lies before its first")
+            raise CorruptIndexError(f"{self.path}: its last offset is before its first")
         if self.entries > 1 and self.entry(self.entries - 1)[0] == 0:
             raise CorruptIndexError(f"{self.path}: its last entry is empty")
 
 
 class TimeIndex(Index):
-    """Maps timestamps to offsets. Both only increase, so an entry means: no record before this offset is later."""
+    """Maps timestamps to offsets.
+
+    Both increase from entry to entry: no record before an entry's offset has a later timestamp.
+    """
 
     ENTRY = Struct(">qi")
 
     def maybe_append(self, timestamp: int, offset: int, *, even_if_full: bool = False) -> None:
-        """Add an entry if it is later than the last. `even_if_full`: for the last entry of a segment, which always has
-        space.
+        """Add an entry if its timestamp is later than the last one's.
+
+        `even_if_full`: for the last entry of a segment, for which space is reserved.
         """
         if timestamp <= self.last_timestamp or (self.is_full and not even_if_full):
             return
@@ -206,17 +212,17 @@ class TimeIndex(Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the space for the last entry of the segment is left."""
+        """Whether there is only space for the last entry of the segment."""
         return self.entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset before which no record has `timestamp` or a later one."""
+        """Return an offset before which no record has a timestamp of `timestamp` or later, from which to search."""
         i = self.find(timestamp)
         return self.base_offset if i < 0 else self.base_offset + self.entry(i)[1]
 
     @property
     def last_timestamp(self) -> int:
-        """The highest timestamp, -1 without entries."""
+        """The highest timestamp in ms; -1 if there are no entries."""
         return self.entry(self.entries - 1)[0] if self.entries else -1
 
     @property
@@ -225,11 +231,13 @@ class TimeIndex(Index):
         return self.base_offset + (self.entry(self.entries - 1)[1] if self.entries else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries at `offset` and after."""
+        """Remove the entries whose offset is `offset` or higher."""
         self.truncate(self.find(offset - self.base_offset - 1, field=1) + 1)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError if timestamps or offsets do not increase between the first and the last entry."""
+        """Raise CorruptIndexError if the last entry's timestamp is before the first one's, or its offset is
+        negative.
+        """
         super().sanity_check()
         if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(self.entries - 1)[1] < 0):
-            raise CorruptIndexError(f"{self.path}: its last time lies before its first")
+            raise CorruptIndexError(f"{self.path}: its last timestamp is before its first")

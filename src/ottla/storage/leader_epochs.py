@@ -1,6 +1,6 @@
 """The start offset of each leader epoch (KIP-101). Kafka's LeaderEpochFileCache.
 
-Entries strictly increase in epoch and start offset. A follower learns from them where an epoch ended.
+The entries are sorted by epoch and start offset. A follower gets from its leader where an epoch ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The cache over `leader-epoch-checkpoint`. Not thread-safe: event loop only."""
+    """The entries of a log's `leader-epoch-checkpoint`. Not thread-safe: event loop only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,18 +40,20 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The latest epoch, -1 without any."""
+        """The latest epoch; -1 if there is none."""
         return self.entries[-1].epoch if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Assign `epoch` to the records from `start_offset` on. Entries that contradict it are removed."""
+        """Assign `epoch` to the records from `start_offset` on. Remove entries with higher epochs or offsets."""
         if epoch < 0 or (self.entries and self.entries[-1].epoch == epoch):
             return
         retained = [e for e in self.entries if e.epoch < epoch and e.start_offset < start_offset]
         self._replace([*retained, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch <= `epoch` and the offset after its last record; (-1, -1) if none is known."""
+        """Return the largest known epoch <= `epoch`, and the offset after its last record; (-1, -1) if `epoch` is later
+        than all or none is known.
+        """
         if epoch < 0 or not self.entries:
             return -1, -1
         if epoch == self.entries[-1].epoch:
@@ -60,22 +62,22 @@ class LeaderEpochs:
             return -1, -1
         i = bisect_right(self.entries, epoch, key=lambda e: e.epoch)
         if i == 0:
-            # Older than all known epochs: the log begins with the first known one.
+            # The epoch is older than all known ones: the log starts with the first known one.
             return epoch, self.entries[0].start_offset
         return self.entries[i - 1].epoch, self.entries[i].start_offset
 
     def epoch_for(self, offset: int) -> int:
-        """Return the epoch of the record at `offset`, -1 if unknown."""
+        """Return the epoch of the record at `offset`; -1 if unknown."""
         i = bisect_right(self.entries, offset, key=lambda e: e.start_offset)
         return self.entries[i - 1].epoch if i else -1
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that began at `end_offset` or later."""
+        """Remove the epochs that start at `end_offset` or later."""
         if self.entries and self.entries[-1].start_offset >= end_offset:
             self._replace([e for e in self.entries if e.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that ended before `start_offset`; the one that covers it begins there."""
+        """Remove the epochs that end before `start_offset`. The epoch that contains it starts there now."""
         i = bisect_right(self.entries, start_offset, key=lambda e: e.start_offset)
         if (i and self.entries[i - 1].start_offset != start_offset) or i > 1:
             first = EpochEntry(self.entries[i - 1].epoch, start_offset)
@@ -87,7 +89,7 @@ class LeaderEpochs:
             self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        # No fsync: Log.flush does it, and recovery reads the epochs of unflushed batches from the log.
+        # There is no fsync here: Log.flush does it, and recovery reads the epochs of unflushed batches from the log.
         write_lines(self.path, (f"{e.epoch} {e.start_offset}" for e in entries), sync=False)
         self.entries = entries
 

@@ -49,13 +49,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.storage")
 
 WARM_SEGMENTS = 4
-"""Closed segments per log whose files stay open between reads."""
+"""Maximum number of closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
-"""Bytes per read when a log is replayed."""
+"""Number of bytes per read when a log is replayed."""
 
 
 class Appended(NamedTuple):
-    """The result of an append. `append_time_ms` is -1 with CreateTime; a duplicate was in the log already."""
+    """The result of an append.
+
+    `append_time_ms`: -1 if the topic uses CreateTime. `duplicate`: whether the batch was already in the log.
+    """
 
     base_offset: int
     last_offset: int
@@ -67,16 +70,16 @@ class Appended(NamedTuple):
 
 
 class LogListener(Protocol):
-    """The owner of a log."""
+    """Is notified of events of a log. The owner of the log, a partition, implements it."""
 
     def on_roll(self) -> None:
-        """React to a roll: flush the closed segment in a worker thread."""
+        """Called when the log has rolled a new segment. The closed one should be flushed in a worker thread."""
 
     def on_written(self, nbytes: int) -> None:
-        """React to the end of a queued write, which has moved `written_end_offset`."""
+        """Called when a queued write of `nbytes` is complete, so that `written_end_offset` has advanced."""
 
     def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
-        """React to the failure of a queued write; `retry` queues it again."""
+        """Called when a queued write has failed. `retry` queues it again."""
 
 
 class Log:
@@ -94,8 +97,9 @@ class Log:
         writer: AppendWriter | None = None,
         flush_times: LatencyHistogram | None = None,
     ) -> None:
-        """`load_producers` rebuilds the producer state from snapshots and batches after a truncation. Without a
-        `writer`, appends always wait for the disk. `flush_times` receives the durations of flushes.
+        """`load_producers`: rebuilds the producer state from snapshots and batches after a truncation.
+
+        `writer`: writes appends; None: write directly. `flush_times`: records the durations of flushes.
         """
         self.dir = directory
         self._load_producers = load_producers
@@ -119,19 +123,21 @@ class Log:
         )
         self._pending_deletes: deque[tuple[int, Segment]] = deque()
         self._flush_lock = Lock()
-        """Guards the recovery point: a flush in a worker must not move it past a truncation that happened meanwhile."""
+        """Guards the recovery point, because a flush in a worker must not advance it past the end of a log that was
+        truncated meanwhile.
+        """
         self.cuts = 0
-        """Number of truncations at the end; a copy of the log compares it."""
+        """Number of truncations so far, by which a copy of the log detects them."""
         self._open_segments: deque[Segment] = deque()
         self._used = False
-        """Whether the log was written or read since the last `close_idle`."""
+        """Whether the log has been written or read since the last `close_idle`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self._is_in_directory = False
-        """Whether the log's directory entry survives a power failure."""
+        """Whether the name of the log's directory is known to be on disk."""
         self.closed = False
         self._abandoned = False
         self.failed = False
-        """Set when the disk failed: written pages may be lost, so the log is recovered at the next start."""
+        """Whether the disk has failed. Written pages may be lost then, so the log is recovered at the next start."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -143,42 +149,49 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of the `.log` files of all segments."""
+        """Size of the `.log` files of all segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def written_end_offset(self) -> int:
-        """The end of the batches that are in the files; the log end offset, unless writes are queued. Thread-safe."""
+        """The offset after the last batch that is in the files: the log end offset, unless writes are queued.
+
+        Thread-safe.
+        """
         end, pending = self.log_end_offset, self._pending_writes
-        # in this order: the event loop sets the end last
+        # the order matters: the event loop sets the log end offset last
         first = None if pending is None else pending.first_offset
         return end if first is None else min(end, first)
 
     @property
     def unflushed_messages(self) -> int:
-        """Number of written offsets above the recovery point, which a crash may lose."""
+        """Number of written offsets after the recovery point, which may be lost in a crash."""
         return self.written_end_offset - self.recovery_point
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what a read_committed consumer may read: no open transaction begins before it."""
+        """The offset up to which a read_committed consumer may read: the start of the first open transaction, or the
+        high watermark.
+        """
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         if unstable is None:
             return self.high_watermark
-        return min(max(unstable, self.log_start_offset), self.high_watermark)  # the log start offset may have passed it
+        return min(
+            max(unstable, self.log_start_offset), self.high_watermark
+        )  # the log start offset may have passed the start of a transaction
 
     # Appending
 
     def append(
         self, data: memoryview | Prepared, *, leader_epoch: int, origin_client: bool = True, inline: bool = False
     ) -> Appended:
-        """Append a leader's batches: validate them, set their offsets and the epoch in place, write them.
+        """Append batches as the leader: validate them, set their offsets and leader epoch in place, and write them.
 
-        `data` is writable and holds one or more whole v2 batches, or what `validation.prepare` has made of them. With
-        `origin_client` they must follow the rules for producers; otherwise they come from this broker (group metadata,
-        transaction markers). For a batch that repeats one of its producer's last five, the offsets of that one are
-        returned. Raises the errors of a Produce response, KafkaStorageError if the disk fails, and LongValidationError
-        for what should not be validated `inline`; the log is unchanged then.
+        `data`: writable, with one or more whole v2 batches, or the result of `validation.prepare`. `origin_client`:
+        whether they come from a producer and must follow its rules, or from this broker (group metadata, transaction
+        markers). If a batch repeats one of its producer's last five, the offsets of that one are returned. Raises the
+        errors of a Produce response, KafkaStorageError if the disk fails, and with `inline` LongValidationError for
+        batches whose validation takes long. After an error, the log is unchanged.
         """
         now_ms = self.clock.now_ms()
         if isinstance(data, Prepared):
@@ -233,7 +246,10 @@ class Log:
         return Appended(first.base_offset, next_offset - 1, -1, self.log_start_offset, first)
 
     def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
-        """Validate the sequences of idempotent batches. Return the earlier append that a duplicate batch repeats."""
+        """Validate the sequence numbers of idempotent batches.
+
+        If one is a duplicate, return the result of the earlier append, else None.
+        """
         for batch in batches:
             header = batch.header
             if not header.has_producer_id:
@@ -258,7 +274,7 @@ class Log:
         return read_marker(records[0]) if records else None
 
     def _write(self, data: memoryview, batches: list[Batch]) -> None:
-        """Write batches that have their offsets, and update indexes, epochs and producers."""
+        """Write batches whose offsets are set, and update indexes, leader epochs and producer state."""
         if self.closed:
             raise errors.KafkaStorageError(f"the log of {self.topic_partition} is closed")
         self._used = True
@@ -284,7 +300,7 @@ class Log:
         self.producers.end_offset = self.log_end_offset
 
     def _write_file(self, file: LogFile, position: int, data: Buffer) -> None:
-        """Write an append to its segment, or queue that while the disk is slow."""
+        """Write an append to its segment, or queue the write while the disk is slow."""
         if self._pending_writes is None:
             file.write(position, data)
         else:
@@ -300,11 +316,11 @@ class Log:
 
     @property
     def is_queue_full(self) -> bool:
-        """Whether so many writes are queued for the log's directory that producers have to wait."""
+        """Whether the queue of the log directory's writes has reached its limit, so that producers have to wait."""
         return self._pending_writes is not None and self._pending_writes.writer.is_full
 
     async def wait_for_queue(self) -> None:
-        """Wait until fewer writes are queued for the log's directory."""
+        """Wait until the queue of the log directory's writes is below its limit."""
         if self._pending_writes is not None:
             await self._pending_writes.writer.wait_for_space()
 
@@ -323,7 +339,10 @@ class Log:
             self.txn_index(self.active).append(aborted)
 
     def _undo_append(self, offset: int) -> None:
-        """Undo an append: without its index entry, an aborted transaction would be read as committed."""
+        """Undo an append whose index entry could not be written.
+
+        Without it, an aborted transaction would be read as committed.
+        """
         try:
             self.truncate_to(offset)
         except OSError as error:
@@ -352,7 +371,9 @@ class Log:
             self.roll()
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
-        """Return whether segment.ms has passed: by the records' timestamps, or by the clock if they have none."""
+        """Return whether a segment is older than segment.ms, by the timestamps of records, or by the clock if they have
+        none.
+        """
         limit = self.config.max_segment_ms - self._jitter(segment)
         first = segment.first_batch_timestamp()
         if first >= 0 and timestamp >= 0:
@@ -360,14 +381,14 @@ class Log:
         return self.clock.now_ms() - segment.created_ms > limit
 
     def _jitter(self, segment: Segment) -> int:
-        """Return a share of segment.jitter.ms, which is the same at each call for a segment."""
+        """Return a pseudo-random time up to segment.jitter.ms, which is always the same for one segment."""
         if self.config.segment_jitter_ms == 0:
             return 0
         spread = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return hash((self.topic_partition, segment.base_offset)) % spread
 
     def roll(self) -> Segment:
-        """Close the active segment and create a new one at the log end offset; an empty one is only replaced."""
+        """Seal the active segment and create a new one at the log end offset. An empty active segment is kept."""
         old = self.active
         if old.size == 0 and old.base_offset == self.log_end_offset:
             return old
@@ -375,7 +396,7 @@ class Log:
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
         segment = self._new_segment(self.log_end_offset)
-        self._keep_open(old)  # its files are closed after others have been read or rolled
+        self._keep_open(old)  # its files stay open until other segments have been read or rolled
         if self.listener is not None:
             self.listener.on_roll()
         return segment
@@ -385,15 +406,14 @@ class Log:
         try:
             segment.create(self.clock.now_ms())
         except OSError:
-            segment.delete_files(
-                ""
-            )  # the last segment could get offsets beyond its limit, and would end there after a restart
+            # Otherwise the last segment could get offsets beyond its limit, and would end there after a restart.
+            segment.delete_files("")
             raise
         self.segments.append(segment)
         return segment
 
     def segment_at(self, base_offset: int) -> Segment:
-        """Return a new segment object with the log's settings; no files are touched."""
+        """Return a new segment object with the log's configs. No files are opened or created."""
         return Segment(
             self.dir,
             base_offset,
@@ -410,7 +430,7 @@ class Log:
         return index
 
     def segment_number(self, offset: int) -> int:
-        """Return the index of the segment that contains `offset`, 0 for offsets before the log."""
+        """Return the index in `segments` of the segment that contains `offset`; 0 for offsets before the log."""
         return max(bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def discard(self, segments: list[Segment]) -> None:
@@ -428,8 +448,8 @@ class Log:
             self._pending_deletes.append((due, segment))
 
     def begin_deletion(self, now_ms: int) -> Callable[[], None] | None:
-        """Return the removal of the files of discarded segments whose delay has passed, for a worker; None if there are
-        none.
+        """Return a function, to be called by a worker, that deletes the files of discarded segments whose delay has
+        passed. Return None if there are none.
         """
         due = []
         while self._pending_deletes and self._pending_deletes[0][0] <= now_ms:
@@ -437,7 +457,7 @@ class Log:
         return functools.partial(self._delete, due) if due else None
 
     def delete_files(self) -> None:
-        """Remove the files of all discarded segments."""
+        """Delete the files of all discarded segments now."""
         due, self._pending_deletes = self._pending_deletes, deque()
         self._delete(list(due))
 
@@ -452,10 +472,10 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, at_least_one: bool = True) -> FileSlice:
-        """Return whole batches from the one that contains `offset`, below `max_offset`, at most `max_bytes`.
+        """Return whole batches, from the one that contains `offset` up to `max_offset` and at most `max_bytes`.
 
-        If the first batch alone is larger, it is returned anyway unless `at_least_one` is False. Empty at the end of
-        the log. Raises OffsetOutOfRangeError for an offset outside of the log.
+        If the first batch alone is larger than `max_bytes`, it is returned if `at_least_one` is set. The slice is empty
+        at the end of the log. Raises OffsetOutOfRangeError if `offset` is outside the log.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRangeError(
@@ -469,7 +489,7 @@ class Log:
             if segment.base_offset >= max_offset:
                 break
             start = segment.position_of(offset)
-            if start is None:  # compaction has removed all records at or after the offset
+            if start is None:  # compaction has removed all records from the offset on
                 continue
             self._keep_open(segment)
             end = self._end_position(segment, max_offset)
@@ -477,14 +497,17 @@ class Log:
         return FileSlice(None, 0, 0)
 
     def _end_position(self, segment: Segment, max_offset: int) -> int:
-        """Return the position where the batches of the segment below `max_offset` end."""
+        """Return the position in a segment's file at which its batches before `max_offset` end."""
         if max_offset >= self.log_end_offset or (segment is not self.active and self._next_base(segment) <= max_offset):
             return segment.readable
         end = segment.position_of(max_offset)
         return segment.readable if end is None else end
 
     def _keep_open(self, segment: Segment) -> None:
-        """Keep the files of this closed segment open; close those of the segment that was read longest ago."""
+        """Keep the files of a closed segment open.
+
+        If too many are open, close those of the segment that was added first.
+        """
         if segment is self.active or segment in self._open_segments:
             return
         self._open_segments.append(segment)
@@ -492,9 +515,9 @@ class Log:
             self._open_segments.popleft().rest()
 
     def close_idle(self) -> None:
-        """Close the files of a log that was neither written nor read since the last call; called periodically.
+        """Close the log's files if it was neither written nor read since the last call. Called periodically.
 
-        An idle partition thus needs no descriptors and no memory for indexes.
+        So an idle partition needs no file descriptors, and no memory for indexes.
         """
         used, self._used = self._used, False
         if used or self.closed or self._pending_writes:
@@ -510,7 +533,7 @@ class Log:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield (header, bytes) of every batch from the one that contains `offset` to the end of the log, for a replay.
+        """Yield header and bytes of every batch, from the one that contains `offset` to the end of the log.
 
         Messages of formats 0 and 1 are yielded as batches of format 2.
         """
@@ -525,7 +548,10 @@ class Log:
                 yield (header, view[start:end]) if header.magic == MAGIC else _as_new(view[start:end])
 
     def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
-        """Return the first record at `timestamp_ms` or later. Raises UnsupportedForMessageFormatError in format 0."""
+        """Return offset and timestamp of the first record at `timestamp_ms` or later; None if there is none.
+
+        Raises UnsupportedForMessageFormatError for message format 0, which has no timestamps.
+        """
         if self.config.message_format == 0:
             raise errors.UnsupportedForMessageFormatError("messages of format 0 have no timestamps")
         for segment in self.segments:
@@ -538,16 +564,16 @@ class Log:
         return None
 
     def max_timestamp_offset(self) -> OffsetAndTimestamp | None:
-        """Return the first record with the log's highest timestamp (KIP-734); None for a log without timestamps."""
+        """Return the first record with the log's highest timestamp (KIP-734); None if no record has a timestamp."""
         latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_time(latest)
 
     def offsets_before(self, timestamp_ms: int | None = None) -> list[int]:
-        """Return the base offsets of the last segment that was written at `timestamp_ms` or before, and of those before
-        it.
+        """Return the base offsets of the segments that were last modified at `timestamp_ms` or before; None: of all
+        segments.
 
-        The log end offset counts as written now. Newest first; all without a timestamp. This is the time lookup of
-        Kafka 0.8.
+        The highest comes first. The log end offset is included, too, as if it were written now. This is the lookup by
+        time of Kafka 0.8.
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
         if self.active.size:
@@ -569,7 +595,9 @@ class Log:
         return transactions
 
     def offset_after(self, offset: int, nbytes: int) -> int:
-        """Return the first indexed offset that is beyond `nbytes` of batches read at `offset`."""
+        """Return the first indexed offset that is at least `nbytes` bytes after the batch at `offset`, to estimate
+        offsets by size.
+        """
         for i in range(self.segment_number(offset), len(self.segments)):
             start = self.segments[i].position_of(offset)
             if start is None:
@@ -581,7 +609,7 @@ class Log:
         return self.log_end_offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch of the log that is <= `epoch`, and the offset after its last record; (-1, -1) if
+        """Return the log's largest leader epoch <= `epoch`, and the offset after its last record; (-1, -1) if
         unknown.
         """
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
@@ -593,9 +621,10 @@ class Log:
     # Durability
 
     def flush(self, up_to: int | None = None) -> None:
-        """Wait until everything before `up_to` (or the written end offset) is on disk; the recovery point moves there.
+        """Wait until all records before `up_to` (None: the written end offset) are on disk, and advance the recovery
+        point to it.
 
-        Callable from a worker thread. Raises KafkaStorageError; the recovery point is unchanged then.
+        May be called in a worker thread. Raises KafkaStorageError, and then does not advance the recovery point.
         """
         cuts = self.cuts
         end = self.written_end_offset
@@ -616,7 +645,8 @@ class Log:
                 self._is_in_directory = True
         except OSError as error:
             if self._abandoned:
-                return  # deleted, or moved as a whole, during the flush: there is nothing left to flush
+                # the log was deleted, or moved to another directory, during the flush: there is nothing to flush
+                return
             raise self._storage_error("flush", error) from error
         with self._flush_lock:
             if cuts == self.cuts:
@@ -626,7 +656,9 @@ class Log:
             self._flush_times.record(time.perf_counter() - began)
 
     def close(self) -> None:
-        """Flush, write the producer snapshot and truncate the indexes, so that the next start needs no recovery."""
+        """Flush, write the producer snapshot and the indexes, and close the files, so that the next start needs no
+        recovery.
+        """
         if self.closed:
             return
         self._wait_written()
@@ -650,11 +682,14 @@ class Log:
     # Truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove all records at `offset` and after, and the whole batch that contains it. Return whether any were
-        removed.
+        """Remove all records from `offset` on, and the whole batch that contains it.
+
+        Return whether any were removed.
         """
         if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_from_end(offset)  # an epoch without records may also contradict the leader's
+            self.leader_epochs.truncate_from_end(
+                offset
+            )  # an epoch without records may contradict the leader's epochs, too
             return False
         self._wait_written()
         if offset <= self.segments[0].base_offset:
@@ -670,7 +705,7 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove all records; the next one gets `offset`."""
+        """Remove all records, and continue at `offset`."""
         self._wait_written()
         self.discard(list(self.segments))
         self.delete_files()  # the new segment may have the name of an old one
@@ -697,9 +732,9 @@ class Log:
         self._load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start to `offset` and delete segments before it, and return the new log start offset.
+        """Advance the log start offset to `offset`, and delete the segments before it. Return the log start offset.
 
-        Raises OffsetOutOfRangeError above the high watermark.
+        Raises OffsetOutOfRangeError if `offset` is above the high watermark.
         """
         if offset > self.high_watermark:
             raise errors.OffsetOutOfRangeError(
@@ -714,7 +749,7 @@ class Log:
         return self.log_start_offset
 
     def drop_before_start(self) -> int:
-        """Discard the segments that end before the log start, except the active one, and return their number."""
+        """Discard the segments that end before the log start offset, except the active one. Return their number."""
         deleted = []
         for segment, following in pairwise(self.segments):
             if following.base_offset > self.log_start_offset:
@@ -727,14 +762,16 @@ class Log:
         return len(deleted)
 
     def _drop_snapshots(self) -> None:
-        """Remove snapshots older than the first segment, except the newest."""
+        """Delete producer snapshots that are older than the first segment, except the newest snapshot."""
         for offset, path in snapshots_in(self.dir)[:-1]:
             if offset <= self.segments[0].base_offset:
                 path.unlink(missing_ok=True)
 
 
 def _as_new(message: memoryview) -> tuple[BatchHeader, memoryview]:
-    """Return a message of an old format, with all messages inside, as a batch at its offsets."""
+    """Convert a message of format 0 or 1, with the messages compressed in it, to a batch of format 2 with the same
+    offsets.
+    """
     from ottla.records import legacy_message_set
 
     batch = memoryview(legacy_message_set.in_place(message))

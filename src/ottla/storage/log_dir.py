@@ -48,7 +48,7 @@ FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
 CLUSTER_METADATA = "__cluster_metadata"
 PROGRESS_SECONDS = 2.0
-"""Interval of log lines about the progress of loading."""
+"""Interval in seconds of log lines about the progress of loading."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
@@ -73,18 +73,18 @@ class LogDir:
         self.producer_expiration_ms = producer_expiration_ms
         self.writer = writer
         self.flush_times = LatencyHistogram()
-        """Durations of flushes of the logs that were opened here."""
+        """Durations of flushes of the logs in this directory."""
         self.cleaner_passes = 0
-        """The number of completed passes of the cleaner."""
+        """The number of completed cleaner passes."""
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, errors.KafkaStorageError] = {}
-        """Logs that could not be opened, with the errors; the others are served."""
+        """The logs that could not be opened, with their errors. The others are in use."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """The checkpointed high watermarks, with which partitions start."""
+        """The checkpointed high watermarks."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """The offset at which the next compaction of each log begins."""
+        """The offset at which the next compaction of each log starts."""
         self.uncleanable: set[TopicPartition] = set()
-        """Logs whose compaction failed; they are skipped so that the others are compacted."""
+        """The logs whose compaction has failed, which are skipped until the next start."""
         self._cleaning: set[TopicPartition] = set()
         self.offline = ""
         """The reason why the directory is offline, such as a disk error; empty while it is online."""
@@ -107,7 +107,10 @@ class LogDir:
         producer_expiration_ms: int = 86_400_000,
         writer: AppendWriter | None = None,
     ) -> LogDir:
-        """Create and lock the directory, and check that it belongs to this broker. Raises StartupError otherwise."""
+        """Create and lock a directory.
+
+        Raises StartupError if it cannot be used, or belongs to another broker or cluster.
+        """
         log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms, writer=writer)
         log_dir._make()
         log_dir._acquire()
@@ -143,7 +146,8 @@ class LogDir:
         try:
             self._lock_fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Kafka's own lock is of the other kind; take it too, so that neither broker uses the other's directory.
+            # Kafka uses the other kind of lock. Take it, too, so that neither broker uses a directory that the other
+            # one has locked.
             fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._release()
@@ -160,7 +164,7 @@ class LogDir:
             self._lock_fd = -1
 
     def _identify(self, broker_id: int, cluster_id: str | None) -> None:
-        """Compare broker id and cluster id with meta.properties, or write it for a new directory."""
+        """Compare broker id and cluster id with meta.properties. Write the file if the directory is new."""
         path = self.path / META_PROPERTIES
         properties = _read_properties(path)
         owner = properties.get("broker.id", properties.get("node.id"))
@@ -191,11 +195,10 @@ class LogDir:
     # Loading
 
     def load(self, config_of: ConfigOf, *, recovery_threads: int = 1) -> None:
-        """Open every log. `config_of` returns a partition's config.
+        """Open all logs. `config_of`: returns a partition's config.
 
-        Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is left
-        out and recorded in `failed`; the others are not affected. After a crash `recovery_threads` logs are recovered
-        in parallel.
+        Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is added
+        to `failed`; the others are not affected. After a crash, `recovery_threads` logs are recovered in parallel.
         """
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
@@ -208,7 +211,7 @@ class LogDir:
             partitions = self.partitions()
             if self._clean:
                 marker.unlink()
-                sync_directory(self.path)  # if it came back after a power failure it would be wrong
+                sync_directory(self.path)  # the marker would be wrong if it came back after a power failure
         except OSError as error:
             raise UnusableDirectoryError(storage_error("load the logs", self.path, error).message) from error
         reported = began
@@ -232,12 +235,15 @@ class LogDir:
         try:
             return checkpoints.read_offsets(self.path / name)
         except errors.KafkaStorageError as error:
-            # Without it recovery checks more and retention keeps more: slower, but never wrong.
+            # Without the checkpoint, recovery checks more, and retention keeps more. This is slower, but not wrong.
             log.warning("%s; starting without this checkpoint", error)
             return {}
 
     def partitions(self) -> list[tuple[TopicPartition, Path]]:
-        """Return the log directories of partitions; delete those with a pending deletion and unfinished future logs."""
+        """Return the directories of partitions' logs.
+
+        Delete the directories of deleted logs and of unfinished moves.
+        """
         directories = []
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
@@ -254,7 +260,7 @@ class LogDir:
     def _load_one(
         self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
     ) -> Log | errors.KafkaStorageError:
-        """Open a log, and return it or the error. After a crash, runs in its own thread."""
+        """Open a log. Return it, or the error. After a crash, this runs in a recovery thread."""
         try:
             return open_log(
                 directory,
@@ -290,7 +296,7 @@ class LogDir:
             return existing
         created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id not in (None, topic_id):
-            # the log of a deleted topic of this name, which could not be renamed then
+            # the log is of a deleted topic of this name, and could not be renamed when the topic was deleted
             self.logs[tp] = created
             log.warning("%s: renamed the stray log of an earlier topic to %s", tp, self.mark_stray(tp))
             created = self._open_new(tp, config)
@@ -351,14 +357,14 @@ class LogDir:
         self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a log. Its directory is renamed at once and removed after file.delete.delay.ms."""
+        """Delete a log: rename its directory at once, and remove it after file.delete.delay.ms."""
         partition_log = self.logs.get(tp)
         if partition_log is not None:
             doomed = self._rename(partition_log, DELETE_SUFFIX)
             self._pending_deletes.append((self.clock.now_ms() + partition_log.config.file_delete_delay_ms, doomed))
 
     def mark_stray(self, tp: TopicPartition) -> Path:
-        """Take a stray log out of service: rename its directory, and return the new path."""
+        """Close a log and rename its directory to that of a stray partition. Return the new path."""
         return self._rename(self.logs[tp], STRAY_SUFFIX)
 
     def _rename(self, partition_log: Log, ending: str) -> Path:
@@ -369,16 +375,20 @@ class LogDir:
         target = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
         try:
             partition_log.dir.rename(target)
-            if ending != DELETE_SUFFIX:  # a deleted log that comes back after a power failure is deleted again
+            if (
+                ending != DELETE_SUFFIX
+            ):  # if the rename of a deleted log is lost in a power failure, the log is deleted again later
                 sync_directory(self.path)
         except OSError as error:
             raise storage_error(f"move away the log of {tp}", self.path, error) from error
         return target
 
     def begin_deletion(self, now_ms: int) -> Callable[[], None] | None:
-        """Return the removal of directories and segments whose delay has passed, for a worker; None if there are none.
+        """Return a function, to be called by a worker, that removes directories and segments whose delay has passed.
 
-        It raises KafkaStorageError.
+        Return None if there are none.
+
+        The function raises KafkaStorageError.
         """
         due = [path for when, path in self._pending_deletes if when <= now_ms]
         self._pending_deletes = [(when, path) for when, path in self._pending_deletes if when > now_ms]
@@ -406,10 +416,11 @@ class LogDir:
     def next_cleaning(
         self, now_ms: int, *, map_bytes: int | None = None, throttle: Throttle | None = None
     ) -> CleanerPass | None:
-        """Return a pass over the log that most needs compaction, if any: `copy` it in a worker, then finish or abort
-        it.
+        """Return a cleaner pass over the log that most needs compaction; None if none needs it.
 
-        Until then there is no other pass over this log.
+        Call its `copy` in a worker, then `finish_cleaning` or `abort_cleaning`.
+
+        Until then, there is no other pass over this log.
         """
         from ottla.storage.compaction.cleanable import dirtiest, measure
         from ottla.storage.compaction.cleaner import CleanerPass
@@ -436,15 +447,15 @@ class LogDir:
         return cleaning
 
     def _not_cleanable(self, tp: TopicPartition, error: Exception) -> None:
-        """Mark a log that cannot be read as uncleanable, or raise the error of the disk."""
+        """Mark a log as uncleanable because it cannot be read. Raise the storage error if it is an I/O error."""
         if isinstance(error, OSError):
             raise storage_error(f"compact {tp}", self.path, error) from error
-        self._leave_alone(tp, error)
+        self._mark_uncleanable(tp, error)
 
-    def _leave_alone(self, tp: TopicPartition, because: object) -> None:
+    def _mark_uncleanable(self, tp: TopicPartition, because: object) -> None:
         """Mark a log as uncleanable until the next start, and log that once."""
         self.uncleanable.add(tp)
-        # A KafkaError explains itself; anything else is a bug of the cleaner, whose traceback is logged.
+        # A KafkaError needs no traceback. Any other error is a bug of the cleaner, so its traceback is logged.
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
         reason = str(because) or type(because).__name__
         log.error(
@@ -452,7 +463,10 @@ class LogDir:
         )
 
     def finish_cleaning(self, cleaning: CleanerPass) -> Steps:
-        """Install the segments of a pass and record its end, and return False if the log changed meanwhile."""
+        """Install the segments of a pass, and store its end offset.
+
+        The steps return False if the log has changed meanwhile.
+        """
         tp = cleaning.log.topic_partition
         try:
             return (yield from self._finish_cleaning(cleaning, tp))
@@ -477,12 +491,16 @@ class LogDir:
         return True
 
     def abort_cleaning(self, cleaning: CleanerPass, because: object = None) -> None:
-        """Abort a pass. With a permanent error the log is marked as uncleanable until the next start."""
+        """Abort a pass.
+
+        `because`: a permanent error, for which the log is marked as uncleanable until the next start; None for a
+        temporary one.
+        """
         tp = cleaning.log.topic_partition
         cleaning.abort()
         self._cleaning.discard(tp)
         if because is not None:
-            self._leave_alone(tp, because)
+            self._mark_uncleanable(tp, because)
 
     # Checkpoints and shutdown
 
@@ -509,7 +527,7 @@ class LogDir:
             },
         }
         for name, offsets in by_file.items():
-            # the checkpointed offsets of a log that could not be opened remain valid
+            # the checkpointed offsets of logs that could not be opened remain valid
             read = self._checkpointed.get(name, {})
             offsets.update({tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs})
         return by_file
@@ -522,13 +540,16 @@ class LogDir:
             raise storage_error("write the checkpoints", self.path, error) from error
 
     def take_offline(self, reason: str) -> None:
-        """Stop using the directory, whose state is unknown. The next start recovers it as after a crash."""
+        """Stop using the directory, because its state is unknown. The next start recovers its logs as after a crash."""
         self.offline = reason
         for opened in self.logs.values():
             opened.failed = True
 
     def close(self) -> None:
-        """Flush and close all logs, write the checkpoints and, unless something failed, the clean shutdown marker."""
+        """Flush and close all logs, and write the checkpoints.
+
+        If nothing failed, write the marker of a clean shutdown.
+        """
         if self._lock_fd < 0:
             return
         try:
@@ -540,7 +561,7 @@ class LogDir:
 
     def _close(self) -> None:
         if not self._loaded:
-            return  # no log was opened, so keep the checkpoints and do not mark a clean shutdown
+            return  # no log was opened, so the checkpoints stay, and a clean shutdown is not marked
         if self.offline:
             for opened in self.logs.values():
                 opened.close_without_flush()
@@ -564,15 +585,16 @@ class LogDir:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return `topic-N` as a TopicPartition; None for any other name, and for the metadata log of Kafka's KRaft
-    controller.
+    """Return the partition of a directory named `topic-N`.
+
+    Return None for other names, and for the metadata log of Kafka's KRaft controller.
     """
     tp = names.parse_directory_name(name)
     return None if tp is None or tp.topic == CLUSTER_METADATA else tp
 
 
 def new_id() -> str:
-    """Return a random UUID (version 4) in Kafka's text form: 22 characters of URL-safe base64, never starting with a
+    """Return a random UUID (version 4) in Kafka's text format: 22 characters of URL-safe base64, not starting with a
     dash.
     """
     while True:

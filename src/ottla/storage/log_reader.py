@@ -1,7 +1,8 @@
 """Reads logs from log directories without a broker, or while a broker writes to them.
 
-Reading ends at the high watermark of the last checkpoint. Bytes before it never change, except that compaction and
-retention replace and unlink whole files; a mapped file stays as it was. Nothing is written, and no lock is taken.
+Reading ends at the high watermark of the last checkpoint. The data before it never changes, except that compaction and
+retention replace or delete whole files, which does not affect files that are already mapped. Nothing is written, and no
+lock is taken.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ log = logging.getLogger("ottla.storage")
 
 INDEX_BYTES = 10 * 1024 * 1024
 TRIES = 5
-"""Maximum number of times that the segments are listed, if compaction or retention deletes some meanwhile."""
+"""Maximum number of attempts to read the segments, if compaction or retention deletes some meanwhile."""
 
 
 class StoredBatch(NamedTuple):
-    """A batch in a mapped file. The mapping lives as long as its `data` is used."""
+    """A batch in a mapped file.
+
+    `data`: the whole file, which stays mapped while it is referenced. `position`: of the batch.
+    """
 
     data: memoryview
     position: int
@@ -39,18 +43,20 @@ class StoredBatch(NamedTuple):
 
 
 class ReadOnlyLog:
-    """One partition's log."""
+    """The log of one partition, for reading only."""
 
     def __init__(self, directory: Path, start: int, high_watermark: int | None) -> None:
         self.directory = directory
         bases = self._bases()
         self.start = max(start, bases[0] if bases else 0)
-        """The first offset that exists and is not deleted."""
+        """The log start offset."""
         self._high_watermark = high_watermark
 
     @cached_property
     def end(self) -> int:
-        """The high watermark; without a checkpoint, the end of the last whole batch."""
+        """The offset to which the log can be read: the high watermark, or without a checkpoint, the end of the last
+        whole batch.
+        """
         high_watermark = self._high_watermark
         reached = self._reached(high_watermark)
         if high_watermark is not None and reached < high_watermark:
@@ -75,7 +81,7 @@ class ReadOnlyLog:
                     start = batch.header.next_offset
                 return
             except FileNotFoundError as error:
-                # Compacted or deleted since it was listed; the new listing has its replacement.
+                # The segment was compacted or deleted after it was listed. A new listing has its replacement.
                 if attempt == TRIES - 1:
                     raise KafkaStorageError(f"{self.directory}: {error}") from error
 
@@ -85,7 +91,8 @@ class ReadOnlyLog:
         bases = self._bases()
         first = bisect_right(bases, start) - 1
         if first < 0:
-            # Compaction keeps the first segment's name: only retention, or the deletion of the topic, removes it.
+            # The offset was deleted: compaction keeps the first segment's name, so only retention or the deletion of
+            # the topic removes it.
             raise OffsetOutOfRangeError(f"{self.directory}: offset {start} was deleted")
         for base in bases[first:]:
             data = self._mapped(base) if base < end else memoryview(b"")
@@ -99,7 +106,7 @@ class ReadOnlyLog:
                     return
                 yield StoredBatch(data, position, header)
                 if header.next_offset >= end:
-                    # The rest may be incomplete, or torn by a crash, and is not read.
+                    # The rest may be incomplete or damaged by a crash, and is not read.
                     return
             if base < min(end, bases[-1]) and reached < data.nbytes:
                 raise CorruptMessageError(
@@ -107,7 +114,7 @@ class ReadOnlyLog:
                 )
 
     def _reached(self, until: int | None) -> int:
-        """Return the end of the last whole batch; with `until`, of the first one that ends there or later."""
+        """Return the end offset of the last whole batch; with `until`, of the first batch that ends there or later."""
         bases = self._bases()
         if not bases:
             return 0
@@ -116,7 +123,7 @@ class ReadOnlyLog:
             return base
         try:
             data = self._mapped(base)
-        except FileNotFoundError:  # deleted since it was listed: its end is unknown
+        except FileNotFoundError:  # the segment was deleted after it was listed, so its end is unknown
             return base if until is None else until
         for _, header in _headers(data, 0 if until is None else self._position(data, base, until - 1)):
             reached = header.next_offset
@@ -125,7 +132,7 @@ class ReadOnlyLog:
         return reached
 
     def _bases(self) -> list[int]:
-        """Return the base offsets of the segments."""
+        """Return the base offsets of all segments, sorted."""
         stems = (entry.stem for entry in self.directory.glob(f"*{LOG_SUFFIX}"))
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -137,10 +144,11 @@ class ReadOnlyLog:
                 return memoryview(b"")
 
     def _position(self, data: memoryview, base: int, offset: int) -> int:
-        """Return the position from which to look for an offset; the start of the file if the index is missing, as
-        for an active segment.
+        """Return the position in a segment from which to search for an offset.
 
-        The same if the index does not match, because compaction may have replaced both files meanwhile.
+        It is 0 if there is no index, as for an active segment.
+
+        It is also 0 if the index does not match the data, because compaction may have replaced both files meanwhile.
         """
         index = OffsetIndex(self.directory / file_name(base, INDEX_SUFFIX), base, INDEX_BYTES)
         try:
@@ -153,7 +161,7 @@ class ReadOnlyLog:
 
 
 def _is_start(data: memoryview, position: int, offset: int) -> bool:
-    """Return whether a whole batch begins at the position and does not end after the offset."""
+    """Return whether a whole batch starts at `position`, and its last offset is at most `offset`."""
     try:
         if not 0 < position < data.nbytes or not any_magic.begins_in(data, position, data.nbytes - position):
             return False
@@ -167,7 +175,10 @@ def _is_start(data: memoryview, position: int, offset: int) -> bool:
 
 
 def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of every whole batch from `position` on; zeros after the last one end it."""
+    """Yield position and header of every whole batch from `position` on.
+
+    Zeros after the last batch end the iteration.
+    """
     while any_magic.begins_in(data, position, data.nbytes - position) and any(data[position + 8 : position + 12]):
         header = any_magic.read_header(data, position)
         if position + header.size_in_bytes > data.nbytes:
@@ -177,9 +188,9 @@ def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader
 
 
 def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
-    """Return the logs in log directories, as they are now. Raises KafkaStorageError for a path that is not a directory.
+    """Return the logs in these log directories. Raises KafkaStorageError if a path is not a directory.
 
-    Of the replicas in directories of several brokers, the one with the highest high watermark is used.
+    If several brokers' directories have replicas of a partition, the one with the highest high watermark is returned.
     """
     logs: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:

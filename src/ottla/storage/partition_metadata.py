@@ -1,4 +1,4 @@
-"""`partition.metadata`: the id of the topic that a log directory belongs to."""
+"""`partition.metadata`: the id of the topic that a log belongs to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.storage.files import UNWRITTEN, replace_file
 
 FILE_NAME = "partition.metadata"
 TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-"""16 bytes in URL-safe base64."""
+"""The text format of a topic id: 16 bytes in URL-safe base64."""
 
 
 def read_topic_id(directory: Path) -> str | None:
@@ -36,7 +36,8 @@ def read_topic_id(directory: Path) -> str | None:
 
 
 def write_topic_id(directory: Path, topic_id: str) -> None:
-    """Write the topic's id. No fsync: topics with many partitions are created at once, and the metadata store has the
-    id, too.
+    """Write the topic id.
+
+    There is no fsync, because many partitions may be created at once, and the metadata store has the id, too.
     """
     replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode(), sync=False)

@@ -1,4 +1,4 @@
-"""The appends of one log whose writes are queued, because the disk does not keep up (see `append_writer`).
+"""The queued writes of one log, while the disk does not keep up (see `append_writer`).
 
 Invariant: all batches before `first_offset` are in the files. Not thread-safe: event loop only, except `first_offset`.
 """
@@ -41,10 +41,13 @@ class PendingWrites:
         on_written: Callable[[int], None],
         on_failed: Callable[[OSError, Callable[[], None]], None],
     ) -> None:
-        """`on_written` gets the bytes of each queued write; `on_failed` its error and what queues it again."""
+        """`on_written`: called with the number of bytes after each queued write.
+
+        `on_failed`: called with the error of a write and a function that queues it again.
+        """
         self.writer = writer
         self.first_offset: int | None = None
-        """The base offset of the first append that is not written; None if all are. Workers read it."""
+        """The base offset of the first append that is not written yet; None if all are. Read by other threads."""
         self._on_written = on_written
         self._on_failed = on_failed
         self._writes: dict[int, PendingWrite] = {}
@@ -53,7 +56,7 @@ class PendingWrites:
         return bool(self._writes)
 
     def write(self, base_offset: int, segment: Segment, file: LogFile, position: int, data: Buffer) -> None:
-        """Write an append to its segment, or queue that. Raises OSError."""
+        """Write an append to its segment, or queue the write if the disk does not keep up. Raises OSError."""
         if self.writer.write(file, position, data):
             return
         pending = self._writes[base_offset] = PendingWrite(segment, file, position, bytes(data))
@@ -81,7 +84,7 @@ class PendingWrites:
         segment.set_unwritten(next(queued, None))
 
     def wait(self) -> None:
-        """Wait for all of them, before the files change otherwise. Raises OSError."""
+        """Wait until all queued writes are complete. Called before the files are changed otherwise. Raises OSError."""
         writes = list(self._writes.values())
         for pending in writes:
             assert pending.future is not None
@@ -93,5 +96,5 @@ class PendingWrites:
             self._on_written(sum(len(pending.data) for pending in writes))
 
     def drop(self) -> None:
-        """Expect no results any more, as the log is closed."""
+        """Forget the queued writes, because the log is closed."""
         self._writes.clear()

@@ -1,7 +1,7 @@
-"""The state of idempotent and transactional producers in a log: sequences, epochs, open transactions.
+"""The state of idempotent and transactional producers in a log: sequence numbers, epochs, open transactions.
 
-Rebuilt from a snapshot and the batches after it, so that a leader recognizes a duplicate batch after a restart. `check`
-raises and changes nothing; `update` records an appended batch. Not thread-safe: event loop only.
+It is rebuilt from a snapshot and the batches after it, so that a leader recognizes duplicate batches after a restart.
+`check` validates a batch and changes nothing; `update` records an appended batch. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ottla.storage.files import replace_file
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 BATCHES_KEPT = 5
-"""Batches per producer in which duplicates are detected: the maximum number in flight."""
+"""Number of batches per producer among which duplicates are detected: the maximum number in flight."""
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_TRANSACTION = -1
 
 ABORT = 0
 COMMIT = 1
-"""The type in the key of a transaction marker."""
+"""ABORT and COMMIT: the type in the key of a transaction marker."""
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
@@ -42,7 +42,10 @@ _MARKER_VALUE = Struct(">hi")
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer in the log."""
+    """A batch of a producer in the log.
+
+    `offset_delta`: last minus first offset. `timestamp`: the batch's highest one.
+    """
 
     first_sequence: int
     last_sequence: int
@@ -57,14 +60,14 @@ class AppendedBatch(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The content of a control batch about a transaction."""
+    """The content of a transaction marker: ABORT or COMMIT, and the epoch of the coordinator that wrote it."""
 
     type: int
     coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker was appended."""
+    """A transaction whose marker was appended. `last_offset`: the offset of the marker."""
 
     producer_id: int
     first_offset: int
@@ -87,11 +90,13 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record; -1 without a batch."""
+        """The sequence number of the producer's last record; -1 if it has no batch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def batch_like(self, header: BatchHeader) -> AppendedBatch | None:
-        """Return the batch in the log with the sequences of `header`."""
+        """Return the batch in the log with the same epoch and sequence numbers as `header`; None if there is none among
+        the last ones.
+        """
         if header.producer_epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -100,7 +105,7 @@ class ProducerState:
         return None
 
     def has_ended(self, batch: AppendedBatch) -> bool:
-        """Return whether the transaction of a transactional batch has its marker."""
+        """Return whether the transaction of a batch has ended, so that its marker is in the log."""
         return self.first_txn_offset == NO_TRANSACTION or batch.first_offset < self.first_txn_offset
 
 
@@ -109,7 +114,7 @@ def read_marker(record: Record) -> Marker | None:
     try:
         version, kind = _MARKER_KEY.unpack_from(record.key or b"")
         if version < 0:
-            raise errors.CorruptMessageError(f"a control record of version {version}")
+            raise errors.CorruptMessageError(f"unsupported version {version} of a control record")
         if kind not in (ABORT, COMMIT):
             return None
         _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
@@ -119,50 +124,57 @@ def read_marker(record: Record) -> Marker | None:
 
 
 def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Return key and value of a transaction marker (ABORT or COMMIT)."""
+    """Return key and value of the control record of a transaction marker. `kind`: ABORT or COMMIT."""
     return _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
 
 
 class VerificationGuard:
-    """Represents a transaction that another broker is verifying; valid until the next marker of its producer."""
+    """Represents the verification of a transaction by its coordinator.
+
+    It becomes invalid with the next marker of its producer.
+    """
 
     __slots__ = ("epoch", "unused")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.unused = False
-        """Whether it was not used since the last check for expired producers."""
+        """Whether the guard has not been used since the last check for expired producers."""
 
 
 class ProducerStates:
-    """All producers of one log."""
+    """The state of all producers of one log."""
 
     def __init__(self, directory: Path, expiration_ms: int = 86_400_000) -> None:
         self.directory = directory
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerState] = {}
         self.ongoing: dict[int, int] = {}
-        """First offset of each open transaction → producer id, in the order of the offsets."""
+        """The producer ids of open transactions by first offset, in the order of the offsets."""
         self._unreplicated: dict[int, int] = {}
-        """First offset → marker's offset of transactions that ended above the high watermark."""
+        """The offsets of the markers that are not below the high watermark yet, by the first offset of their
+        transactions.
+        """
         self._lowest: dict[int, tuple[int, int]] = {}
-        """Epoch and lowest sequence of producers whose transaction has no batch in the log yet."""
+        """By producer id: epoch and lowest sequence number seen of producers whose transactions have no batch in the
+        log yet.
+        """
         self._guards: dict[int, VerificationGuard] = {}
-        """Guards of producers whose transactions are being verified and have no batch in the log yet."""
+        """By producer id: the guards of transactions that are being verified and have no batch in the log yet."""
         self.end_offset = 0
-        """The offset after the last batch in the state."""
+        """The offset up to which the log's batches are included in the state."""
 
     # Before an append
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a producer has an open transaction in this log."""
+        """Return whether a producer has an open transaction in this log, in this epoch."""
         producer = self.producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.first_txn_offset != NO_TRANSACTION
 
     def expect(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Record the sequence of a batch before its transaction is verified.
+        """Record the sequence number of a transaction's batch before the transaction is verified.
 
-        If the first of several batches in flight is rejected, those after it must not be regarded as the start of the
+        If the first of several batches in flight is rejected, those after it must not count as the start of the
         transaction.
         """
         seen = self._lowest.get(producer_id)
@@ -170,8 +182,8 @@ class ProducerStates:
             self._lowest[producer_id] = epoch, sequence
 
     def has_appended(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Return whether the log has the producer's batch with this sequence, or a later one, in this epoch or a newer
-        one.
+        """Return whether the log has a batch of the producer with this or a later sequence number in this epoch, or any
+        batch of a newer epoch.
         """
         producer = self.producers.get(producer_id)
         if producer is None or producer.epoch < epoch:
@@ -182,9 +194,9 @@ class ProducerStates:
         return last != NO_SEQUENCE and (last - sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
 
     def guard(self, producer_id: int, epoch: int) -> VerificationGuard:
-        """Return a guard before another broker verifies a producer's transaction (KIP-890).
+        """Return a guard for a producer's transaction that is about to be verified by its coordinator (KIP-890).
 
-        At the append, `is_guarded` returns whether no marker was written in the meantime.
+        When the batch is appended, `is_guarded` returns whether the verification is still valid.
         """
         existing = self._guards.get(producer_id)
         if existing is not None and existing.epoch == epoch:
@@ -196,13 +208,17 @@ class ProducerStates:
         return guard
 
     def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Return whether neither a marker of the producer nor a newer epoch has arrived since."""
+        """Return whether the producer has neither written a marker nor got a newer epoch since the guard was
+        created.
+        """
         return self._guards.get(producer_id) is guard
 
     def check_bumped(self, producer_id: int, epoch: int) -> None:
-        """Raise for a late marker of transactions version 2, whose markers bump the epoch (KIP-890).
+        """Raise InvalidProducerEpochError for a late marker.
 
-        A repetition of the marker that closed the transaction is allowed.
+        With transaction.version 2, each marker bumps the epoch (KIP-890).
+
+        A repetition of the marker that ended the last transaction is allowed.
         """
         producer = self.producers.get(producer_id)
         if producer is None or epoch > producer.epoch:
@@ -213,10 +229,11 @@ class ProducerStates:
             )
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """Return the batch in the log that this one repeats, if it is one of the producer's last five.
+        """Return the batch in the log that this one repeats, if it is among the producer's last five batches; else
+        None.
 
-        A batch of a completed transaction has no duplicates: its producer has received the response, or has given up
-        the batch. librdkafka then reuses those sequences for other records (see `check`).
+        Batches of completed transactions are not compared: their producer has received the response, or has given up
+        the batch. librdkafka then reuses those sequence numbers for other records (see `check`).
         """
         producer = self.producers.get(header.producer_id)
         if producer is None:
@@ -225,10 +242,12 @@ class ProducerStates:
         return None if batch is None or (header.is_transactional and producer.has_ended(batch)) else batch
 
     def check(self, header: BatchHeader) -> None:
-        """Raise unless the batch may be appended as its producer's next; it must not be a `duplicate_of` another.
+        """Raise unless the batch may be appended as its producer's next.
+
+        The caller has already ruled out a duplicate (`duplicate_of`).
 
         Raises InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError
-        for sequences that an earlier transaction has used.
+        for sequence numbers that an earlier transaction has used.
         """
         self._check_beginning(header)
         producer = self.producers.get(header.producer_id)
@@ -252,7 +271,8 @@ class ProducerStates:
         expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
         if header.base_sequence != expected:
             if header.is_transactional and producer.batch_like(header) is not None:
-                # Kafka regards it as a duplicate, and the records are missing in a transaction that is then committed.
+                # Kafka regards the batch as a duplicate, so its records are missing in a transaction that is then
+                # committed.
                 # With this error producers abort and start a new epoch (KIP-360).
                 raise errors.UnknownProducerIdError(
                     f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
@@ -262,7 +282,7 @@ class ProducerStates:
             )
 
     def _check_beginning(self, header: BatchHeader) -> None:
-        """Raise for a batch that overtook the first batch of the transaction."""
+        """Raise OutOfOrderSequenceNumberError for a batch that has overtaken the first batch of its transaction."""
         epoch, lowest = self._lowest.get(header.producer_id, (NO_PRODUCER_EPOCH, MAX_SEQUENCE))
         if epoch == header.producer_epoch and header.base_sequence > lowest:
             raise errors.OutOfOrderSequenceNumberError(
@@ -270,7 +290,7 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
-        """Raise if a transaction marker is from an older coordinator or for an older epoch."""
+        """Raise an error if a transaction marker is from an older coordinator, or for an older producer epoch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -287,7 +307,7 @@ class ProducerStates:
     # After an append
 
     def update(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
-        """Apply a batch that is in the log, and return the transaction that it completed, if any."""
+        """Apply a batch that is in the log. Return the transaction that it completes; None if it completes none."""
         self.end_offset = header.next_offset
         if not header.has_producer_id:
             return None
@@ -331,23 +351,28 @@ class ProducerStates:
         return CompletedTransaction(producer.id, first, header.last_offset, marker.type == ABORT)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return the start of the oldest transaction that a read_committed reader must wait for."""
+        """Return the first offset of the oldest transaction that is open, or whose marker is not below the high
+        watermark; None if there is none.
+        """
         self.forget_replicated(high_watermark)
-        firsts = [next(iter(offsets)) for offsets in (self.ongoing,) if offsets]
-        firsts += self._unreplicated
+        first_ongoing = next(iter(self.ongoing), None)
+        firsts = [*self._unreplicated, *([] if first_ongoing is None else [first_ongoing])]
         return min(firsts, default=None)
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Remove ended transactions whose markers are replicated."""
+        """Forget ended transactions whose markers are below the high watermark."""
         for first in [first for first, last in self._unreplicated.items() if last < high_watermark]:
             del self._unreplicated[first]
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset after `completed`, for its index entry."""
+        """Return the last stable offset after a transaction has completed, for its index entry."""
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Remove producers without an open transaction that were inactive for producer.id.expiration.ms."""
+        """Remove producers without an open transaction that have been inactive for producer.id.expiration.ms.
+
+        Also remove unused guards, and the recorded sequence numbers of unknown producers.
+        """
         horizon = now_ms - self.expiration_ms
         expired = [p.id for p in self.producers.values() if p.first_txn_offset < 0 and p.last_timestamp < horizon]
         for producer_id in expired:
@@ -360,7 +385,7 @@ class ProducerStates:
             guard.unused = True
 
     def clear(self, end_offset: int = 0) -> None:
-        """Remove all producers."""
+        """Remove all state, and continue at `end_offset`."""
         self.producers.clear()
         self.ongoing.clear()
         self._unreplicated.clear()
@@ -371,7 +396,7 @@ class ProducerStates:
     # Snapshots
 
     def write_snapshot(self, *, sync: bool = False) -> None:
-        """Write the state at `end_offset` into its `.snapshot` file."""
+        """Write the state to the `.snapshot` file of `end_offset`."""
         entries = b"".join(_pack(p) for p in self.producers.values())
         entries += b"".join(_pack_earlier(p) for p in self.producers.values())
         body = len(self.producers).to_bytes(4, "big") + entries
@@ -449,7 +474,7 @@ def _batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp: i
 
 
 def snapshots_in(directory: Path) -> list[tuple[int, Path]]:
-    """Return (offset, path) of all producer snapshots, oldest first."""
+    """Return offset and path of all producer snapshots in a log's directory, the oldest first."""
     snapshots = []
     for path in directory.glob(f"*{SNAPSHOT_SUFFIX}"):
         name = path.name.removesuffix(SNAPSHOT_SUFFIX)

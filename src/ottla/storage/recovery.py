@@ -1,8 +1,8 @@
-"""Opening a log: complete interrupted changes, check what a crash may have torn, truncate it after the last valid
-batch.
+"""Opens a log: completes interrupted changes, checks data that a crash may have damaged, and truncates the log after
+the last valid batch.
 
-After a clean shutdown only the end of the last segment is read. After a crash every batch from the recovery point on is
-checked; everything before it was flushed. In both cases a missing or invalid index is rebuilt.
+After a clean shutdown, only the end of the last segment is read. After a crash, every batch from the recovery point on
+is checked; the batches before it were flushed. In both cases, missing or invalid indexes are rebuilt.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ def open_log(
     writer: AppendWriter | None = None,
     flush_times: LatencyHistogram | None = None,
 ) -> Log:
-    """Return the log in `directory`, created if it does not exist, ready for appends.
+    """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
 
-    `clean`: it was shut down cleanly, so that only file names are checked. `compacted`: it was compacted before, so
-    that offsets may be missing although its topic is not compacted any more. The high watermark is the log start offset
-    until its owner sets it. Raises KafkaStorageError if the files cannot be read or are inconsistent.
+    `clean`: whether it was shut down cleanly, so that only file names and sizes are checked. `compacted`: whether it
+    was once compacted, so that offsets may be missing even if its topic is not compacted any more. The high watermark
+    is the log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be read or are
+    inconsistent.
     """
     opened = Log(
         directory,
@@ -95,10 +96,11 @@ def open_log(
 
 
 def _tidy(directory: Path) -> set[str]:
-    """Complete or undo interrupted changes, and return the remaining file names.
+    """Complete or undo interrupted changes of files, and return the names of the remaining files.
 
-    The cleaner writes `.cleaned`, renames all of them to `.swap` when they are complete, removes the old segments, and
-    removes the suffix `.swap`. So `.cleaned` files are incomplete, and `.swap` files without `.cleaned` are complete.
+    The cleaner writes `.cleaned` files, renames all of them to `.swap` when they are complete, deletes the old
+    segments, and removes the suffix `.swap`. So `.cleaned` files are incomplete, and `.swap` files are complete if
+    there are no `.cleaned` ones.
     """
     names = set(os.listdir(directory))
     cleaned = {name for name in names if name.endswith(CLEANED_SUFFIX)}
@@ -109,7 +111,7 @@ def _tidy(directory: Path) -> set[str]:
     oldest_cleaned = min((_offset(name) for name in cleaned), default=None)
     for name in swaps:
         if oldest_cleaned is not None and _offset(name) >= oldest_cleaned:
-            # The renames run from the last segment to the first: this group was not complete yet.
+            # Files are renamed from the last segment to the first, so this group was not complete yet.
             _unlink_all(directory, _offset(name), SWAP_SUFFIX)
         else:
             _complete_swap(directory, name)
@@ -125,7 +127,7 @@ def _offset(name: str) -> int:
 
 
 def _complete_swap(directory: Path, name: str) -> None:
-    """Remove the segments that the swapped-in one replaces, then give it its name."""
+    """Delete the segments that a `.swap` segment replaces, then remove its suffix."""
     base = _offset(name)
     segment = Segment(directory, base, index_bytes=0, index_interval_bytes=0)
     end = _swap_end(directory / name, base)
@@ -170,18 +172,19 @@ def _load_segments(opened: Log, names: set[str]) -> None:
 
 
 def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
-    """Check all segments from the recovery point on; remove everything after the first damage.
+    """Check all segments from the recovery point on. Remove everything after the first damaged batch.
 
     Return the first offset that was checked.
     """
     segments = opened.segments
     checked_from = segments[opened.segment_number(recovery_point)].base_offset
-    # Later snapshots may not be flushed, and the transaction indexes would miss what they skip.
+    # Later snapshots may not be flushed. Besides, replaying only the batches after them would not rebuild all
+    # transaction indexes.
     for offset, path in snapshots_in(opened.dir):
         if offset > checked_from:
             path.unlink(missing_ok=True)
-    # Only compaction removes offsets. Elsewhere a gap is left by a crash and what follows it is truncated, unless the
-    # flushed offset is unknown: the log may have been compacted before.
+    # Only compaction removes offsets. In other logs, a gap is the result of a crash, and the log is truncated there,
+    # unless the recovery point is unknown: the log may have been compacted before.
     contiguous_from = recovery_point if recovery_point > 0 and not compacted else MAX_OFFSET
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
@@ -206,7 +209,7 @@ def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
 
 
 def _drop_after(opened: Log, i: int) -> None:
-    """Remove the segments after a truncation: offsets must have no gap."""
+    """Remove the segments after the one that was truncated, because there must be no gap in the offsets."""
     for segment in opened.segments[i + 1 :]:
         log.warning(
             "%s: removing %s, which follows the truncated end of the log",
@@ -229,7 +232,7 @@ def _check_indexes(segment: Segment) -> None:
 
 
 def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
-    """Have the transaction index of a flushed segment rebuilt with the producer state if it is invalid."""
+    """If the transaction index of a flushed segment is invalid, have it rebuilt together with the producer state."""
     index = opened.txn_index(segment)
     try:
         index.sanity_check(segment.base_offset, following)
@@ -242,7 +245,7 @@ def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
 
 
 def _ensure_indexes(opened: Log, names: set[str]) -> None:
-    """Check only that the index files exist and have a plausible size, after a clean shutdown."""
+    """After a clean shutdown, check only that the index files exist and have a plausible size. Rebuild them if not."""
     for segment in opened.segments:
         for suffix, entry in ((INDEX_SUFFIX, OffsetIndex.ENTRY.size), (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size)):
             path = segment.path(suffix)
@@ -260,7 +263,7 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
     try:
         opened.log_end_offset = active.end_offset()
     except CorruptMessageError as error:
-        # After a clean shutdown, too: a file may have been truncated or damaged since.
+        # This can happen after a clean shutdown, too: a file may have been truncated or damaged since.
         log.warning("%s; recovering the log as after a crash", error)
         opened.log_end_offset = active.recover()
         checked_from = active.base_offset if checked_from is None else checked_from
@@ -276,7 +279,9 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
 
 
 def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
-    """Load the epochs from the file, and after a crash from the batches that may have been written after it."""
+    """Load the leader epochs from their file, and after a crash also from the batches that may be newer than the
+    file.
+    """
     epochs = opened.leader_epochs
     try:
         epochs.load()
@@ -289,7 +294,8 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         checked_from = opened.log_start_offset
     if checked_from is None:
         return
-    # A loss of power may have undone a truncation of the log that the file already knows: only batches count.
+    # After a power failure, the file may already lack epochs although the truncation of the log was lost, so the
+    # batches count.
     epochs.truncate_from_end(checked_from)
     for _, scanner in _scan(opened, checked_from):
         for epoch, offset in scanner.epochs:
@@ -298,7 +304,7 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
 
 
 def load_producers(opened: Log) -> None:
-    """Load producer state from the newest snapshot that is within the log, and from the batches after it."""
+    """Load the producer state from the newest snapshot within the log, and from the batches after it."""
     producers = opened.producers
     producers.clear(opened.log_start_offset)
     for offset, path in reversed(snapshots_in(opened.dir)):
@@ -318,7 +324,7 @@ def load_producers(opened: Log) -> None:
 
 
 def _scan(opened: Log, from_offset: int) -> Iterator[tuple[Segment, Scanner]]:
-    """Yield each segment with a scanner over its batches from `from_offset` on."""
+    """Yield each segment that has batches from `from_offset` on, with a scanner that has read them."""
     for i, segment in enumerate(opened.segments):
         following = opened.segments[i + 1].base_offset if i + 1 < len(opened.segments) else opened.log_end_offset
         start = segment.position_of(from_offset) if following > from_offset else None
@@ -329,7 +335,7 @@ def _scan(opened: Log, from_offset: int) -> Iterator[tuple[Segment, Scanner]]:
 
 
 def _replay(opened: Log, segment: Segment, position: int) -> None:
-    """Update producer state with the batch at `position`."""
+    """Update the producer state, and the transaction index, with the batch at `position`."""
     header = read_header(segment.file.read(position, HEADER_BYTES))
     marker = None
     if header.is_control:

@@ -1,7 +1,8 @@
-"""Retention: deletes segments by age, by the log's size, by the log start offset. Never above the high watermark.
+"""Retention: deletes segments by age, by the log's size, and by the log start offset, but never above the high
+watermark.
 
-Kafka's rules: a segment is deleted when its highest timestamp is older than retention.ms; if that holds for all of them
-the active one is rolled first, so that an idle topic becomes empty, too.
+As in Kafka, a segment is deleted when its highest timestamp is older than retention.ms. If this applies to all
+segments, a new active one is rolled first, so that an idle topic becomes empty.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
-    """Delete the segments that retention.ms, retention.bytes and the log start offset allow, and return how many.
+    """Delete segments according to retention.ms, retention.bytes and the log start offset. Return their number.
 
-    Raises KafkaStorageError if the disk refuses.
+    Raises KafkaStorageError after an I/O error.
     """
     try:
         return _apply_retention(log, now_ms)
@@ -38,18 +39,20 @@ def _apply_retention(log: Log, now_ms: int) -> int:
 
 
 def _end(log: Log, i: int) -> int:
-    """Return the offset after segment `i`."""
+    """Return the offset after the last record of segment `i`."""
     return log.segments[i + 1].base_offset if i + 1 < len(log.segments) else log.log_end_offset
 
 
 def _may_go(log: Log, i: int) -> bool:
-    """Return whether a segment may be deleted: not above the high watermark, and not an empty active one."""
+    """Return whether segment `i` may be deleted: it ends at or below the high watermark, and is not an empty active
+    segment.
+    """
     segment = log.segments[i]
     return _end(log, i) <= log.high_watermark and (segment.size > 0 or segment is not log.active)
 
 
 def _too_old(log: Log, now_ms: int) -> int:
-    """Return how many segments at the front are older than retention.ms."""
+    """Return the number of leading segments that are older than retention.ms."""
     if log.config.retention_ms < 0:
         return 0
     count = 0
@@ -61,13 +64,15 @@ def _too_old(log: Log, now_ms: int) -> int:
 
 
 def newest_ms(segment: Segment) -> int:
-    """Return the highest timestamp in a segment; the file's modification time if records have none."""
+    """Return the highest timestamp in a segment in ms; the file's modification time if the records have no
+    timestamps.
+    """
     timestamp = segment.latest().timestamp
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
 def _too_many_bytes(log: Log) -> int:
-    """Return how many segments at the front can be deleted with at least retention.bytes remaining."""
+    """Return the number of leading segments that can be deleted so that at least retention.bytes remain."""
     if log.config.retention_bytes < 0:
         return 0
     excess = log.size - log.config.retention_bytes

@@ -11,16 +11,16 @@ from ottla.records.scanner import Scanner
 from ottla.storage.files import LogFile
 
 CHUNK_BYTES = 8 * 1024
-"""Bytes per read; more than an index interval, so that most lookups need one read."""
+"""Number of bytes per read. It is larger than an index interval, so that most lookups need one read."""
 SCAN_CHUNK_BYTES = 1024 * 1024
 
 
 def headers(
     file: LogFile, position: int, end: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of every whole batch in [position, end) of the file.
+    """Yield position and header of every whole batch in the file from `position` to before `end`.
 
-    Raises CorruptMessageError for damaged bytes; a batch that `end` cuts off ends the iteration.
+    A batch that extends beyond `end` ends the iteration. Raises CorruptMessageError for damaged bytes.
     """
     chunk = b""
     chunk_start = position
@@ -39,7 +39,7 @@ def headers(
 
 
 def walk(file: LogFile, scanner: Scanner, end: int) -> None:
-    """Feed the scanner with the file up to `end`, to damage, or to a batch that `end` cuts off."""
+    """Feed a scanner with the file, up to the first damage, or the first batch that extends beyond `end`."""
     while not scanner.damaged and end - scanner.position >= scanner.needed:
         nbytes = min(max(SCAN_CHUNK_BYTES, scanner.needed), end - scanner.position)
         chunk = file.read(scanner.position, nbytes)

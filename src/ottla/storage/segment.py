@@ -1,8 +1,8 @@
 """A segment: one `.log` file of batches and the two indexes over it.
 
-Invariants: `[0, readable)` of the file holds whole batches with growing offsets; up to `size`, batches are still to be
-written; bytes behind `size` are the rest of a failed write and are cut at the next chance. Every offset index entry
-points at the start of a batch. Only the last segment of a log is written. Not thread-safe: event loop only, except
+Invariants: the file has whole batches with increasing offsets before `readable`. The batches from there to `size` are
+queued to be written. Bytes after `size` are the rest of a failed write, and will be truncated. Every offset index entry
+points to the start of a batch. Only the last segment of a log is written. Not thread-safe: event loop only, except
 `sync`.
 """
 
@@ -34,23 +34,23 @@ TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 TXN_INDEX_SUFFIX = ".txnindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-"""The files of a segment; a producer snapshot covers the log up to its offset."""
+"""The suffixes of a segment's files. Producer snapshots are not among them: they cover the log up to their offset."""
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
 MAX_OFFSET = (1 << 63) - 1
 MAX_SEGMENT_BYTES = (1 << 31) - 1
-"""Positions in an index have 31 bits."""
+"""Maximum size of a segment, because positions in an index have 31 bits."""
 WriteFile = Callable[[LogFile, int, "Buffer"], None]
 CLOSED, READABLE, WRITABLE = range(3)
 """Modes in which the indexes of a segment are opened."""
 RECENT_BATCHES = 512
-"""Number of recent append positions in memory, for consumers that read at the end of the log."""
+"""Number of recent batches whose positions are kept in memory, for consumers that read at the end of the log."""
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Return Kafka's file name: 20 digits and the suffix."""
+    """Return the name of a file with Kafka's format: the offset with 20 digits, and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
@@ -62,7 +62,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class Segment:
-    """A segment of a log, whose files are opened at first use."""
+    """A segment of a log. Its files are opened at the first use."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Segment:
         reserve_bytes: int = 0,
         ending: str = "",
     ) -> None:
-        """`reserve_bytes` are allocated while the segment is active (preallocate).
+        """`reserve_bytes`: size to which the file is preallocated while the segment is active.
 
-        `ending` follows every file name, for segments that are not part of a log yet.
+        `ending`: an additional suffix of all file names, for segments that are not part of a log yet.
         """
         self.directory = directory
         self.ending = ending
@@ -96,7 +96,7 @@ class Segment:
         self._indexes = CLOSED
         self._reserve_bytes = reserve_bytes
         self._reserved = False
-        """Whether the file is longer than `size` because space was reserved for appends."""
+        """Whether the file is longer than `size` because it is preallocated."""
 
     def path(self, suffix: str) -> Path:
         """Return the path of one of the segment's files."""
@@ -111,11 +111,11 @@ class Segment:
 
     @property
     def readable(self) -> int:
-        """The end of the batches that are in the file; `size`, unless writes are queued."""
+        """The position after the last batch that is in the file: `size`, unless writes are queued."""
         return self.size if self._unwritten is None else self._unwritten
 
     def set_unwritten(self, position: int | None) -> None:
-        """Set the position of the first batch whose write is queued; None: all are written."""
+        """Set the position of the first batch whose write is queued; None if all are written."""
         self._unwritten = position
 
     # Opening and closing
@@ -130,7 +130,7 @@ class Segment:
         self._indexes = WRITABLE
 
     def load(self) -> None:
-        """Load an existing `.log`; files are opened at first use."""
+        """Load size and time of an existing `.log` file. Files are opened at the first use."""
         stat = self.path(LOG_SUFFIX).stat()
         self.size = stat.st_size
         self.created_ms = int(stat.st_mtime * 1000)
@@ -152,7 +152,7 @@ class Segment:
             self.offset_of_max_timestamp = self.time_index.last_offset
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError if an index is missing or does not match the log."""
+        """Raise KafkaStorageError if an index is missing, damaged, or does not match the log."""
         for index in (self.offset_index, self.time_index):
             if not index.path.exists():
                 raise KafkaStorageError(f"{index.path} is missing")
@@ -163,10 +163,12 @@ class Segment:
             raise KafkaStorageError(f"{self.offset_index.path} points beyond the end of its log")
 
     def finish(self) -> None:
-        """Make the segment read-only: add the last time index entry, write both indexes, release reserved space."""
+        """Make the segment read-only: add the last time index entry, write both indexes, and free preallocated
+        space.
+        """
         self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
-        # An OSError up to here leaves the segment open for appends.
+        # After an OSError up to here, the segment is still open for appends.
         self.offset_index.write()
         self.time_index.write()
         if self._reserved:
@@ -182,7 +184,7 @@ class Segment:
         os.utime(self.path(LOG_SUFFIX), (self.created_ms / 1000, self.created_ms / 1000))
 
     def close(self) -> None:
-        """Close the files; slices of the log stay readable."""
+        """Close the files. Slices of the log stay readable."""
         self.offset_index.close()
         self.time_index.close()
         self._indexes = CLOSED
@@ -195,7 +197,7 @@ class Segment:
         self.close()
 
     def sync(self) -> None:
-        """Wait until log and indexes are on disk. Callable from a worker thread while the event loop appends."""
+        """Wait until log and indexes are on disk. May be called in a worker thread while the event loop appends."""
         file = self._file
         if file is not None:
             file.sync()
@@ -211,9 +213,9 @@ class Segment:
     def append(
         self, data: Buffer, batches: Sequence[tuple[BatchHeader, int, int]], write: WriteFile = LogFile.write
     ) -> None:
-        """Append the whole batches in `data`; `batches` has the header, start and end of each.
+        """Append the batches in `data`. `batches`: header, start and end of each batch in `data`.
 
-        `write` writes them to the file, or queues that. An OSError leaves the segment as it was.
+        `write`: writes the data to the file, or queues the write. After an OSError, the segment is unchanged.
         """
         self._load_indexes(WRITABLE)
         position = self.size
@@ -247,7 +249,9 @@ class Segment:
     def recover(self, *, contiguous_from: int = MAX_OFFSET) -> int:
         """Check every batch, truncate the file after the last valid one, and rebuild both indexes.
 
-        From `contiguous_from` on no offset may be missing between batches. Returns the offset after the last batch.
+        Return the offset after the last batch.
+
+        `contiguous_from`: offset from which on no offsets may be missing between batches.
         """
         scanner = self._rebuild(self.file.size(), check_crc=True, contiguous_from=contiguous_from)
         self.size = scanner.position
@@ -256,8 +260,13 @@ class Segment:
         return scanner.next_offset
 
     def rebuild_indexes(self) -> None:
-        """Rebuild both indexes. The log itself is not changed, even if it is damaged: it was flushed once."""
-        with cached_only(enabled=False):  # a lookup that needs the index could not be repeated for each missing part
+        """Rebuild both indexes.
+
+        The log is not changed, even if it is damaged, because it was once valid and flushed.
+        """
+        with cached_only(
+            enabled=False
+        ):  # a lookup that needs the index cannot be interrupted and repeated for each part that is not cached
             scanner = self._rebuild(self.size, check_crc=False)
         if scanner.position != self.size:
             log.error("%s is damaged at byte %d", self.path(LOG_SUFFIX), scanner.position)
@@ -284,7 +293,7 @@ class Segment:
         return scanner
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batches at `offset` and after, and the one that contains it."""
+        """Remove all batches from the one that contains `offset` on."""
         self._load_indexes(WRITABLE)
         cut = self.position_of(offset)
         position = self.size if cut is None else cut
@@ -317,9 +326,11 @@ class Segment:
         return None
 
     def _indexed_start(self, target: int, *, by: int) -> int:
-        """Return the last indexed batch at or before a relative offset or a position.
+        """Return the position of the last indexed batch at or before a relative offset or a position.
 
-        The entry is verified: if there is no such batch, the index is rebuilt.
+        `by`: OFFSET or POSITION.
+
+        If there is no batch at that position, the indexes are rebuilt.
         """
         self._load_indexes()
         i = self.offset_index.find(target, by)
@@ -336,22 +347,24 @@ class Segment:
         return self.base_offset + self.offset_index.entry(i)[0] if i < self.offset_index.entries else None
 
     def _is_start(self, relative_offset: int, position: int) -> bool:
-        """Return whether a batch begins at the position that ends with the offset (or before, after an append of
-        several).
+        """Return whether a batch starts at `position` and ends with the offset, or earlier if several batches were
+        appended together.
         """
         head = self.file.read(position, HEADER_BYTES) if 0 < position < self.readable else b""
         try:
             if not any_magic.begins_in(head, 0, len(head)):
                 return False
             header = any_magic.read_header(head)
-            if header.magic < MAGIC:  # their headers are too short to be recognized
+            if header.magic < MAGIC:  # headers of old messages are too short to be recognized reliably
                 any_magic.verify(self.file.read(position, header.size_in_bytes), 0, header)
         except CorruptMessageError:
             return False
         return self.base_offset <= header.base_offset and header.last_offset <= self.base_offset + relative_offset
 
     def read(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> FileSlice:
-        """Return whole batches in [start, end), both batch boundaries: at most `max_bytes`, or the first batch."""
+        """Return whole batches from position `start` to before `end`, at most `max_bytes`; with `at_least_one`, at
+        least the first one. `start` and `end` must be boundaries of batches.
+        """
         assert 0 <= start <= end <= self.size
         if end - start <= max_bytes:
             return FileSlice(self.file, start, end - start)
@@ -367,11 +380,11 @@ class Segment:
         return FileSlice(self.file if stop > start else None, start, stop - start)
 
     def batches(self, start: int = 0) -> list[tuple[int, BatchHeader]]:
-        """Yield (position, header) of all batches from the one at `start`."""
+        """Return position and header of all batches from the one at position `start` on."""
         return list(headers(self.file, start, self.readable))
 
     def end_offset(self) -> int:
-        """Return the offset after the last batch, found by iterating from the last index entry.
+        """Return the offset after the last batch. Reads the batches from the last index entry on.
 
         Raises CorruptMessageError if the file does not end with a valid batch.
         """
@@ -388,7 +401,9 @@ class Segment:
         return last.next_offset
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
-        """Return the first record at `timestamp` or later from `from_offset` on, and its leader epoch."""
+        """Return the first record from `from_offset` on with a timestamp of `timestamp` or later, and its leader epoch;
+        None if there is none.
+        """
         self._load_indexes()
         start = self.position_of(max(self.time_index.lookup(timestamp), from_offset))
         if start is None:
@@ -406,7 +421,7 @@ class Segment:
         """Return the highest timestamp and the last offset of its batch."""
         if self.max_timestamp < 0 and self.size and self._indexes == CLOSED:
             self._load_indexes()
-            self.rest()  # retention calls this for every segment
+            self.rest()  # retention calls this method for every segment, so do not keep the files open
         return TimestampAndOffset(self.max_timestamp, self.offset_of_max_timestamp)
 
     def modified_ms(self) -> int:
@@ -414,7 +429,9 @@ class Segment:
         return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
 
     def first_batch_timestamp(self) -> int:
-        """Return the first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
+        """Return the highest timestamp in the first batch, from which segment.ms counts; -1 if the segment is empty or
+        damaged.
+        """
         if self.first_timestamp < 0 and self.size:
             try:
                 self.first_timestamp = next((h.max_timestamp for _, h in headers(self.file, 0, self.readable)), -1)
@@ -425,16 +442,16 @@ class Segment:
     # Names
 
     def rename(self, old_suffix: str, new_suffix: str) -> None:
-        """Change the suffix after every file name: `.log` + old → `.log` + new."""
+        """Change the additional suffix of all file names, for example from `.log.swap` to `.log`."""
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
             try:
                 path.with_name(path.name + old_suffix).rename(path.with_name(path.name + new_suffix))
-            except FileNotFoundError:  # an index that was never written
+            except FileNotFoundError:  # an index file that was never written
                 continue
 
     def delete_files(self, suffix: str = DELETED_SUFFIX) -> None:
-        """Remove the files that end in `suffix`. Slices that are being sent stay readable."""
+        """Delete the files with this additional suffix. Slices that are being sent stay readable."""
         for own in SEGMENT_SUFFIXES:
             path = self.path(own)
             path.with_name(path.name + suffix).unlink(missing_ok=True)

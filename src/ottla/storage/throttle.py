@@ -9,29 +9,29 @@ from ottla.errors import KafkaError
 
 
 class StoppedError(KafkaError):
-    """The work was stopped before it was complete."""
+    """The throttled work was stopped before it was complete."""
 
 
 class Throttle:
-    """Delays threads that exceed the limit, and ends them when it is stopped. Thread-safe."""
+    """Delays threads that exceed the limit, and makes them stop. Thread-safe."""
 
     def __init__(self, bytes_per_second: float = float("inf")) -> None:
         self.bytes_per_second = bytes_per_second
-        """The limit. It may be changed at any time, and applies from the next `spend` on."""
+        """The limit. It may be changed at any time, which takes effect with the next `spend`."""
         self._lock = Lock()
         self._paid_until = 0.0
         self._stopped = Event()
 
     def spend(self, nbytes: int) -> None:
-        """Wait until `nbytes` more are within the limit. Raises StoppedError once `stop` was called."""
+        """Wait until `nbytes` more are within the limit. Raises StoppedError after `stop` has been called."""
         with self._lock:
             now = time.monotonic()
-            # unused bandwidth of the past does not count
+            # bandwidth that was not used in the past cannot be used later
             self._paid_until = max(self._paid_until, now) + nbytes / self.bytes_per_second
             wait = self._paid_until - now
         if self._stopped.wait(wait) if wait > 0 else self._stopped.is_set():
             raise StoppedError
 
     def stop(self) -> None:
-        """End all waiting and future calls of `spend` with StoppedError."""
+        """Make all current and future calls of `spend` raise StoppedError."""
         self._stopped.set()

@@ -1,7 +1,7 @@
-"""The aborted transactions of a segment, in its `.txnindex`: 34 bytes each, in the order of their markers.
+"""The aborted transactions of a segment, in its `.txnindex` file: 34 bytes each, in the order of their markers.
 
-A reader of committed records receives the transactions that were aborted after its offset, and skips their batches.
-Most segments have none, so the file is only created with the first one.
+A read_committed consumer receives the aborted transactions with its batches, and skips the batches of these
+transactions. The file is created with the first entry, because most segments have none.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its producer, its first offset, its marker's offset, and the last stable offset at that
-    time.
+    """An aborted transaction: its producer id, its first offset, its marker's offset, and the last stable offset at
+    that time.
     """
 
     producer_id: int
@@ -38,8 +38,9 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """Return all entries, read at first use. A torn last entry is ignored; raises KafkaStorageError for other
-        damage.
+        """Return all entries, which are read at the first use.
+
+        An incomplete last entry is ignored. Raises KafkaStorageError for other damage.
         """
         if self._entries is None:
             self._entries = self._read()
@@ -77,7 +78,7 @@ class TransactionIndex:
         entries.append(aborted)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries whose marker is at `offset` or after."""
+        """Remove the entries whose marker's offset is `offset` or higher."""
         retained = [e for e in self.entries if e.last_offset < offset]
         if len(retained) != len(self.entries):
             os.truncate(self.path, len(retained) * _ENTRY.size)

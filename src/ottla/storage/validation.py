@@ -1,12 +1,15 @@
-"""Validation of produced batches, and their conversion to the topic's format, before the append. Kafka's LogValidator.
+"""Validation of produced batches, and their conversion to the topic's format, before the append.
 
-Every record is walked over in compiled code (`records.validator`): whatever is stored can be read to its end by every
-consumer. Compressed batches are decompressed for that, within message.max.decompressed.bytes. Records are only encoded
-again if the topic's compression.type is not the producer's, or its message.format.version is that of an old Kafka.
+Kafka's LogValidator.
 
-Error codes are Kafka 4's, except that malformed records for which Kafka fails with UNKNOWN_SERVER_ERROR, or which it
-stores although consumers cannot read them, are INVALID_RECORD: tests/interop/clients/test_compared_validation.py lists
-them.
+Every record is validated by compiled code (`records.validator`), so that every consumer can read all stored batches.
+Compressed batches are decompressed for this, up to message.max.decompressed.bytes. Batches are compressed again only if
+the topic's compression.type differs from the producer's, and converted only if its message.format.version is that of an
+old Kafka.
+
+The error codes are those of Kafka 4, with one exception: for malformed records for which Kafka returns
+UNKNOWN_SERVER_ERROR, or which it stores although consumers cannot read them, the error is INVALID_RECORD. They are
+listed in tests/interop/clients/test_compared_validation.py.
 """
 
 from __future__ import annotations
@@ -40,17 +43,19 @@ if TYPE_CHECKING:
 
 LOG_APPEND_TIME = "LogAppendTime"
 ALL = "all"
-"""The value of ottla.validate.records with which every record is validated."""
+"""The value of ottla.validate.records for which every record is validated."""
 INLINE_BYTES = 512 * 1024
-"""Maximum size of a batch after decompression on the event loop, which takes about a millisecond."""
+"""Maximum decompressed size in bytes of a batch that is validated on the event loop, which takes about a
+millisecond.
+"""
 INLINE_RECOMPRESSED_BYTES = 16 * 1024
-"""Maximum size of a batch that is compressed again on the event loop, in about 0.2 ms."""
+"""Maximum size in bytes of a batch that is compressed again on the event loop, which takes about 0.2 ms."""
 MIN_MESSAGE_BYTES = 14
-"""The smallest length field of a batch, in any format."""
+"""The smallest valid value of a batch's length field, in any format."""
 
 
 class Batch(NamedTuple):
-    """A validated batch and its place in the buffer."""
+    """A validated batch, and its start and end in the buffer."""
 
     header: BatchHeader
     start: int
@@ -58,7 +63,7 @@ class Batch(NamedTuple):
 
 
 class RecordError(NamedTuple):
-    """A record because of which its batch was rejected: its index in the batch, and the reason."""
+    """A record that caused the rejection of its batch: its index in the batch, and the reason."""
 
     batch_index: int
     message: str
@@ -68,7 +73,7 @@ class InvalidRecordsError(errors.InvalidRecordError):
     """Some records cannot be appended; `records` lists them with reasons (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
-        super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
+        super().__init__(f"{len(records)} record(s) were rejected, the first because {records[0].message}")
         self.records = records
 
 
@@ -76,13 +81,14 @@ class InvalidTimestampsError(errors.InvalidTimestampError):
     """Some records have timestamps that the topic does not accept; `records` lists them with reasons (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
-        super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
+        super().__init__(f"{len(records)} record(s) were rejected, the first because {records[0].message}")
         self.records = records
 
 
 def read_batches(view: memoryview) -> list[Batch]:
-    """Return the batches of format 2 that fill `view`, with their CRCs verified; raise CorruptMessageError for anything
-    else.
+    """Return the batches of format 2 in `view`, after verifying their CRCs.
+
+    Raises CorruptMessageError if `view` has other data.
     """
     batches = [Batch(*item) for item in split(view)]
     _check_filled(view, batches)
@@ -92,8 +98,9 @@ def read_batches(view: memoryview) -> list[Batch]:
 
 
 def read_copied_batches(view: memoryview) -> list[Batch]:
-    """Return the batches of any format that fill `view`, as the leader sent them; raise CorruptMessageError for
-    anything else.
+    """Return the batches of any format in `view`, as the leader has sent them, after verifying their CRCs.
+
+    Raises CorruptMessageError if `view` has other data.
     """
     batches = [Batch(*item) for item in any_magic.split(view)]
     _check_filled(view, batches)
@@ -109,7 +116,7 @@ def _check_filled(view: memoryview, batches: list[Batch]) -> None:
 
 
 def check_size(batches: list[Batch], max_message_bytes: int) -> None:
-    """Raise MessageTooLargeError for a batch above max.message.bytes."""
+    """Raise MessageTooLargeError if a batch is larger than max.message.bytes."""
     for batch in batches:
         size = batch.end - batch.start
         if size > max_message_bytes:
@@ -119,7 +126,9 @@ def check_size(batches: list[Batch], max_message_bytes: int) -> None:
 
 
 def check_client_batch(header: BatchHeader) -> None:
-    """Raise if a producer's batch has attributes that only the broker may set, or inconsistent counts."""
+    """Raise InvalidRecordError if a producer's batch has attributes that only the broker may set, or inconsistent
+    counts.
+    """
     if header.base_offset:
         raise errors.InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")
     if header.is_control:
@@ -139,7 +148,7 @@ def check_client_batch(header: BatchHeader) -> None:
 
 
 def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
-    """Raise UnsupportedForMessageFormatError for features that messages of formats 0 and 1 lack."""
+    """Raise UnsupportedForMessageFormatError if a batch uses features that messages of formats 0 and 1 lack."""
     header = batch.header
     if header.has_producer_id:
         kind = "transactional" if header.is_transactional else "idempotent"
@@ -149,7 +158,7 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
-    """Return batches that have their offsets as messages of format 0 or 1."""
+    """Convert batches whose offsets are set to messages of format 0 or 1."""
     from ottla.records.down_conversion import down_converted
 
     written = memoryview(bytearray(down_converted(view, magic)))
@@ -157,10 +166,10 @@ def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]
 
 
 def single_batch(view: memoryview) -> memoryview:
-    """Return the one batch of format 2 at the start of `view`; an incomplete batch after it is dropped.
+    """Return the only batch in `view`, of format 2. An incomplete batch after it is dropped.
 
-    Raises as Kafka's ProduceRequest.validateRecords: INVALID_RECORD if there is no whole batch, if there are several,
-    of which perhaps only some could be appended, or for a message of an older format.
+    Like Kafka's ProduceRequest.validateRecords, raises InvalidRecordError if there is no whole batch, if there are
+    several (perhaps only some of them could be appended), or for a message of an older format.
     """
     size = _whole_batch(view)
     if size is None:
@@ -181,8 +190,9 @@ def single_batch(view: memoryview) -> memoryview:
 
 
 def _whole_batch(view: memoryview) -> int | None:
-    """Return the size of the batch at the start of `view`, None if it is incomplete. Raises CorruptMessageError for an
-    invalid one.
+    """Return the size of the batch at the start of `view`; None if it is incomplete.
+
+    Raises CorruptMessageError if its length is invalid.
     """
     if len(view) < LOG_OVERHEAD:
         return None
@@ -218,7 +228,10 @@ def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool =
 
 
 def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Validated:
-    """Validate the records of a batch: raise if they are malformed, lack a key or have a timestamp out of bounds."""
+    """Validate the records of a batch.
+
+    Raises an error if they are malformed, lack a key in a compacted topic, or have a timestamp out of bounds.
+    """
     earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
     if config.message_timestamp_type != LOG_APPEND_TIME:
         earliest = max(now_ms - config.message_timestamp_before_max_ms, MIN_TIMESTAMP)
@@ -228,11 +241,11 @@ def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_m
     except errors.CorruptMessageError as error:
         raise errors.InvalidRecordError(error.message) from None
     if validated.out_of_bounds or validated.without_key:
-        _refuse_records(validated, earliest, latest)
+        _reject_records(validated, earliest, latest)
     return validated
 
 
-def _refuse_records(validated: Validated, earliest: int, latest: int) -> None:
+def _reject_records(validated: Validated, earliest: int, latest: int) -> None:
     reason = "a compacted topic takes no record without a key"
     record_errors = [RecordError(i, reason) for i in validated.without_key]
     record_errors += [
@@ -243,25 +256,26 @@ def _refuse_records(validated: Validated, earliest: int, latest: int) -> None:
 
 
 class Prepared(NamedTuple):
-    """Validated batches in the topic's format, and the buffer to write, which their places refer to."""
+    """Validated batches in the topic's format, and the buffer to write, to which their positions refer."""
 
     data: memoryview
     batches: list[Batch]
 
 
 class DeferredAppendError(Exception):
-    """A batch cannot be appended at once, without blocking the event loop."""
+    """A batch cannot be appended at once without blocking the event loop."""
 
 
 class LongValidationError(DeferredAppendError):
-    """The validation of a batch would keep the event loop for milliseconds: it is left to a worker."""
+    """The validation of a batch would block the event loop for milliseconds, so a worker has to do it."""
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int, *, inline: bool = False) -> Prepared:
-    """Validate a producer's batches and convert them to the topic's format; offsets are not assigned yet.
+    """Validate a producer's batches, and convert them to the topic's compression. Offsets are not assigned yet.
 
-    The buffer to write is `view` itself unless batches were compressed again. Raises the errors of a Produce response;
-    `inline`, on the event loop, LongValidationError for what takes milliseconds. Callable from a worker.
+    The returned buffer is `view` itself unless batches were compressed again. May be called in a worker. Raises the
+    errors of a Produce response. `inline`: called on the event loop; raise LongValidationError if it would take
+    milliseconds.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)
@@ -298,7 +312,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int, *, inline: bool = 
 
 
 def target_codec(config: LogConfig) -> int | None:
-    """Return the codec that the topic's batches must have; None to keep the producer's."""
+    """Return the codec that the topic's batches must have; None if they keep the producer's codec."""
     if config.compression_type == "producer":
         return None
     return NONE if config.compression_type == "uncompressed" else CODEC_IDS[config.compression_type]
@@ -313,7 +327,7 @@ def _level(codec: int, config: LogConfig) -> int | None:
 
 
 def _rewrite(header: BatchHeader, records: Buffer, codec: int, level: int | None) -> bytes:
-    """Return the batch with its records compressed by another codec; its other fields are unchanged."""
+    """Return the batch with its records compressed by another codec. Its other fields are unchanged."""
     packed = memoryview(compression.compress(codec, records, level))
     out = bytearray(HEADER_BYTES + len(packed))
     out[HEADER_BYTES:] = packed

@@ -1,1 +1,1 @@
-"""Compaction: the choice of a log, the copy of its retained records, their installation."""
+"""Compaction: the choice of a log, the copy of the records to retain, and the replacement of segments."""

@@ -11,7 +11,11 @@ from ottla.storage.segment import Segment
 
 
 class Cleanable(NamedTuple):
-    """A log and the offsets that a pass could compact: from `first_dirty` up to `end`."""
+    """A log and its cleanable range: the offsets from `first_dirty` to before `end`.
+
+    `clean_bytes`, `dirty_bytes`: sizes of the segments before and in the range. `overdue`: whether
+    max.compaction.lag.ms has passed.
+    """
 
     log: Log
     first_dirty: int
@@ -22,17 +26,18 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of bytes that are not compacted yet."""
+        """The fraction of bytes that are not compacted yet (Kafka's cleanable ratio)."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
 
 def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
-    """Return the cleanable range of a log. `first_dirty` is the end of the last pass (the log start offset if there was
-    none).
+    """Return the cleanable range of a log.
+
+    `first_dirty`: the end of the last pass; the log start offset if there was none.
     """
     first_dirty = max(first_dirty, opened.log_start_offset)
-    if first_dirty > opened.log_end_offset:  # truncated since the last pass
+    if first_dirty > opened.log_end_offset:  # the log was truncated since the last pass
         first_dirty = opened.log_start_offset
     end = _first_uncleanable(opened, now_ms)
     clean = dirty = 0
@@ -54,8 +59,8 @@ def _is_overdue(segment: Segment, latest_ms: int) -> bool:
 
 
 def _first_uncleanable(opened: Log, now_ms: int) -> int:
-    """Return the end of the cleanable range: before the active segment, undecided transactions and records younger than
-    min.compaction.lag.ms.
+    """Return the end of the cleanable range, which excludes the active segment, open transactions, and records younger
+    than min.compaction.lag.ms.
     """
     end = min(opened.active.base_offset, opened.last_stable_offset)
     lag = opened.config.min_compaction_lag_ms
@@ -67,7 +72,9 @@ def _first_uncleanable(opened: Log, now_ms: int) -> int:
 
 
 def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
-    """Return the log that needs a pass most, if one has reached min.cleanable.dirty.ratio or max.compaction.lag.ms."""
+    """Return the log that most needs a pass; None if none has reached min.cleanable.dirty.ratio or
+    max.compaction.lag.ms.
+    """
     ready = [
         c for c in cleanables if c.dirty_bytes and (c.overdue or c.ratio >= c.log.config.min_cleanable_dirty_ratio)
     ]

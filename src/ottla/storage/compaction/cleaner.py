@@ -1,13 +1,14 @@
-"""Compaction: rewrite a log's closed segments with only the last record of each key. Kafka's LogCleaner.
+"""Compaction: rewrites a log's closed segments with only the last record of each key. Kafka's LogCleaner.
 
-One pass: the constructor picks the range (event loop), `copy` reads it and writes `.cleaned` segments (on a worker,
-since closed segments do not change), `install` swaps them in (event loop). A crash at any point leaves either the old
-segments or the new ones, see `recovery`. Offsets never change, so batches and segments have gaps afterwards.
+A pass has three steps. The constructor determines the range (on the event loop). `copy` reads it and writes `.cleaned`
+segments (on a worker, because closed segments do not change). `install` replaces the old segments by them (on the event
+loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never change, so
+there are gaps between them afterwards.
 
-Tombstones and transaction markers stay for delete.retention.ms after the first pass that finds them: its time is
-written into their batch (KIP-534); in formats 0 and 1, which have no field for it, the age of their segment counts.
-Records of aborted transactions are removed at once. The last batch of an active producer stays, if necessary without
-records: it has the sequence that the next batch must follow.
+Tombstones and transaction markers stay until delete.retention.ms after the first pass that reads them: this time is
+written into their batch (KIP-534). Formats 0 and 1 have no field for it, so the age of the segment counts. Records of
+aborted transactions are removed at once. The last batch of an active producer stays, without records if necessary,
+because it has the sequence number that the next batch must follow.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ log = logging.getLogger("ottla.storage.compaction.cleaner")
 
 
 Steps = Generator[Callable[[], None], None, bool]
-"""Work on the event loop that yields what may wait for the disk, for a worker, and gets its OSError raised there."""
+"""A generator that runs on the event loop.
+
+It yields functions that may wait for the disk, which a worker has to call; an OSError of theirs is raised in the
+generator. It returns whether the work was completed.
+"""
 
 
 def run_steps(steps: Steps) -> bool:
-    """Run steps in this thread, and return their result."""
+    """Run steps in this thread, including the functions that they yield, and return their result."""
     try:
         wait_for_disk = next(steps)
         while True:
@@ -62,7 +67,7 @@ def run_steps(steps: Steps) -> bool:
 
 
 class CleanerPass:
-    """One pass over one log."""
+    """One compaction pass over one log."""
 
     def __init__(
         self,
@@ -81,25 +86,25 @@ class CleanerPass:
         self._limit = cleanable.end
         self._end = cleanable.first_dirty
         self._groups: list[tuple[list[Segment], Segment]] = []
-        # Copied in the event loop, because the worker must not read what appends change.
+        # Copied on the event loop, because the worker must not read data that appends change.
         producers = self.log.producers.producers.values()
         self._last_batches = {p.batches[-1].last_offset for p in producers if p.batches}
         self._last_epochs = {p.id: p.epoch for p in producers if not p.batches}
         self._aborted: dict[int, list[AbortedTransaction]] = {}
-        """The aborted transactions by producer, in the order of their offsets."""
+        """The aborted transactions by producer id, in the order of their offsets."""
         for aborted in self.log.aborted_transactions(self.log.log_start_offset, cleanable.end):
             self._aborted.setdefault(aborted.producer_id, []).append(aborted)
         self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
-        # Messages of formats 0 and 1 have no field for the time: the age of their segment decides.
+        # Messages of formats 0 and 1 have no field for the delete horizon, so the age of their segment counts.
         clean = [s.created_ms for s in self._sources if s.base_offset < cleanable.first_dirty]
         self._old_horizon_ms = clean[-1] - self.log.config.delete_retention_ms if clean else 0
         self.cleaned_to = cleanable.first_dirty
-        """The offset at which the next pass begins after this one is installed."""
+        """The offset at which the next pass starts, once this one is installed."""
 
     # In a worker thread
 
     def copy(self) -> None:
-        """Read keys, then write `.cleaned` segments and wait until they are on disk.
+        """Read the keys, then write `.cleaned` segments, and wait until they are on disk.
 
         Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped, and
         CorruptMessageError for damage in the log. After an error the written files are removed and the log is
@@ -120,10 +125,12 @@ class CleanerPass:
             raise
 
     def _read_keys(self) -> int:
-        """Fill the map from the first dirty offset on, and return the offset up to which the keys of all batches are
-        in it.
+        """Add the keys of the dirty range to the map.
 
-        A full map ends the pass between two batches; the rest of the log stays as it is.
+        Return the offset up to which the keys of all batches are in it.
+
+        If the map becomes full, the pass ends before the batch whose keys do not fit. The rest of the log is not
+        changed.
         """
         for segment in self._sources:
             full_at = self._read_segment(segment)
@@ -137,8 +144,9 @@ class CleanerPass:
         return self._limit
 
     def _read_segment(self, segment: Segment) -> int | None:
-        """Add the segment's keys to the map, and return the offset of the first batch whose keys do not fit, None if
-        all do.
+        """Add a segment's keys to the map.
+
+        Return the base offset of the first batch whose keys do not fit; None if all fit.
         """
         for header, _, records in self._records(segment, self.first_dirty):
             if header.base_offset >= self._limit:
@@ -191,7 +199,9 @@ class CleanerPass:
         target.sync()
 
     def _copy_transaction_index(self, group: list[Segment], target: Segment) -> None:
-        """Copy the index entries of aborted transactions that reach beyond the end of the pass."""
+        """Copy the index entries of aborted transactions that end after the pass, because some of their records
+        remain.
+        """
         index = TransactionIndex(target.path(TXN_INDEX_SUFFIX))
         for source in group:
             for aborted in self._rolled_back[source.base_offset]:
@@ -207,7 +217,9 @@ class CleanerPass:
         *,
         old_tombstones_go: bool,
     ) -> bytes | memoryview | None:
-        """Return the batch unchanged, rewritten, or without records; None if it is removed."""
+        """Return the batch to write: the same batch, one with fewer records, or one without records; None to remove the
+        batch.
+        """
         if header.base_offset >= self._end:
             return batch
         if header.magic < MAGIC:
@@ -237,11 +249,11 @@ class CleanerPass:
             return batch if self._last_epochs.get(header.producer_id) == header.producer_epoch else None
         if header.last_offset not in self._last_batches:
             return None
-        transactions.keep_data_of(header)  # without its marker it would start a transaction that never ends
+        transactions.keep_data_of(header)  # without its marker, the batch would start a transaction that never ends
         return _without_records(header)
 
     def _keeps(self, record: Record, *, expired: bool) -> bool:
-        """Return whether a record is retained: it is the last of its key, and not an expired tombstone."""
+        """Return whether to retain a record: it is the last one of its key, and not an expired tombstone."""
         if record.key is None:
             return False
         if self._keys.get(record.key) > record.offset:
@@ -251,15 +263,16 @@ class CleanerPass:
     # In the event loop
 
     def install(self) -> bool:
-        """Run all of `install_steps`, and return their result."""
+        """Run all of `install_steps` in this thread, and return the result."""
         return run_steps(self.install_steps())
 
     def install_steps(self) -> Steps:
-        """Replace the old segments by the new ones. Return False, with nothing changed, if the log has lost an old one
-        meanwhile.
+        """Replace the old segments by the new ones.
 
-        An I/O error before the first old segment is removed leaves the log as it is. After that the log is inconsistent
-        until the next start completes the swap, so every error is a DiskFailedError.
+        Change nothing and return False if the log no longer has all of the old ones.
+
+        After an I/O error before the first old segment is removed, the log is unchanged. After that, the log is
+        inconsistent until the next start completes the swap, so every error is raised as a DiskFailedError.
         """
         if not self._is_current():
             self.abort()
@@ -273,7 +286,7 @@ class CleanerPass:
             yield functools.partial(sync_directory, self.log.dir)
         except OSError as error:
             if self.log.closed:
-                return False  # deleted meanwhile, with its directory
+                return False  # the log was deleted meanwhile, with its directory
             self._undo(plain)
             raise storage_error(doing, self.log.dir, error) from error
         if not self._is_current():
@@ -298,7 +311,10 @@ class CleanerPass:
         return not self.log.closed and all(id(s) in present for group, _ in self._groups for s in group)
 
     def _undo(self, plain: list[tuple[list[Segment], Segment]]) -> None:
-        """Remove the written files, under both names; files that remained would be regarded as complete later."""
+        """Remove the written files under both names.
+
+        If any remained, the next recovery would regard them as complete.
+        """
         try:
             for _, fresh in plain:
                 fresh.delete_files(SWAP_SUFFIX)
@@ -310,7 +326,7 @@ class CleanerPass:
     def _replace(self, group: list[Segment], fresh: Segment) -> None:
         at = self.log.segments.index(group[0])
         self.log.discard(group)
-        # Removed at once: their names may be needed again, and readers keep the old files open.
+        # The files are removed at once, because their names may be needed again. Readers keep the old files open.
         for segment in group:
             segment.delete_files(DELETED_SUFFIX)
         fresh.rename(SWAP_SUFFIX, "")
@@ -321,7 +337,7 @@ class CleanerPass:
         self.log.segments.insert(at, fresh)
 
     def abort(self) -> None:
-        """Remove the written files; those that cannot be removed are deleted at the next start."""
+        """Remove the written files. Those that cannot be removed now will be deleted at the next start."""
         for _, target in self._groups:
             target.close()
             try:
@@ -336,7 +352,7 @@ class CleanerPass:
 
 
 class _Transactions:
-    """The transactions, by producer, that have records in the retained batches."""
+    """Tracks which producers' transactions have retained batches."""
 
     def __init__(self, cleaning: CleanerPass) -> None:
         self._cleaning = cleaning
@@ -348,8 +364,10 @@ class _Transactions:
             self._with_data.add(header.producer_id)
 
     def still_has_data(self, header: BatchHeader, record: Record) -> bool:
-        """Return, at a marker, whether its transaction has retained records. The producer's next transaction begins
-        after it.
+        """Return whether the transaction that a marker ends has retained batches.
+
+        Then forget it, because the producer's next transaction starts after the marker. Return True for a record that
+        is not a marker.
         """
         marker = read_marker(record)
         had = header.producer_id in self._with_data
@@ -358,7 +376,7 @@ class _Transactions:
 
 
 def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
-    """Run a whole pass at once, and return the offset where the next one begins."""
+    """Run a whole pass in this thread. Return the offset at which the next pass starts."""
     now_ms = opened.clock.now_ms()
     cleaning = CleanerPass(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
     cleaning.copy()
@@ -366,7 +384,9 @@ def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES
 
 
 def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[Segment]]:
-    """Group neighbouring segments that fit into one, so that small segments do not pile up."""
+    """Yield groups of neighbouring segments that fit into one segment, so that the number of small segments does not
+    grow.
+    """
     group: list[Segment] = []
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
@@ -380,7 +400,7 @@ def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[
 
 
 def _rewrite(header: BatchHeader, records: list[Record], horizon: int | None) -> memoryview:
-    """Return the batch with some of its records; producer, epoch and the range of offsets stay the same."""
+    """Return the batch with only these records. Producer id, epoch and the range of offsets stay the same."""
     size = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b""), r.headers) for r in records)
     builder = BatchBuilder(
         bytearray(HEADER_BYTES + size), header.codec, base_offset=header.base_offset, delete_horizon_ms=horizon
@@ -401,7 +421,10 @@ def _rewrite(header: BatchHeader, records: list[Record], horizon: int | None) ->
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """Return the header alone, for the sequence in it. Without a codec, because compressed nothing is not empty."""
+    """Return the batch without records, which keeps the sequence number.
+
+    It has no codec, because compressing no bytes yields some bytes.
+    """
     out = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~CODEC_MASK
     write_header(out, 0, header._replace(length=HEADER_BYTES - LOG_OVERHEAD, attributes=attributes, count=0))

@@ -1,18 +1,21 @@
-"""Key → last offset, for compaction, in bounded memory: a full map ends the range that one pass cleans."""
+"""A map from keys to their last offsets, for compaction, in bounded memory: when it is full, the pass ends."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
 DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
-"""Kafka's log.cleaner.dedupe.buffer.size: memory for the keys of one pass."""
+"""Kafka's default of log.cleaner.dedupe.buffer.size: bytes of memory for the keys of one pass."""
 BYTES_PER_KEY = 160
-"""Measured memory per key: a digest, an offset and a slot in the table."""
+"""Memory per key in bytes, as measured: a digest, an offset and a slot in the table."""
 DIGEST_BYTES = 16
 
 
 class OffsetMap:
-    """The last offset of each key. Keys are stored as digests of 16 bytes, for which collisions are not expected."""
+    """The last offset of each key.
+
+    Long keys are stored as digests of 16 bytes, whose collisions are practically impossible.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_keys = max(max_bytes // BYTES_PER_KEY, 1)
@@ -29,16 +32,17 @@ class OffsetMap:
         return len(self._offsets) >= self.max_keys
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the key's last offset; offsets must increase."""
+        """Set a key's last offset. Offsets must increase from call to call."""
         assert offset > self.latest_offset
         self._offsets[_digest(key)] = offset
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """Return the key's last offset, -1 for an unknown key."""
+        """Return a key's last offset; -1 if the key is not in the map."""
         return self._offsets.get(_digest(key), -1)
 
 
 def _digest(key: bytes) -> bytes:
-    # A short key is stored itself; one of 16 bytes could equal another key's digest.
+    # Keys shorter than a digest are stored as they are. A key of 16 bytes is not, because it could equal another key's
+    # digest.
     return key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
