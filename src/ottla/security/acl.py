@@ -1,6 +1,6 @@
-"""ACLs (KIP-11, KIP-290): permissions and denials of operations on resources, by principal and host.
+"""ACLs (KIP-11, KIP-290): each allows or denies a principal on a host an operation on resources.
 
-Immutable values that brokers, clients and tools share.
+All values are immutable. Brokers, clients and tools share them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from ottla.model import ACLOperation
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""The wildcard: all resources of the type as a resource name, any host as a host, everyone in `User:*`."""
+"""The wildcard.
+
+As a resource name it means all resources of the type, as a host any host, and in `User:*` every user.
+"""
 
 
 class ResourceType(IntEnum):
@@ -60,7 +63,7 @@ OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (ACLOperation.DESCRIBE,),
     ResourceType.USER: (ACLOperation.CREATE_TOKENS, ACLOperation.DESCRIBE_TOKENS),
 }
-"""The operations on a resource, by its type."""
+"""The operations that are possible on a resource, by resource type."""
 
 
 class ACLResourcePatternType(IntEnum):
@@ -83,15 +86,16 @@ class ACLPermissionType(IntEnum):
 
 
 class ResourcePatternFilter(NamedTuple):
-    """A filter of resource patterns; name None: any."""
+    """A filter of resource patterns. `resource_name`: None for any name."""
 
     resource_type: ResourceType
     resource_name: str | None = None
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.ANY
 
     def matches(self, pattern: ResourcePattern) -> bool:
-        """Return whether the filter matches a pattern. MATCH matches all patterns that cover the resource of this
-        name.
+        """Return whether the filter matches a pattern.
+
+        With pattern type MATCH, it matches all patterns that cover the resource `resource_name`.
         """
         kind, name, how = self
         if kind not in (ResourceType.ANY, pattern.resource_type):
@@ -104,7 +108,7 @@ class ResourcePatternFilter(NamedTuple):
 
 
 class ResourcePattern(NamedTuple):
-    """The resources of an ACL: one by its name (`*`: all), or those with a prefix."""
+    """The resources that an ACL applies to: one with a literal name (`*`: all), or all whose names have a prefix."""
 
     resource_type: ResourceType
     resource_name: str
@@ -118,7 +122,7 @@ class ResourcePattern(NamedTuple):
 
 
 class ACLFilter(NamedTuple):
-    """A filter of ACLs; None: any."""
+    """A filter of ACLs. A field that is None or ANY matches every value."""
 
     principal: str | None = None
     host: str | None = None
@@ -137,7 +141,9 @@ class ACLFilter(NamedTuple):
 
 
 class ACL(NamedTuple):
-    """One ACL: a principal (`User:alice`), a host (`*`: any), an operation and a permission on resources."""
+    """One ACL: it allows or denies (`permission_type`) a principal such as `User:alice` on a host (`*`: any) an
+    operation on resources.
+    """
 
     principal: str
     host: str
@@ -151,7 +157,7 @@ class ACL(NamedTuple):
         return f"{what} for {self.principal} from {self.host}"
 
     def check(self) -> None:
-        """Raise ValueError for an ACL that is a filter."""
+        """Raise ValueError if a field has a value that is only valid in filters (ANY or MATCH)."""
         kind, _, pattern = self.resource_pattern
         if kind == ResourceType.ANY or pattern in (ACLResourcePatternType.ANY, ACLResourcePatternType.MATCH):
             raise ValueError(f"{self}: an ACL requires one resource type, and a literal or prefixed pattern")

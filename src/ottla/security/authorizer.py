@@ -1,11 +1,11 @@
-"""Authorization by ACLs, as Kafka's AclAuthorizer and StandardAuthorizer decide.
+"""Authorization by ACLs, with the same decisions as Kafka's AclAuthorizer and StandardAuthorizer.
 
-A super user is authorized for everything. Otherwise the ACLs of the resource decide: those for its name, for `*`, and
-for every prefix of its name. DENY takes precedence; READ, WRITE, DELETE or ALTER imply DESCRIBE, and ALTER_CONFIGS
-implies DESCRIBE_CONFIGS. Without any ACL of the resource, `allow.everyone.if.no.acl.found` decides.
+A super user is authorized for everything. For others, the ACLs of the resource decide: those for its name, for `*`, and
+for every prefix of its name. DENY takes precedence. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS
+implies DESCRIBE_CONFIGS. If a resource has no ACLs, `allow.everyone.if.no.acl.found` decides.
 
-Pure: ACLs come from `cluster/broker/acl_store`. Decisions are cached until ACLs change, as every request repeats them.
-Not thread-safe: event loop only.
+There is no I/O: `cluster/broker/acl_store` reads the ACLs. Decisions are cached until ACLs change, because requests
+repeat them. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ALLOWED_BY: Final = {
         {ACLOperation.ALL, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS}
     ),
 }
-"""Operations that are implied by others."""
+"""For operations that others imply: the operations whose ACLs allow them."""
 EVERYBODY: Final = f"User:{WILDCARD}"
 MAX_REMEMBERED: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 255
-"""Maximum number of cached decisions, and the longest name of one: clients with generated names must not fill the
-memory.
+"""Maximum number of cached decisions, and maximum length of a resource name in one, so that clients with generated
+names cannot exhaust memory.
 """
 
 
@@ -52,8 +52,9 @@ class Authorizer:
     """Decides whether a client is authorized for an operation."""
 
     def __init__(self, super_users: Iterable[str] = (), *, allow_everyone: bool = False) -> None:
-        """`super_users`: principals authorized for everything; `allow_everyone`: authorize operations on resources
-        without ACLs.
+        """`super_users`: principals that are authorized for everything.
+
+        `allow_everyone`: whether everyone is authorized for operations on resources without ACLs.
         """
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
@@ -83,7 +84,9 @@ class Authorizer:
     def allows_by_default(
         self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType, name: str
     ) -> bool:
-        """Return whether it is authorized only because the resource has no ACL (`allow.everyone.if.no.acl.found`)."""
+        """Return whether the client is authorized only because the resource has no ACLs
+        (`allow.everyone.if.no.acl.found`).
+        """
         if client.principal in self._super_users or not self._allow_everyone:
             return False
         rules = self._rules.get(kind)
@@ -92,7 +95,7 @@ class Authorizer:
     def allows_some(self, client: AuthorizableClient, operation: ACLOperation, kind: ResourceType) -> bool:
         """Return whether the client may be authorized for the operation on some resource of the type (KIP-679).
 
-        An allowing ACL counts unless a denying one covers all of its resources.
+        An ALLOW ACL counts unless a DENY ACL covers all of its resources.
         """
         if client.principal in self._super_users:
             return True
@@ -153,7 +156,7 @@ class _Rules:
         by_name.setdefault(acl.resource_pattern.resource_name, []).append(acl)
 
     def about(self, name: str) -> Iterator[ACL]:
-        """Yield the ACLs of the resource of this name."""
+        """Yield the ACLs that apply to the resource of this name."""
         yield from self._literal.get(name, ())
         if name != WILDCARD:
             yield from self._literal.get(WILDCARD, ())
@@ -176,11 +179,11 @@ def _is_about(acl: ACL, client: AuthorizableClient) -> bool:
 
 
 def _is_left(acl: ACL, denied_names: Collection[str], denied_prefixes: Collection[str]) -> bool:
-    """Return whether an allowing ACL covers any resource that is not denied."""
+    """Return whether an ALLOW ACL covers any resource that is not denied."""
     name = acl.resource_pattern.resource_name
     literal = _is_literal(acl.resource_pattern.pattern_type)
     if literal and name == WILDCARD:
-        return True  # all but a few names or prefixes
+        return True  # only some names or prefixes are denied
     if literal and name in denied_names:
         return False
     return not any(name.startswith(prefix) for prefix in denied_prefixes)

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): what brokers know of them. Immutable values, and the secrets derived from the master key.
+"""Delegation tokens (KIP-48): their data as immutable values, and their secrets, which are derived from the master key.
 
 Kafka's `TokenInformation` and `DelegationTokenManager`.
 """
@@ -14,24 +14,27 @@ HASH: Final = "sha512"
 
 
 class TokenInformation(NamedTuple):
-    """A token without its secret. Principals have the form `User:name`, times are in milliseconds since 1970."""
+    """A token without its secret. Principals have the format `User:name`. Times are in milliseconds since 1970."""
 
     token_id: str
     owner: str
     """The principal that a client with the token acts as."""
     requester: str
-    """The principal that has created the token; another one than the owner needs CREATE_TOKENS for it (KIP-373)."""
+    """The principal that has created the token.
+
+    To create it for another owner, the principal needs CREATE_TOKENS (KIP-373).
+    """
     renewers: tuple[str, ...]
-    """Principals that may renew and expire the token, besides its owner."""
+    """The principals that may renew and expire the token, in addition to its owner."""
     issue_timestamp: int
     expiry_timestamp: int
-    """The time from which the token is not accepted, unless it is renewed before."""
+    """The time at which the token expires, unless it is renewed before."""
     max_timestamp: int
-    """The time up to which the token can be renewed."""
+    """The time at which the token expires even if it is renewed."""
 
     @property
     def user(self) -> str:
-        """The owner's name as a user."""
+        """The owner's name without the prefix `User:`."""
         return self.owner.removeprefix(USER_PREFIX)
 
     def is_expired(self, now_ms: int) -> bool:
@@ -43,10 +46,10 @@ class TokenInformation(NamedTuple):
 
 
 def token_hmac(master_key: bytes, token_id: str) -> bytes:
-    """Return the token's secret, which every broker with the master key can compute."""
+    """Return the token's secret (HMAC). Every broker with the master key can compute it."""
     return hmac.digest(master_key, token_id.encode(), HASH)
 
 
 def token_password(secret: bytes) -> str:
-    """Return the password with which a client that has the token's secret authenticates by SCRAM."""
+    """Return the password for SCRAM of a client that authenticates with the token's secret."""
     return b64encode(secret).decode()

@@ -1,9 +1,10 @@
-"""Validation of OAUTHBEARER tokens by a listener: signed with a known key (KIP-768) or, for tests, unsigned.
+"""Validation of OAUTHBEARER tokens in the broker: tokens signed with a known key (KIP-768) or, for tests, unsigned
+ones.
 
-Without `sasl.oauthbearer.jwks.endpoint.url` a token needs no signature, as in Kafka, and anyone can make one. With it
-the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker starts,
-refreshed periodically, and at once for a token with an unknown key, but only every few seconds. PyJWT verifies
-signatures and claims.
+If `sasl.oauthbearer.jwks.endpoint.url` is not set, tokens need no signature, as in Kafka, so anyone can create one. If
+it is set, the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker
+starts and refreshed periodically. For a token with an unknown key, they are refreshed at once, but at most every few
+seconds. PyJWT verifies signatures and claims.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ UNSECURED: Final = "unsecuredValidator"
 """The prefix of JAAS options for unsigned tokens."""
 RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 ALGORITHMS: Final = (*RSA_ALGORITHMS, "ES256", "ES384", "ES512", "EdDSA")
-"""Accepted signatures: only asymmetric ones, as a secret shared by brokers could be used to make tokens."""
+"""The accepted signature algorithms.
+
+Only asymmetric ones are accepted, because with a shared secret brokers could create tokens.
+"""
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
-"""Minimum time between refreshes of the keys because of tokens with unknown keys."""
+"""Minimum time in seconds between refreshes of the keys that tokens with unknown keys cause."""
 
 
 class _Key(NamedTuple):
@@ -44,7 +48,7 @@ class _Key(NamedTuple):
 
 
 class UnsecuredJwtValidator:
-    """Accepts unsigned tokens, whatever they claim. Kafka's OAuthBearerUnsecuredValidator."""
+    """Validates unsigned tokens: their format, expiry time and scope. Kafka's OAuthBearerUnsecuredValidator."""
 
     def __init__(self, jaas: Mapping[str, str], now: Callable[[], float] = time.time) -> None:
         """Raises ConfigurationError for invalid options."""
@@ -60,7 +64,10 @@ class UnsecuredJwtValidator:
         self._now = now
 
     def check(self, token: str) -> AuthenticatedUser:
-        """Return the user that the token claims. Raises InvalidTokenError for a malformed or expired one."""
+        """Return the user that the token claims.
+
+        Raises InvalidTokenError if it is malformed, expired or signed, or lacks a required scope.
+        """
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:
             raise InvalidTokenError("the token is signed, but sasl.oauthbearer.jwks.endpoint.url is not set")
@@ -83,12 +90,10 @@ class UnsecuredJwtValidator:
 
 
 class JwtValidator:
-    """Accepts tokens signed with one of the keys. Validates on the event loop; a thread refreshes the keys."""
+    """Validates tokens that are signed with one of the keys. The keys are refreshed in a thread."""
 
     def __init__(self, config: OAuthCheckConfig) -> None:
-        """Load the keys. Raises StartupError if there are none, or if the library that verifies signatures is
-        missing.
-        """
+        """Load the keys. Raises StartupError if that fails, or if PyJWT is not installed."""
         try:
             import jwt
         except ImportError:
@@ -108,8 +113,9 @@ class JwtValidator:
         self._read_at = time.monotonic()
 
     def check(self, token: str) -> AuthenticatedUser:
-        """Return the token's user. Raises InvalidTokenError for a token that is unsigned, expired, or for another
-        audience.
+        """Return the token's user.
+
+        Raises InvalidTokenError if its signature, expiry time, issuer or audience is invalid.
         """
         jwt, config = self._jwt, self._config
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
@@ -133,7 +139,7 @@ class JwtValidator:
         return AuthenticatedUser(user, float(claims["exp"]))
 
     def _key(self, token: str) -> _Key:
-        """Return the key that a token names, or the only one."""
+        """Return the key that a token names; if it names none, the only key."""
         age = time.monotonic() - self._read_at
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
             self._read_again()
@@ -146,7 +152,7 @@ class JwtValidator:
         return keys[0]
 
     def _read_again(self) -> None:
-        """Refresh the keys in a thread; meanwhile tokens are validated with the previous ones."""
+        """Refresh the keys in a thread. Until then, tokens are validated with the previous ones."""
         if self._reading is None or not self._reading.is_alive():
             self._reading = threading.Thread(target=self._renew, name="ottla-jwks", daemon=True)
             self._reading.start()
@@ -171,20 +177,21 @@ class JwtValidator:
         return keys
 
     def _usable(self, described: dict[str, Any]) -> _Key | None:
-        """Return a key of the set; None for one that is not for signatures, or of a kind that is not accepted."""
+        """Return a key of the key set. Return None if it is not for signatures, or has no accepted algorithm."""
         try:
             key = self._jwt.PyJWK(described)
         except (self._jwt.PyJWTError, AttributeError):
             return None
         if described.get("use") not in ("sig", None) or key.algorithm_name not in ALGORITHMS:
             return None
-        # without "alg" an RSA key is valid for every RSA algorithm (RFC 7517, 4.4); other keys have it from their curve
+        # Without "alg", an RSA key is valid for every RSA algorithm (RFC 7517, 4.4). The curve of other keys determines
+        # the algorithm.
         any_of_rsa = described.get("kty") == "RSA" and not described.get("alg")
         return _Key(described.get("kid"), key.key, RSA_ALGORITHMS if any_of_rsa else (key.algorithm_name,))
 
 
 def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
-    """Return the scopes of a token: text separated by blanks, or a list."""
+    """Return the scopes in a token's claim, which may be a text separated by blanks, or a list."""
     value = claims.get(name, [])
     return frozenset(value.split() if isinstance(value, str) else map(str, value if isinstance(value, list) else ()))
 
@@ -200,7 +207,7 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a time in seconds since 1970; None if the claim is missing."""
+    """Return the time in a claim in seconds since 1970; None if the claim is missing. Raises InvalidTokenError."""
     value = claims.get(name)
     if value is None:
         return None

@@ -1,7 +1,7 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255) without I/O: a client authenticates by a token of a trusted issuer.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255) without I/O: a client authenticates with a token of a trusted issuer.
 
-The client's only message contains the token and extensions (KIP-342). A broker that rejects it answers with the reason
-as JSON, receives one more byte, and ends the exchange.
+The client's first message contains the token and extensions (KIP-342). If the broker rejects it, it answers with an
+error as JSON, the client sends one more byte, and the exchange ends.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
 
 
 class AuthenticatedUser(NamedTuple):
-    """The user of a token, and its expiry time in seconds since 1970."""
+    """The user of a token, and the token's expiry time in seconds since 1970."""
 
     user: str
     expires: float
 
 
 class InvalidTokenError(SaslAuthenticationFailedError):
-    """A rejected token; `status` is the error code of RFC 6750."""
+    """The token was rejected. `status`: the error code of RFC 6750."""
 
     def __init__(self, message: str, status: str = "invalid_token", scope: str | None = None) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class InvalidTokenError(SaslAuthenticationFailedError):
 
 
 def first_message(token: str, extensions: Mapping[str, str]) -> bytes:
-    """Return the client's message. Raises ConfigurationError for invalid extensions."""
+    """Return the client's first message. Raises ConfigurationError if an extension is invalid."""
     for name, value in extensions.items():
         if name == "auth" or not _KEY.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ConfigurationError(
@@ -55,18 +55,20 @@ class OAuthBearerServer:
     by_token = False
 
     def __init__(self, check: Callable[[str], AuthenticatedUser]) -> None:
-        """`check` returns the user of a token; it raises InvalidTokenError to reject it."""
+        """`check`: returns the user of a token, or raises InvalidTokenError."""
         self.user: str | None = None
         self.claimed = ""
         self.expires: float | None = None
         self._check = check
-        self._refusal: InvalidTokenError | None = None
+        self._rejection: InvalidTokenError | None = None
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer: empty for a valid token, otherwise the reason, after which the next step fails."""
-        if self._refusal is not None:
-            # the reason is for the broker's log; the client only gets RFC 6750's error code
-            raise SaslAuthenticationFailedError(_reason(self._refusal)) from self._refusal
+        """Return the answer to a message: empty for a valid token, else the error as JSON, after which the next call
+        raises SaslAuthenticationFailedError.
+        """
+        if self._rejection is not None:
+            # the reason is for the broker's log; the client gets only the error code of RFC 6750
+            raise SaslAuthenticationFailedError(_reason(self._rejection)) from self._rejection
         match = _FIRST.fullmatch(message.decode("utf-8", "replace"))
         if match is None:
             raise SaslAuthenticationFailedError("Invalid OAUTHBEARER client first message")
@@ -77,7 +79,7 @@ class OAuthBearerServer:
         try:
             proven = self._check(bearer[1])
         except InvalidTokenError as error:
-            self._refusal = error
+            self._rejection = error
             return _reason(error).encode()
         if match[1] not in (None, "", proven.user):
             raise SaslAuthenticationFailedError(

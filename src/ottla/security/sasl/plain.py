@@ -9,7 +9,7 @@ from ottla.errors import SaslAuthenticationFailedError
 
 
 class PlainServer:
-    """The broker's side of PLAIN: one message without an answer; `user` is set after success."""
+    """The broker's side of PLAIN: one message with an empty answer. `user` is set after success."""
 
     expires: float | None = None
     by_token = False
@@ -21,14 +21,17 @@ class PlainServer:
         self._passwords = passwords
 
     def step(self, message: bytes) -> bytes:
-        """Check user and password. The error does not reveal which of them is wrong."""
+        """Check user and password.
+
+        Raises SaslAuthenticationFailedError, which does not reveal to the client which of them is wrong.
+        """
         parts = message.decode("utf-8", "replace").split("\0")
         if len(parts) != 3 or not parts[1] or not parts[2]:
             raise SaslAuthenticationFailedError("Invalid SASL/PLAIN response: user and password are required")
         authorization, user, password = parts
         self.claimed = user
         expected = self._passwords.get(user)
-        # compared for unknown users as well: timing must not reveal which users exist
+        # passwords of unknown users are compared, too, so that timing does not reveal which users exist
         same = hmac.compare_digest((expected or password + "!").encode(), password.encode())
         if expected is None or not same:
             raise SaslAuthenticationFailedError("Authentication failed: Invalid username or password")

@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802, RFC 7677) without I/O: messages in, messages out, for both sides.
+"""SCRAM (RFC 5802, RFC 7677) without I/O: both sides take and return messages.
 
-No password is sent: the client proves that it has a key that is hashed from it many times, and the server proves that
-it has the stored credential. Passwords are UTF-8 without SASLprep, as in Kafka.
+The password is never sent. The client proves that it has a key that is derived from the password by many hash
+iterations, and the server proves that it has the stored credential. Passwords are UTF-8 without SASLprep, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from ottla.errors import SaslAuthenticationFailedError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
-"""The size of a salt, as Ottla's and Java's clients make them."""
+"""The size in bytes of the salts that Ottla's and Java's tools create."""
 MAX_ITERATIONS: Final = 1_000_000
-"""A server that requests more would only keep the client busy."""
+"""Maximum number of iterations that a client accepts, so that a server cannot keep it busy."""
 TOKEN_EXTENSION: Final = "tokenauth=true"
-"""The extension by which a client authenticates with a delegation token (KIP-48): its id is the user name."""
+"""The extension of a client that authenticates with a delegation token (KIP-48).
+
+The user name is the token's id then.
+"""
 OWN_SECRET: Final = secrets.token_bytes(32)
 _FIRST: Final = re.compile(r"n,(?:a=([^,]*))?,(n=([^,]+),r=([!-+\--~]+)((?:,.*)?))")
 _CHALLENGE: Final = re.compile(r"r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(?:,.*)?")
@@ -32,7 +35,7 @@ _FINAL: Final = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)(?:,[^p].*)?),p=
 
 
 class Credential(NamedTuple):
-    """A stored credential: enough to verify a password, not to log in with it."""
+    """A stored credential, with which a password can be verified, but not a login be made."""
 
     salt: bytes
     stored_key: bytes
@@ -47,17 +50,20 @@ class Credential(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Credential:
-        """Parse Kafka's text: `salt=…,stored_key=…,server_key=…,iterations=…`. Raises ValueError."""
+        """Parse a credential in Kafka's text format: `salt=…,stored_key=…,server_key=…,iterations=…`.
+
+        Raises ValueError.
+        """
         parts = dict(part.split("=", 1) for part in text.split(","))
         try:
             salt, stored, server = (b64decode(parts[n], validate=True) for n in ("salt", "stored_key", "server_key"))
             return cls(salt, stored, server, int(parts["iterations"]))
         except KeyError as error:
-            raise ValueError(f"a SCRAM credential without {error}") from None
+            raise ValueError(f"the SCRAM credential lacks {error}") from None
 
 
 class TokenCredential(NamedTuple):
-    """The credential of a delegation token, its owner's user name, and its expiry time in seconds since 1970."""
+    """The credential of a delegation token, the user name of its owner, and its expiry time in seconds since 1970."""
 
     credential: Credential
     user: str
@@ -70,11 +76,11 @@ def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes
 
 
 def invented(mechanism: str, user: str, secret: bytes, like: Credential | None = None) -> Credential:
-    """Return a credential that no password matches, for an unknown user, so that answers do not reveal which users
-    exist.
+    """Return a fake credential for an unknown user, which no password matches, so that answers do not reveal which
+    users exist.
 
-    It is the same each time and on every broker with the `secret`; `like` is a real user's, for the same salt size
-    and iterations.
+    It is always the same for one user, on every broker with the same `secret`. `like`: a real user's credential, whose
+    salt size and number of iterations it gets.
     """
 
     def derived(what: bytes) -> bytes:
@@ -86,10 +92,10 @@ def invented(mechanism: str, user: str, secret: bytes, like: Credential | None =
 
 
 class ScramClient:
-    """The client's side of one exchange: `first`, `final`, `verify`, in this order."""
+    """The client's side of one exchange. Call `first`, `final` and `verify` in this order."""
 
     def __init__(self, mechanism: str, user: str, password: str, *, by_token: bool = False) -> None:
-        """`by_token`: user and password are the id and the secret of a delegation token."""
+        """`by_token`: whether user and password are the id and the secret of a delegation token."""
         self._hash = HASHES[mechanism]
         self._password = password
         self._nonce = secrets.token_urlsafe(24)
@@ -102,7 +108,10 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """Return the proof. Raises SaslAuthenticationFailedError for an invalid challenge."""
+        """Return the final message, which has the proof.
+
+        Raises SaslAuthenticationFailedError if the challenge is invalid.
+        """
         text = challenge.decode("utf-8", "replace")
         match = _CHALLENGE.fullmatch(text)
         if match is None or not match[1].startswith(self._nonce) or match[1] == self._nonce:
@@ -121,7 +130,10 @@ class ScramClient:
         return f"{without_proof},p={b64encode(_xor(client_key, signature)).decode()}".encode()
 
     def verify(self, last: bytes) -> None:
-        """Verify that the server has the credential; raise SaslAuthenticationFailedError if it has not."""
+        """Verify the server's last message.
+
+        Raises SaslAuthenticationFailedError unless it proves that the server has the credential.
+        """
         text = last.decode("utf-8", "replace")
         if text.startswith("e="):
             raise SaslAuthenticationFailedError(f"the broker rejects the login: {text[2:]}")
@@ -131,7 +143,7 @@ class ScramClient:
 
 
 class ScramServer:
-    """The server's side of one exchange: `step` processes each message of the client; `user` is set after success."""
+    """The server's side of one exchange. Call `step` with each message of the client. `user` is set after success."""
 
     def __init__(
         self,
@@ -140,9 +152,10 @@ class ScramServer:
         invent: Callable[[str], Credential] | None = None,
         token_of: Callable[[str], TokenCredential | None] = lambda _: None,
     ) -> None:
-        """`invent` makes the credential of an unknown user (see `invented`), by default with a random secret.
+        """`credential_of`: returns the credential of a user.
 
-        `token_of` returns what is known of the delegation token with an id.
+        `invent`: returns the fake credential of an unknown user (see `invented`); by default it uses a random secret.
+        `token_of`: returns the credential of a delegation token by its id.
         """
         self.user: str | None = None
         self.expires: float | None = None
@@ -160,7 +173,10 @@ class ScramServer:
         self._first_messages = ""
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer. The message of SaslAuthenticationFailedError is not for the client."""
+        """Return the answer to a message.
+
+        Raises SaslAuthenticationFailedError; its text must not be sent to the client.
+        """
         text = message.decode("utf-8", "replace")
         return self._challenge(text) if self._credential is None else self._check(text, self._credential)
 

@@ -1,8 +1,8 @@
-"""OAUTHBEARER tokens of a client: their source, and how long they are used.
+"""The source of a client's OAUTHBEARER tokens, and how long a token is used.
 
-Depending on the configs: a provider of the program, a token endpoint with the client credentials grant (KIP-768,
-KIP-1139), a file, or, for tests as in Kafka, an unsigned token. A token is used for new connections for four fifths of
-its lifetime.
+Depending on the configs, the source is a provider object of the program, a token endpoint (client credentials grant,
+KIP-768, KIP-1139), a file, or, for tests as in Kafka, a generator of unsigned tokens. A token is used for new
+connections for four fifths of its lifetime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.oauthbearer import first_message
 
 REFRESHED: Final = 0.8
-"""The part of its lifetime after which a token is replaced. Kafka's default of sasl.login.refresh.window.factor."""
+"""The fraction of its lifetime after which a token is replaced. Kafka's default of sasl.login.refresh.window.factor."""
 UNSECURED: Final = "unsecuredLogin"
 EXTENSION: Final = "extension_"
 CLAIM_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
@@ -33,16 +33,18 @@ CLAIM_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "NumberClaim_": float,
     "ListClaim_": lambda value: [part for part in value[1:].split(value[:1]) if part] if value else [],
 }
-"""Claims of unsigned tokens, by the prefixes of their options in a JAAS line, as in Kafka."""
+"""Parsers of the claims of unsigned tokens, by the prefix of the option in a JAAS line, as in Kafka."""
 DEFAULT_TIMEOUT_MS: Final = 10_000
-"""Timeout of requests to the token endpoint in milliseconds. Kafka's tools have none."""
+"""Timeout in milliseconds of requests to the token endpoint. Kafka has none by default."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 RETRIED: Final = (408, 429, 500, 502, 503, 504)
 """Status codes of a token endpoint after which the request is retried."""
 
 
 class Token(NamedTuple):
-    """A token, when it was issued and when it expires (seconds since 1970; None: unknown), and its extensions."""
+    """A token with the times of its issue and expiry in seconds since 1970 (`expires`: None if unknown), and its
+    extensions.
+    """
 
     value: str
     begun: float
@@ -50,28 +52,31 @@ class Token(NamedTuple):
     extensions: Mapping[str, str]
 
     def is_fresh(self, now: float) -> bool:
-        """Return whether it may be used for new connections. A token without an expiry time is used once."""
+        """Return whether the token may be used for further connections.
+
+        A token without an expiry time is used only once.
+        """
         return self.expires is not None and now < self.begun + (self.expires - self.begun) * REFRESHED
 
 
 class TokenEndpoint(NamedTuple):
-    """A token endpoint with client id and secret, and its timeouts."""
+    """A token endpoint with client id and secret. Times are in seconds."""
 
     url: str
     client_id: str
     client_secret: str
     scope: str | None
     urlencode: bool
-    """Whether id and secret are URL-encoded in the header (RFC 6749; `sasl.oauthbearer.header.urlencode`)."""
+    """Whether client id and secret are URL-encoded in the header (RFC 6749; `sasl.oauthbearer.header.urlencode`)."""
     timeout: float
     patience: float
-    """The time in seconds for which failed requests are retried."""
+    """The time for which failed requests are retried."""
     first_pause: float
     context: ssl.SSLContext | None
 
 
 class TokenProvider:
-    """The tokens of one client. Not thread-safe: event loop only; blocking work is done in a thread."""
+    """Provides the tokens of one client. Not thread-safe: event loop only; blocking work is done in a thread."""
 
     def __init__(self, get: Callable[[], Awaitable[str]], extensions: Mapping[str, str]) -> None:
         self._get = get
@@ -80,7 +85,10 @@ class TokenProvider:
         self._asking = asyncio.Lock()
 
     async def token(self) -> Token:
-        """Return a token for a new connection. Raises SaslAuthenticationFailedError if there is none."""
+        """Return a token for a new connection, from the source if the last one is not fresh.
+
+        Raises SaslAuthenticationFailedError if that fails.
+        """
         async with self._asking:
             now = time.time()
             if self._current is None or not self._current.is_fresh(now):
@@ -90,7 +98,7 @@ class TokenProvider:
 
 
 def expiry(token: str) -> float | None:
-    """Return when a token expires; None for an opaque token."""
+    """Return the expiry time of a JWT in seconds since 1970; None if it has none or the token is opaque."""
     try:
         exp = json.loads(b64url_decode(token.split(".")[1])).get("exp")
     except (ValueError, IndexError, AttributeError):
@@ -99,12 +107,12 @@ def expiry(token: str) -> float | None:
 
 
 def b64url_decode(part: str) -> bytes:
-    """Decode a part of a JWT. Raises ValueError."""
+    """Decode a part of a JWT (base64url without padding). Raises ValueError."""
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
 def b64url_encode(data: bytes) -> str:
-    """Encode a part of a JWT."""
+    """Encode a part of a JWT (base64url without padding)."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -116,9 +124,11 @@ def extensions_of(jaas: Mapping[str, str]) -> dict[str, str]:
 def token_provider(
     config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SSLContext | None = None
 ) -> TokenProvider:
-    """Build the provider from configs, which override the JAAS line. Raises ConfigurationError for insufficient ones.
+    """Build the provider from configs, which override the JAAS line.
 
-    `context`: TLS context for the token endpoint; None: the system's.
+    Raises ConfigurationError if a required config is missing.
+
+    `context`: TLS context for the token endpoint; None for the system's default.
     """
     address, extensions = config.sasl_oauthbearer_token_endpoint_url, extensions_of(jaas)
     first_message("", extensions)  # checks the extensions early
@@ -155,8 +165,9 @@ def token_provider(
 
 
 def from_callable(provider: Any) -> TokenProvider:
-    """Build the provider from a function, or an object with `token()` as for kafka-python and aiokafka; may be
-    async.
+    """Build the provider that calls a function, or the method `token()` of an object, as for kafka-python and aiokafka.
+
+    Either may be async.
     """
     get_token = provider if callable(provider) else getattr(provider, "token", None)
     if get_token is None:
@@ -170,7 +181,7 @@ def from_callable(provider: Any) -> TokenProvider:
             if inspect.isawaitable(token):
                 token = await token
         except Exception as error:
-            # the program's own code may raise anything, which the waiting connection must receive
+            # the program's code may raise any error, which the connection attempt must report
             what = f"{type(error).__name__}: {error}"
             raise SaslAuthenticationFailedError(f"sasl.oauth.token.provider: {what}") from error
         if token == "":
@@ -186,12 +197,12 @@ def from_callable(provider: Any) -> TokenProvider:
 
 
 def from_endpoint(endpoint: TokenEndpoint, extensions: Mapping[str, str]) -> TokenProvider:
-    """Get tokens from an endpoint (OAuth's client credentials grant)."""
+    """Build the provider that gets tokens from an endpoint (OAuth's client credentials grant)."""
     return TokenProvider(lambda: asyncio.to_thread(_granted, endpoint), extensions)
 
 
 def from_file(path: Path, extensions: Mapping[str, str]) -> TokenProvider:
-    """Get tokens from a file that another program keeps up to date."""
+    """Build the provider that gets tokens from a file, which another program keeps up to date."""
 
     def read() -> str:
         try:
@@ -203,7 +214,7 @@ def from_file(path: Path, extensions: Mapping[str, str]) -> TokenProvider:
 
 
 def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
-    """Make unsigned tokens from the claims in a JAAS line: `unsecuredLoginStringClaim_sub="alice"`."""
+    """Build the provider of unsigned tokens with the claims in a JAAS line: `unsecuredLoginStringClaim_sub="alice"`."""
 
     async def get() -> str:
         return unsecured_token(jaas)
@@ -212,7 +223,7 @@ def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
 
 
 def unsecured_token(jaas: Mapping[str, str]) -> str:
-    """Make one unsigned token. Raises ConfigurationError if the JAAS line has no user."""
+    """Return an unsigned token with the claims in a JAAS line. Raises ConfigurationError if the line has no user."""
     options = {name[len(UNSECURED) :]: value for name, value in jaas.items() if name.startswith(UNSECURED)}
     now, life = time.time(), options.get("LifetimeSeconds", "3600")
     if not life.isdigit():

@@ -1,1 +1,1 @@
-"""TLS contexts of `ssl.*` configs, key stores, and names of certificates."""
+"""TLS contexts from `ssl.*` configs, key stores, and names in certificates."""

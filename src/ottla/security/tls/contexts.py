@@ -1,7 +1,7 @@
-"""SSLContexts from Kafka's ssl configs: JKS, PKCS12 or PEM stores, as files or text.
+"""Builds SSLContexts from Kafka's ssl configs. Stores may be JKS, PKCS12 or PEM files, or PEM text.
 
-An unusable store is a ConfigurationError that names the config. PKCS12 requires the package `cryptography` (`pip
-install ottla[tls]`); JKS and PEM need nothing.
+If a store cannot be used, a ConfigurationError names the config. PKCS12 requires the package `cryptography` (`pip
+install ottla[tls]`); JKS and PEM do not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TLS_1_3_SUITES: Final = "TLS_AES_", "TLS_CHACHA20_"
 
 
 class Identity(NamedTuple):
-    """A key and its certificates as PEM; the password is None for an unencrypted key."""
+    """A private key and its certificate chain as PEM. `password`: None if the key is not encrypted."""
 
     key: str
     certificates: str
@@ -34,7 +34,7 @@ class Identity(NamedTuple):
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return the context of a client's connections. Raises ConfigurationError with the config's name."""
+    """Return the SSLContext of a client's connections. Raises ConfigurationError, which names the config."""
     if config.ssl_context is not None:
         made: ssl.SSLContext = config.ssl_context
         return made
@@ -48,13 +48,13 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLContext:
-    """Return the context of accepted connections. Raises ConfigurationError with the config's name.
+    """Return the SSLContext of accepted connections. Raises ConfigurationError, which names the config.
 
-    `client_auth` is `ssl.client.auth`: whether a client certificate is required, requested (optional), or not requested
-    (none).
+    `client_auth`: the config `ssl.client.auth`, which is required, requested (a client certificate is optional), or
+    none.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # as in Kafka, no renegotiation in TLS 1.2: each one would cost a handshake
+    # as in Kafka, clients cannot renegotiate in TLS 1.2, because each time would cost a handshake
     context.options |= ssl.OP_NO_RENEGOTIATION
     _set_versions(context, config)
     _set_ciphers(context, config)
@@ -88,7 +88,7 @@ def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
     if not suites:
         return
     older = [openssl_name(suite) for suite in suites if not suite.startswith(TLS_1_3_SUITES)]
-    # Python cannot select among the suites of TLS 1.3: they are all enabled, or the version is disabled
+    # Python cannot select among the cipher suites of TLS 1.3: either all are enabled, or TLS 1.3 is disabled.
     if not older:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
@@ -105,7 +105,10 @@ def _take_ciphers(context: ssl.SSLContext, names: str, option: str) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a TLS 1.2 suite with Java's name: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    """Translate Java's name of a TLS 1.2 cipher suite, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, into OpenSSL's.
+
+    Other names are returned unchanged.
+    """
     if not suite.startswith(("TLS_", "SSL_")):
         return suite
     exchange, _, cipher = suite[4:].partition("_WITH_")
@@ -165,13 +168,13 @@ def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
 
 
 def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
-    """Load the configured key, and return False if there is none."""
+    """Load the configured private key into a context. Return False if none is configured."""
     option, identity = _identity(config)
     if identity is None:
         return False
     if not identity.key or not identity.certificates:
         raise ConfigurationError(f"{option}: a private key and its certificates are required")
-    # without a password, OpenSSL would prompt for one at the terminal
+    # without a password callback, OpenSSL would prompt for the password at the terminal
     password = identity.password or ""
     with _private_file(f"{identity.key}\n{identity.certificates}\n") as path:
         try:
@@ -184,7 +187,7 @@ def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:
-    """Return the key, with the name of its config."""
+    """Return the name of the config that has the private key, and the key; None if there is none."""
     if config.ssl_keystore_key is not None or config.ssl_keystore_certificate_chain is not None:
         _need_pem(config.ssl_keystore_type, "ssl.keystore.key", "ssl.keystore.type")
         pem = f"{config.ssl_keystore_key or ''}\n{config.ssl_keystore_certificate_chain or ''}"
@@ -225,7 +228,7 @@ def _identity_of_file(config: TlsConfig, location: str) -> Identity:
 
 
 def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -> tuple[str, str]:
-    """Return the key (or an empty text) and the certificates of a PKCS12 store as PEM."""
+    """Return the private key (empty if there is none) and the certificates of a PKCS12 store as PEM."""
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
@@ -263,7 +266,7 @@ def _bytes_of(option: str, location: str) -> bytes:
 
 
 def _text_of(option: str, location: str) -> str:
-    # anything else (DER, a store) has no PEM block, which is reported
+    # a file in another format (DER, a store) has no PEM block, which is reported later
     return _bytes_of(option, location).decode("utf-8", "replace")
 
 
@@ -278,7 +281,9 @@ def _pem_block(kind: str, der: bytes) -> str:
 
 @contextmanager
 def _named(store: str, location: str, password: str | None = None) -> Iterator[None]:
-    """Turn errors of a store into a ConfigurationError with the name of its password or location."""
+    """Context manager: turn a ValueError of a store into a ConfigurationError that names the config of its password or
+    location.
+    """
     try:
         yield
     except ValueError as error:
@@ -289,7 +294,10 @@ def _named(store: str, location: str, password: str | None = None) -> Iterator[N
 
 @contextmanager
 def _private_file(content: str) -> Iterator[str]:
-    """Yield a file that only this user can read, while OpenSSL needs one; in memory if the system supports it."""
+    """Context manager: yield the path of a temporary file with this content, which only this user can read.
+
+    It is in memory if the system supports that.
+    """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla-key")
         try:

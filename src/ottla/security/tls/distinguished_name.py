@@ -1,7 +1,7 @@
-"""The subject of a certificate in the form of RFC 2253, as in Java: Kafka's name of the user.
+"""The subject of a certificate in the format of RFC 2253, as Java writes it. In Kafka it is the user's name.
 
-Reads only the part of the DER structure before the subject. The order is the reverse of the certificate's; attributes
-without a name in RFC 2253 are written as OID and hexadecimal value.
+Only the part of the DER structure up to the subject is read. The attributes are in the reverse order of the
+certificate's. Attributes that have no name in RFC 2253 are written as OID and hexadecimal value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _CONSTRUCTED_0: Final = 0xA0
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate (DER) in the form of RFC 2253. Raises ValueError."""
+    """Return the subject of a certificate (DER) in the format of RFC 2253.
+
+    Raises ValueError if the certificate is malformed.
+    """
     try:
         ((_, whole),) = _parts(certificate)
         (_, signed), *_ = _parts(whole)
@@ -48,7 +51,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def _relative(content: bytes) -> str:
-    """Return one relative name: usually one attribute, otherwise several joined with +."""
+    """Return one relative distinguished name: an attribute, or several joined with +."""
     return "+".join(_attribute(attribute) for _, attribute in _parts(content))
 
 
@@ -61,7 +64,9 @@ def _attribute(content: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape like Java, which is more than RFC 2253 requires: = and # anywhere, and every space at either end."""
+    """Escape a value like Java, which escapes more than RFC 2253 requires: = and # everywhere, and all spaces at both
+    ends.
+    """
     return re.sub(r'([,=+<>#;"\\])|^ +| +$', lambda match: "".join("\\" + c for c in match[0]), text)
 
 

@@ -1,7 +1,7 @@
-"""Key stores of Java before version 9 (JKS), read without a library. For PKCS12 see `contexts`.
+"""Reads JKS key stores, the default format before Java 9, without a library. For PKCS12 see `contexts`.
 
-A store is a list of entries (a key with its certificates, or one trusted certificate) and a digest of everything with
-the store's password. Keys are encrypted by the digest stream of the JDK's `KeyProtector`.
+A store is a list of entries (a private key with its certificates, or a trusted certificate), followed by a digest of
+the entries and the store's password. Keys are encrypted as by the JDK's `KeyProtector`: XOR with a stream of digests.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ _KEY: Final = 1
 _CERTIFICATE: Final = 2
 _DIGEST_BYTES: Final = 20
 MAX_ENTRIES: Final = 10_000
-"""The maximum number of entries; an undamaged store has fewer."""
+"""Maximum number of entries. A larger number means that the file is damaged."""
 
 
 class JavaKeyStore(NamedTuple):
-    """The content of a store, as DER: keys (encrypted) with their chains, and trusted certificates."""
+    """The content of a store in DER: encrypted private keys with their certificate chains, and trusted certificates."""
 
     keys: list[tuple[bytes, list[bytes]]]
     trusted: list[bytes]
 
 
 def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
-    """Read a store. Raises ValueError if it is damaged or the password is wrong (None: not checked)."""
+    """Read a store.
+
+    `password`: None to skip the check of the digest. Raises ValueError if the store is damaged or the password is
+    wrong.
+    """
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None and hashlib.sha1(_utf16(password) + _WHITENER + body).digest() != digest:
         raise ValueError("the password is wrong, or the file is damaged")
@@ -45,7 +49,10 @@ def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
 
 
 def reveal_key(hidden: bytes, password: str) -> bytes:
-    """Decrypt a key to PKCS#8 in DER. Raises ValueError if the password is wrong or the key is damaged."""
+    """Decrypt a private key.
+
+    Return it as PKCS#8 in DER. Raises ValueError if the password is wrong or the key is damaged.
+    """
     try:
         length, start = _der_length(hidden, _algorithm_end(hidden) + 1)
     except IndexError:
@@ -75,7 +82,7 @@ def _algorithm_end(hidden: bytes) -> int:
 
 
 def _der_length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a DER length, and the position where its content begins."""
+    """Return the length of a DER element, and the position at which its content starts."""
     first = data[at]
     if first < 0x80:
         return first, at + 1
@@ -110,7 +117,7 @@ def _entries(body: memoryview) -> Iterator[tuple[int, bytes, list[bytes]]]:
 
 
 def _counted(body: memoryview, at: int, layout: str) -> tuple[bytes, int]:
-    """Return length-prefixed bytes, and the position where they end."""
+    """Return length-prefixed bytes, and the position after them. `layout`: struct format of the length."""
     (size,) = struct.unpack_from(layout, body, at)
     start = at + struct.calcsize(layout)
     if start + size > len(body):
