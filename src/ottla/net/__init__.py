@@ -1,1 +1,1 @@
-"""Sockets: the broker's listener and the client's channel. Nothing else opens one."""
+"""Sockets of Kafka's protocol: the broker's listeners and the clients' channels."""

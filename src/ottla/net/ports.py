@@ -1,7 +1,7 @@
-"""Ports on localhost for servers with a configured port: local clusters, demos, tests.
+"""Free ports on localhost for servers that need a fixed port: local clusters, demos, tests.
 
-A port chosen by the kernel (bind to 0) is in the range of outgoing connections, any of which may take it before the
-server binds it or while it restarts. Ports below that range are only taken explicitly.
+A port that the kernel chooses (bind to 0) is in the range of outgoing connections. Any outgoing connection may take it
+before the server binds it, or while it restarts. Ports below that range are taken only by explicit binds.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 LOWEST = 15_000
-"""Well-known servers have ports below this one."""
+"""The lowest port that is returned. Well-known servers use lower ones."""
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 OUTGOING_FROM = 32_768
-"""The default of Linux; macOS, Windows and the BSDs begin higher."""
+"""The first port of outgoing connections by default in Linux. On macOS, Windows and BSD it is higher."""
 TRIES = 1000
 
 _returned: set[int] = set()
@@ -26,7 +26,7 @@ _chance = random.SystemRandom()  # not the shared generator: with a seed all pro
 def free_port(in_a_row: int = 1) -> int:
     """Return the first of `in_a_row` consecutive ports that are free now. Raises OSError if there are none.
 
-    A port is not returned a second time while others are left: its server may not have bound it yet.
+    A port is not returned twice while there are others, because its server may not have bound it yet.
     """
     for attempt in range(TRIES):
         first = _candidate(in_a_row)
@@ -43,14 +43,14 @@ def free_port(in_a_row: int = 1) -> int:
 
 
 def _candidate(in_a_row: int) -> int:
-    """Return a port to try; 0, the kernel's choice, if outgoing connections use nearly all ports."""
+    """Return a random port to try; 0 (the kernel chooses) if the range of outgoing connections leaves none."""
     end = outgoing_from(OUTGOING) - in_a_row
     return _chance.randrange(LOWEST, end) if end > LOWEST else 0
 
 
 @cache
 def outgoing_from(path: Path) -> int:
-    """Return the first port of the range of outgoing connections."""
+    """Return the first port of the range of outgoing connections, from a file of the kernel."""
     try:
         return int(path.read_text().split()[0])
     except (OSError, ValueError, IndexError):

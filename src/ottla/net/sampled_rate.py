@@ -6,10 +6,10 @@ from collections import deque
 
 
 class SampledRate:
-    """The rate per second over the last `windows` windows of `window_seconds` each (Kafka's SampledStat).
+    """The rate per second over the last `windows` windows of `window_seconds` each. Kafka's SampledStat.
 
-    The current window counts in full in the elapsed time, and at least all windows but one are assumed to have elapsed,
-    so that the first request of an idle client does not look like a burst.
+    The sum is divided by the elapsed time, but at least by all windows but one, so that the first request of an idle
+    client does not look like a burst.
     """
 
     __slots__ = ("_samples", "_total", "window_seconds", "windows")
@@ -21,7 +21,7 @@ class SampledRate:
         self._total = 0.0
 
     def add(self, amount: float, now: float) -> None:
-        """Count `amount` at `now` (seconds of a monotonic clock)."""
+        """Add `amount` at time `now`, in seconds of a monotonic clock."""
         self._forget(now)
         if self._samples and now - self._samples[-1][0] < self.window_seconds:
             began, sum_ = self._samples[-1]
@@ -35,7 +35,9 @@ class SampledRate:
         return self._total / self._span(now) if self._samples else 0.0
 
     def wait_seconds(self, bound: float, now: float) -> float:
-        """Return the time without traffic after which the rate is `bound` again; 0 if it is not above it (KIP-13)."""
+        """Return the time in seconds without traffic after which the rate is down to `bound`; 0 if it is not above
+        `bound` (KIP-13).
+        """
         self._forget(now)
         if not self._samples or self._total <= 0:
             return 0.0

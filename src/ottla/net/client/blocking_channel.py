@@ -1,7 +1,7 @@
 """A plain blocking connection: one request, one response. Kafka 0.8's `BlockingChannel`.
 
-No event loop and no thread. Every wait ends at the timeout, even if the peer sends a byte now and then, and at Ctrl+C.
-Another thread may call `disconnect`, which ends a waiting call.
+It uses no event loop and no thread. Every wait ends after the timeout, even if the peer sends single bytes, and on
+Ctrl+C. Another thread may call `disconnect`, which ends a waiting call.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ottla.protocol.message import Request, Response, decode
 from ottla.protocol.wire import content_of
 
 MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
-"""A response that claims to be larger is considered garbage."""
+"""Maximum size of a response in bytes. If the length field is larger, the peer is assumed not to be a Kafka broker."""
 USE_DEFAULT_BUFFER_SIZE: Final = -1
 
 
 class Sent(NamedTuple):
-    """The request whose response is due."""
+    """The request that was sent last and has no response yet."""
 
     request: type[Request[Any]]
     version: int
@@ -30,7 +30,9 @@ class Sent(NamedTuple):
 
 
 class BlockingChannel:
-    """One connection to one broker. Buffer sizes in bytes, -1 for the system's; one timeout for connecting and
+    """One connection to one broker.
+
+    Buffer sizes are in bytes; -1 for the system's default. `read_timeout_ms` applies to connecting, sending and
     reading.
     """
 
@@ -53,7 +55,7 @@ class BlockingChannel:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is open, as far as this side knows."""
+        """Whether the connection is open on this side."""
         return self._socket is not None
 
     def connect(self) -> None:
@@ -69,7 +71,10 @@ class BlockingChannel:
         self._socket = sock
 
     def _connected(self) -> socket.socket:
-        """Connect to the first reachable address of the host; raise OSError if there is none within the timeout."""
+        """Connect to the first reachable address of the host.
+
+        Raises OSError if none is reachable within the timeout.
+        """
         deadline = time.monotonic() + self.read_timeout_ms / 1000
         last: OSError = OSError(f"{self.host} has no address")
         for family, kind, _, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
@@ -152,7 +157,7 @@ class BlockingChannel:
         if sock is None:
             return
         try:
-            sock.shutdown(socket.SHUT_RDWR)  # a reading thread would not notice that the descriptor is closed
+            sock.shutdown(socket.SHUT_RDWR)  # closing the descriptor alone would not end the wait of a reading thread
         except OSError:
             pass
         sock.close()

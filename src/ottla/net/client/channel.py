@@ -1,10 +1,11 @@
-"""The client's side of a connection: requests, and responses in the same order. Kafka's `KafkaChannel` and
-`InFlightRequests`.
+"""The client's side of a connection: requests, and responses in the same order.
+
+Kafka's `KafkaChannel` and `InFlightRequests`.
 
 The socket is non-blocking and registered directly with the event loop. Requests are sent as soon as the socket accepts
-them, without waiting for responses; the peer answers in the order of the requests, so a response belongs to the oldest
-request in flight. An unexpected response or a timeout breaks that order and closes the connection. Not thread-safe:
-event loop only.
+them, without waiting for responses. The peer answers in the order of the requests, so a response belongs to the oldest
+request in flight. After an unexpected response or a timeout, this order can no longer be relied on, so the connection
+is closed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ log = logging.getLogger("ottla.net")
 R = TypeVar("R", bound=Response)
 
 MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
-"""A response that claims to be larger is considered garbage."""
+"""Maximum size of a response in bytes. If the length field is larger, the peer is assumed not to be a Kafka broker."""
 TRUST_BYTES: Final = 16 * 1024 * 1024
-"""Up to this size the buffer for a response is allocated at once: a fetch is as large as it was requested."""
+"""Maximum size in bytes of a response whose buffer is allocated at once. For larger ones it grows as bytes arrive."""
 MAX_CHUNKS: Final = 512
-"""Buffers passed to one sendmsg; Linux accepts 1024."""
+"""Maximum number of buffers passed to one sendmsg; Linux accepts 1024."""
 SILENT_HINT: Final = "; is it a Kafka broker, and does security.protocol match its listener?"
-"""The cause to check if a peer does not answer the first request."""
+"""Appended to the error if a peer does not answer the first request."""
 FIRST_BYTES: Final = 20
-"""Bytes of the first answer that show whether the peer is a Kafka broker."""
+"""Number of bytes of the first response that are checked to see whether the peer is a Kafka broker."""
 READS_IN_A_ROW: Final = 16
-"""Reads from one socket before other sockets have their turn."""
+"""Maximum number of consecutive reads from one socket before other sockets are read."""
 
 
 class InFlight(NamedTuple):
-    """A request in flight."""
+    """A request in flight. `answered`: the future of its response. `deadline`: loop time at which it times out."""
 
     correlation_id: int
     request: type[Request[Any]]
@@ -61,8 +62,9 @@ class InFlight(NamedTuple):
 
 
 class Channel:
-    """One connection to one peer. Call `connect` first; after `close`, or when the peer has disconnected, every `send`
-    fails.
+    """One connection to one broker.
+
+    Call `connect` first. After `close`, or when the peer has disconnected, every `send` fails.
     """
 
     def __init__(
@@ -84,10 +86,10 @@ class Channel:
         self.on_close = on_close
         self.metrics = metrics
         self.error: errors.KafkaError | None = None
-        """The reason why the connection is closed; None while it is usable."""
+        """The error why the connection was closed; None while it is open."""
         self.was_connected = False
         self._answers = 0
-        """The number of responses, up to two."""
+        """The number of responses received, counted up to two."""
         self.last_used = loop.time()
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
@@ -107,7 +109,7 @@ class Channel:
         return self._socket is not None and self.error is None
 
     async def connect(self) -> None:
-        """Connect. Raises BrokerConnectionError with the address and the reason."""
+        """Connect. Raises BrokerConnectionError, whose text has the address and the reason."""
         limit = self.options.connect_timeout
         try:
             async with asyncio.timeout(limit):
@@ -139,8 +141,9 @@ class Channel:
 
     @property
     def _hint(self) -> str:
-        """Return what to check if the peer disconnects: it did not understand the first request, or, without SASL, did
-        not accept the second one.
+        """Return what to check if the peer disconnects: before the first response, or after it if SASL is not used.
+
+        Empty if neither applies.
         """
         if self._answers == 0:
             return " without a response; does security.protocol match this listener?"
@@ -151,8 +154,8 @@ class Channel:
     def send(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
         """Send a request, and return the future of its response.
 
-        The future fails with RequestTimedOutError after `timeout` seconds, which also closes the connection since the
-        response may still arrive, and with the connection's error if that is lost.
+        The future fails with RequestTimedOutError after `timeout` seconds. This also closes the connection, because the
+        response may still arrive. If the connection is lost, the future fails with its error.
         """
         answered: asyncio.Future[R] = self.loop.create_future()
         if not self.is_open:
@@ -167,7 +170,7 @@ class Channel:
         return answered
 
     def send_without_response(self, request: Request[Any], version: int) -> asyncio.Future[None]:
-        """Send a request without a response (acks=0); the future is done when the socket has accepted all of it."""
+        """Send a request that has no response (acks=0). The future completes when the socket has accepted all of it."""
         if self.is_open:
             self._send(request_frame(request, version, self._next_id(), self.client_id))
         taken: asyncio.Future[None] = self.loop.create_future()
@@ -194,7 +197,7 @@ class Channel:
             self._write()
 
     def _write(self) -> None:
-        """Write what the socket accepts; continue when it is writable again."""
+        """Write as much as the socket accepts. Continue when it is writable again."""
         assert self._socket is not None
         try:
             while self._outgoing:
@@ -225,7 +228,7 @@ class Channel:
             self._sent(self._socket.sendmsg([content_of(out[i]) for i in range(MAX_CHUNKS)]))
 
     def _sent(self, count: int) -> None:
-        """Remove what was sent; keep the rest of a partially sent chunk."""
+        """Remove the `count` bytes that were sent from the outgoing chunks."""
         if self.metrics is not None:
             self.metrics.sent.record(count)
         out = self._outgoing
@@ -294,7 +297,7 @@ class Channel:
     # timeouts and closing
 
     def _watch(self, deadline: float) -> None:
-        """Schedule a check of this deadline."""
+        """Schedule a check of timeouts at `deadline`, or earlier."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -316,7 +319,7 @@ class Channel:
             self._watch(min(request.deadline for request in self.in_flight))
 
     def close(self, error: errors.KafkaError | None = None) -> None:
-        """Close the connection; requests in flight fail with `error`. Idempotent."""
+        """Close the connection. Requests in flight fail with `error`. Idempotent."""
         if self.error is not None:
             return
         self.error = error or errors.NetworkError(f"{self._peer}: the connection was closed")
@@ -336,7 +339,9 @@ class Channel:
 
 
 def _version_of_answer(sent: InFlight, frame: memoryview, pos: int) -> int:
-    """Return the version of the response: a broker answers an unsupported version of ApiVersions in version 0."""
+    """Return the version of a response: that of the request, but 0 if the broker does not support the version of
+    ApiVersions.
+    """
     if sent.request.API_KEY == 18 and bytes(frame[pos : pos + 2]) == b"\x00\x23":
         return 0
     return sent.version
@@ -350,5 +355,5 @@ def _settle(future: asyncio.Future[Any], value: Any) -> None:
 def _fail(future: asyncio.Future[Any], error: errors.KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
-        # the caller may have been cancelled; the error is not reported as unhandled then
+        # marks the error as retrieved, because the caller may have been cancelled
         future.exception()

@@ -1,7 +1,7 @@
-"""Metrics of a client's connections, in total and per broker. Those of Kafka's `Selector`.
+"""Metrics of a client's connections, in total and per broker, like those of Kafka's `Selector`.
 
-Groups are `<prefix>-metrics` and `<prefix>-node-metrics` with the tag node-id, where the prefix is producer, consumer
-or admin-client. Recorded once per read, write, request and response. Not thread-safe: event loop only.
+The groups are `<prefix>-metrics`, and `<prefix>-node-metrics` with the tag node-id. The prefix is producer, consumer or
+admin-client. Values are recorded once per read, write, request and response. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "reauthentication-latency-max": _AGAIN,
     "successful-authentication-no-reauth-total": _AGAIN,
 }
-"""Metrics of Kafka's Selector that are left out, and why."""
+"""Metrics of Kafka's Selector that Ottla does not have, with the reasons."""
 
 
 class ChannelMetrics:
@@ -59,7 +59,7 @@ class ChannelMetrics:
         self._responses = self._meter("responses-received", "response", "responses received", counts=True)
 
     def count_with(self, connections: Callable[[], int]) -> None:
-        """Measure the number of open connections by `connections`."""
+        """Add the metric connection-count, whose value is the result of `connections`."""
         name = self._metrics.name("connection-count", self._group, "The number of open connections.")
         self._metrics.add_metric(name, connections)
 
@@ -111,7 +111,7 @@ class ChannelMetrics:
 
 
 class NodeMetrics:
-    """The sensors of the connections to one broker; each also feeds the client's."""
+    """The sensors of the connections to one broker. Each also updates the sensor of all connections."""
 
     __slots__ = ("latency", "received", "requests", "responses", "sent")
 
@@ -125,4 +125,4 @@ class NodeMetrics:
         self.responses = responses
         """Bytes of one response."""
         self.latency = latency
-        """Milliseconds from a request to its response, for the client's main requests (produce, fetch)."""
+        """Time in milliseconds from a request to its response, for produce and fetch requests."""

@@ -1,4 +1,4 @@
-"""Opening a connection: the addresses of the host, socket options, TLS handshake."""
+"""Opens connections: resolves the host's addresses, sets socket options, and performs the TLS handshake."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ottla.errors import KafkaError, MalformedMessageError, SslAuthenticationErr
 from ottla.net.client.dns import addresses_of
 
 WRONG_NAME: Final = (62, 64)
-"""OpenSSL's verification errors of names: X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
+"""OpenSSL's error codes if a certificate is for another name: X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
 OUTDATED: Final = (9, 10)
-"""X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED."""
+"""OpenSSL's error codes if a certificate is not valid now: X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED."""
 NO_TLS: Final = (
     "WRONG_VERSION_NUMBER",
     "HTTP_REQUEST",
@@ -24,15 +24,19 @@ NO_TLS: Final = (
     "RECORD_LAYER_FAILURE",
     "PACKET_LENGTH_TOO_LONG",
 )
-"""OpenSSL's reasons if what the peer sends is not TLS."""
+"""OpenSSL's error reasons if the peer does not send TLS."""
 TLS_ALERT: Final = b"\x15\x03"
-"""The first bytes of a TLS alert: a TLS server does not understand a plaintext client."""
+"""The first bytes of a TLS alert, which a TLS server sends to a plaintext client."""
 FOREIGN_BYTES: Final = 20
-"""Bytes of a foreign answer that are shown."""
+"""Maximum number of bytes of an answer that an error shows if it is not Kafka's protocol."""
 
 
 class SocketOptions(NamedTuple):
-    """Options of a new connection. Sizes are in bytes, -1 for the system's default; the timeout is in seconds."""
+    """Options of new connections.
+
+    Sizes are in bytes; -1 for the system's default. `connect_timeout` is in seconds. `more`: arguments of further
+    setsockopt calls.
+    """
 
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
@@ -45,7 +49,10 @@ class SocketOptions(NamedTuple):
 async def open_connection(
     loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions
 ) -> socket.socket:
-    """Return a connected, non-blocking socket. Raises OSError (ssl.SSLError is one); without a timeout."""
+    """Return a connected, non-blocking socket.
+
+    There is no timeout. Raises OSError, of which ssl.SSLError is a subclass.
+    """
     sock = await _connect_any(loop, host, port, options)
     if options.ssl_context is None:
         return sock
@@ -64,7 +71,7 @@ async def open_connection(
 
 
 async def _connect_any(loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions) -> socket.socket:
-    """Connect to the first reachable address (KIP-302); raise the last error if there is none."""
+    """Connect to the first reachable address of the host (KIP-302). Raises the last OSError if none is reachable."""
     addresses = await addresses_of(loop, host, port)
     for number, (family, address) in enumerate(addresses, 1):
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -124,7 +131,7 @@ def _settle(ready: asyncio.Future[None]) -> None:
 
 
 def reason(error: OSError) -> str:
-    """Return why a connection could not be made or kept, and what to check if one cause is likely."""
+    """Return a text why a connection failed or was lost, with what to check if one cause is likely."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused; is a broker running at this address?"
     if isinstance(error, socket.gaierror):
@@ -139,7 +146,9 @@ def reason(error: OSError) -> str:
 
 
 def connection_error(error: OSError, peer: str) -> KafkaError | None:
-    """Return the fatal TLS error with the config to check; None for an error that may be temporary."""
+    """Return the error to raise if a TLS error is permanent, with the config to check; None if the error may be
+    temporary.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         what = error.verify_message.rstrip(".")
         if error.verify_code in WRONG_NAME:
@@ -166,9 +175,10 @@ def connection_error(error: OSError, peer: str) -> KafkaError | None:
 
 
 def foreign_protocol(first: bytes, peer: str) -> KafkaError | None:
-    """Return which server answers if the first bytes of an answer are not Kafka's; None if they may be.
+    """Return the error to raise if the first bytes of a response are not of Kafka's protocol; None if they may be.
 
-    A TLS alert is certain, and no retry changes it; another server may be a broker's forerunner on its port.
+    For a TLS alert, the error is not retriable. Others are, because another server may have used the port before the
+    broker starts.
     """
     if first.startswith(b"HTTP/"):
         return MalformedMessageError(f"{peer}: an HTTP server answers, not a Kafka broker; is the port right?")
@@ -186,7 +196,7 @@ def foreign_protocol(first: bytes, peer: str) -> KafkaError | None:
 
 
 def pending_tls_error(sock: socket.socket | None, peer: str) -> KafkaError | None:
-    """Return the TLS alert that the peer sent before it disconnected, if any."""
+    """Return the error for a TLS alert that the peer has sent before it disconnected; None if there is none."""
     if not isinstance(sock, ssl.SSLSocket):
         return None
     try:

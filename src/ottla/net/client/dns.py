@@ -1,4 +1,4 @@
-"""Host names: their addresses, and the canonical names of those."""
+"""DNS lookups: the addresses of hosts, and the canonical names of addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def is_known(host: str) -> bool:
-    """Return whether a host has an address. Blocks for the DNS lookup."""
+    """Return whether a host has an address. Blocks during the DNS lookup."""
     try:
         return bool(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
     except OSError:
@@ -17,7 +17,7 @@ def is_known(host: str) -> bool:
 
 
 async def addresses_of(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
-    """Return every address of a host. Raises OSError if there is none."""
+    """Return all addresses of a host, with their families. Raises OSError if it has none."""
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
@@ -28,7 +28,10 @@ async def addresses_of(loop: asyncio.AbstractEventLoop, host: str, port: int) ->
 
 
 async def canonical_names_of(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:
-    """Return the canonical names of a host's addresses (the address itself if it has none), without duplicates."""
+    """Return the canonical names of a host's addresses, without duplicates; an address itself if it has no name.
+
+    Raises OSError.
+    """
     names: dict[str, None] = {}
     for _, address in await addresses_of(loop, host, port):
         name, _ = await loop.getnameinfo(address)

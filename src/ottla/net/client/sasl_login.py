@@ -1,4 +1,4 @@
-"""SASL authentication at a broker, for clients and for brokers among each other."""
+"""SASL authentication at a broker, for clients and for inter-broker connections."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ class Login(NamedTuple):
     user: str = ""
     password: str = ""
     tokens: TokenProvider | None = None
-    """The tokens for OAUTHBEARER, instead of user and password."""
+    """The provider of OAUTHBEARER tokens, instead of user and password."""
     by_token: bool = False
-    """Whether user and password are the id and the secret of a delegation token; with SCRAM."""
+    """Whether user and password are the id and the secret of a delegation token. Only with SCRAM."""
 
 
 async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: int = 1, authenticate: int = 2) -> int:
-    """Authenticate, and return the session's lifetime in milliseconds (0: unlimited).
+    """Authenticate.
+
+    Return the session's lifetime in milliseconds; 0 if it is unlimited. `handshake`, `authenticate`: the versions of
+    SaslHandshake and SaslAuthenticate.
 
     Raises UnsupportedSaslMechanismError, SaslAuthenticationFailedError, or an error of the channel.
     """
@@ -56,7 +59,7 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
         token = await login.tokens.token()
         answer = await step(first_message(token.value, token.extensions))
         if answer.auth_bytes:
-            # the answer was the reason of the failure; the error follows this byte
+            # the answer was the reason of the failure; after this byte, the broker sends the error
             await step(SEPARATOR.encode())
         return answer.session_lifetime_ms
     if login.mechanism not in HASHES:

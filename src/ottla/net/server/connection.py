@@ -1,11 +1,11 @@
-"""One client's connection: frames in, responses out, in order and within bounds.
+"""A client's connection: receives requests and sends responses, in order and with limited memory.
 
 Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`),
-which serves 40 % more requests than asyncio's protocols. One request per connection is processed at a time, as in
-Kafka: the next one is not read before the response to the last one is written, which bounds the memory of a connection
+which serves 40 % more requests than asyncio's protocols. As in Kafka, one request of a connection is processed at a
+time: the next one is not read before the response to the last one is written. This limits the memory of a connection
 and keeps responses in order. While a request is processed, views into its frame stay valid.
 
-A connection that waits for its peer holds no buffer: it takes one when bytes arrive and releases it when they are
+A connection that waits for its peer has no buffer: it allocates one when bytes arrive, and releases it when they are
 processed. Not thread-safe: event loop only.
 """
 
@@ -31,26 +31,32 @@ log.addFilter(RateLimitFilter())
 
 Buffer = bytes | bytearray | memoryview
 SLOW_REQUEST_SECONDS = 10.0
-"""Time for a large request to arrive while other connections wait for its memory."""
+"""Maximum time in seconds for a large request to arrive while other connections wait for its memory."""
 USER = "user"
 """The key of the user's name in a connection's state; absent before authentication."""
 BY_TOKEN = "by token"
 """The key in a connection's state that is true if the client has authenticated with a delegation token."""
 TLS_HELLO = 0x1603
-"""The first bytes of a TLS client."""
+"""The first bytes that a TLS client sends."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
+
+"""States of a socket whose peer has closed the connection (linux/tcp_states.h)."""
 MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; other systems send one packet more
-"""States of a socket whose peer has gone (linux/tcp_states.h)."""
 LOOK_SECONDS = 1.0
-"""Interval between checks whether a peer has disconnected that has sent more than the request in progress."""
+"""Interval in seconds between checks whether a peer has disconnected that has sent more than the request in
+progress.
+"""
 IOV_MAX = 512
-"""Buffers passed to one sendmsg; the kernel accepts 1024."""
+"""Maximum number of buffers passed to one sendmsg; the kernel accepts 1024."""
 FILE_BYTES: Final = 1024 * 1024
-"""Bytes of a file per sendfile: at most 0.2 ms of copying, and what a worker reads at a time if it is not cached."""
+"""Number of bytes of a file per sendfile, which takes at most 0.2 ms.
+
+A worker reads as much at a time if the file is not cached.
+"""
 
 
 class FileRange(Protocol):
-    """Bytes in a file: sent by the kernel, never read by Python."""
+    """A range of bytes in a file, which the kernel sends without Python reading them."""
 
     @property
     def nbytes(self) -> int: ...
@@ -63,7 +69,7 @@ class FileRange(Protocol):
     def fileno(self) -> int: ...
 
     def release(self) -> None:
-        """Release the file: the bytes were sent, or never will be."""
+        """Release the file, because the bytes were sent or will not be sent."""
         ...
 
 
@@ -84,7 +90,7 @@ class Owner(Protocol):
 
 
 class ConnectionCounts:
-    """The number of connections of one listener since the start, by what became of them."""
+    """Numbers of connections of one listener since the start, by event."""
 
     __slots__ = (
         "accepted",
@@ -102,9 +108,9 @@ class ConnectionCounts:
 
 
 class CloseConnectionError(Exception):
-    """Raised by the service to close the connection: the peer violates the protocol or is not authenticated.
+    """Raised by the service to close the connection, because the peer violates the protocol or is not authenticated.
 
-    `response` is sent before, as far as the socket accepts it at once.
+    `response` is sent before, as much of it as the socket accepts at once.
     """
 
     def __init__(self, reason: str, response: Reply = None) -> None:
@@ -113,15 +119,18 @@ class CloseConnectionError(Exception):
 
 
 class Service(Protocol):
-    """The service behind a listener."""
+    """Processes the requests of a listener."""
 
     def __call__(self, frame: memoryview, connection: Connection, /) -> Reply | Awaitable[Reply]:
-        """Answer one request, at once if possible. `frame` is valid until the response is complete."""
+        """Process one request, and return its response, or an awaitable of it.
+
+        `frame` is valid until the response is complete.
+        """
         ...
 
 
 class Connection:
-    """One client: its incomplete request, the request in progress, and the unsent part of a response."""
+    """A client's connection: its incomplete request, the request in progress, and the unsent part of a response."""
 
     __slots__ = (
         "_buffer",
@@ -168,27 +177,29 @@ class Connection:
         self.max_frame = max_frame
         """Maximum size in bytes of a request; a larger one closes the connection."""
         self._buffer: bytearray | None = None
-        self._start = 0  # where the first unhandled frame begins
-        self._filled = 0  # where the received bytes end
-        self._stash = b""  # the beginning of a frame, while no buffer is held
-        self._frame_began = 0.0  # when a frame began that exceeds the standard buffer
+        self._start = 0  # start of the first unprocessed frame in the buffer
+        self._filled = 0  # end of the received bytes in the buffer
+        self._stash = b""  # the start of a frame while there is no buffer
+        self._frame_began = 0.0  # start time of a frame that is larger than the standard buffer; 0 if there is none
         self._frame_free = False  # whether the request in progress has released its frame
-        self._proven = False  # has sent a complete large frame, so the next one gets its buffer at once
+        self._proven = (
+            False  # whether the peer has sent a complete large frame; the next one then gets its buffer at once
+        )
         self._out: list[Chunk] = []
         self._reading = self._writing = False
-        self._is_loading = False  # whether a worker reads from the disk what is sent next
+        self._is_loading = False  # whether a worker is reading the next bytes to send from the disk
         self._task: asyncio.Future[Reply] | None = None
         self._throttle_seconds = 0.0
-        self._send_began = 0.0  # when a response began that the socket did not accept at once
+        self._send_began = 0.0  # start time of a response that the socket did not accept at once; 0 if there is none
         self.send_times: LatencyHistogram | None = None
-        """Receives the time until the socket has accepted a response, unless it does so at once."""
+        """Records the time until the socket has accepted a response, unless it does so at once."""
         self._pause: asyncio.TimerHandle | None = None
         self.peer = peer
         self.listener = listener
         self.state: dict[str, object] = {}
         """State of the connection: the authenticated user, the client's software and more."""
         self.on_close: list[Callable[[], None]] = []
-        """Called once, when the peer has disconnected and no response can be sent any more."""
+        """Functions to call once, when the peer has disconnected, so that no response can be sent any more."""
         self.last_active = time.monotonic()
 
     def start(self) -> None:
@@ -196,7 +207,7 @@ class Connection:
         self._read_on()
 
     def close(self) -> None:
-        """Close the connection; cancel the request in progress."""
+        """Close the connection, and cancel the request in progress."""
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
@@ -209,7 +220,7 @@ class Connection:
         if self._task is not None:
             if cancel:
                 self._task.cancel()
-            self._buffer = None  # the task releases it: views into it may be alive
+            self._buffer = None  # the task will release it, because there may be views into it
         self._let_go()
         release(self._out)
         self._out = []
@@ -222,11 +233,11 @@ class Connection:
         self._notify_closed()
 
     def throttle(self, seconds: float) -> None:
-        """Read nothing more for this time after the current response (KIP-219)."""
+        """Stop reading for this time after the current response (KIP-219)."""
         self._throttle_seconds = max(self._throttle_seconds, seconds)
 
     def release_frame(self) -> None:
-        """Release the frame of the request in progress: nothing refers to it any more."""
+        """Release the frame of the request in progress, because nothing refers to it any more."""
         self._frame_free = True
         if self._task is not None:
             self._make_room()
@@ -238,7 +249,7 @@ class Connection:
 
     @property
     def working(self) -> bool:
-        """Whether the client waits for the broker; a client that does not read its response is idle."""
+        """Whether the client waits for the broker. A client that does not read its response counts as idle."""
         return self._task is not None or self._pause is not None or self._is_loading
 
     @property
@@ -268,9 +279,9 @@ class Connection:
     def _look_for_end(self) -> None:
         """Check whether the peer has disconnected while a request is in progress.
 
-        The response cannot be sent then. Changes are completed all the same, but waits on behalf of the peer end
-        (`on_close`), and the descriptor is released at once. If the peer has sent more requests before, they are
-        processed first: there may be no other copy of a request with acks=0.
+        If it has, the response cannot be sent. The request is completed nevertheless, but waits on behalf of the peer
+        end (`on_close`), and the file descriptor is released at once. If the peer has sent further requests, they are
+        processed first, because a request with acks=0 is not sent again.
         """
         if self._task is None or self._sock.fileno() < 0:
             return
@@ -292,7 +303,7 @@ class Connection:
         return bool(self._stash) or (self._buffer is not None and self._filled > self._start)
 
     def _peeked(self) -> tuple[bool, bool]:
-        """Return whether there is more to read, and whether the peer has closed its side after that."""
+        """Return whether there is more to read, and whether the peer has closed its side."""
         try:
             if not self._sock.recv(1, socket.MSG_PEEK):
                 return False, True
@@ -303,7 +314,7 @@ class Connection:
         return True, self._is_half_closed()
 
     def _is_half_closed(self) -> bool:
-        """Return whether the client has closed its side although there is data to read; only Linux reports this."""
+        """Return whether the client has closed its side while there is data to read. Only Linux reports this."""
         if sys.platform != "linux":
             return False
         try:
@@ -317,7 +328,7 @@ class Connection:
             callback()
 
     def _handle_frames(self) -> None:
-        """Process complete frames until one has to wait or none is left."""
+        """Process complete frames until one is not answered at once, or none is left."""
         while not self.busy and self._pause is None and self._sock.fileno() >= 0:
             size = self._frame_size()
             if size is None or self._filled - self._start < size + 4:
@@ -336,7 +347,7 @@ class Connection:
             self._read_on()
 
     def _frame_size(self) -> int | None:
-        """Return the size of the incomplete frame; None if it is unknown or was rejected."""
+        """Return the size of the next frame; None if it is not known yet, or was rejected as invalid."""
         if self._filled - self._start < 4:
             return None
         assert self._buffer is not None
@@ -367,7 +378,8 @@ class Connection:
             self._hang_up(reason)
             return
         except Exception:
-            # a bug of ours: this client must not wait forever, and others must not notice
+            # A bug in the broker: close this connection, so that the client does not wait forever. Others are not
+            # affected.
             log.exception("%s: a request failed", self.peer)
             self.close()
             return
@@ -418,7 +430,7 @@ class Connection:
     # memory
 
     def _take_buffer(self) -> bytearray:
-        """Take a buffer that starts with the bytes received before."""
+        """Allocate a buffer, and copy the bytes received before to its start."""
         buffer = self._buffer = self._memory.allocate(STANDARD_BYTES)
         self._filled = len(self._stash)
         buffer[: self._filled] = self._stash
@@ -426,7 +438,10 @@ class Connection:
         return buffer
 
     def _make_room(self) -> bool:
-        """Make room for the rest of an incomplete frame, and return False if it has to wait for memory."""
+        """Make room in the buffer for the rest of an incomplete frame.
+
+        Return False if the connection has to wait for memory.
+        """
         buffer, start, have = self._buffer, self._start, self._filled - self._start
         if buffer is None:
             return True
@@ -434,7 +449,7 @@ class Connection:
         if self._sock.fileno() < 0:
             return False
         if size + 4 <= STANDARD_BYTES >= have:
-            # exactly the rest of a small frame, so that a slow peer holds no more memory than it has sent
+            # keep only the bytes of a small frame, so that a slow peer uses no more memory than it has sent
             self._stash = bytes(memoryview(buffer)[start : self._filled])
             self._let_go()
             return True
@@ -472,14 +487,14 @@ class Connection:
             self._memory.drop(self)
 
     def resume(self) -> None:
-        """Continue after a pause, or when memory is available again."""
+        """Continue reading after a pause, or when memory is available again."""
         if self._sock.fileno() >= 0:
             if self._stash:
                 self._take_buffer()
             self._handle_frames()
 
     def overdue(self) -> bool:
-        """Return whether the peer had enough time to send the rest of a large request."""
+        """Return whether the peer has not completed a large request within SLOW_REQUEST_SECONDS."""
         return not self.busy and 0 < self._frame_began < time.monotonic() - SLOW_REQUEST_SECONDS
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
@@ -489,7 +504,10 @@ class Connection:
             self._send_began = time.perf_counter()
 
     def _flush(self) -> None:
-        """Send what the socket accepts; continue when it is writable again, or a file was read from the disk."""
+        """Send as much as the socket accepts.
+
+        Continue when it is writable again, or when a file has been read from the disk.
+        """
         try:
             while self._out and not self._is_loading:
                 head = self._out[0]
@@ -543,7 +561,10 @@ class Connection:
         del self._out[0]
 
     def _load(self, piece: FileRange) -> None:
-        """Have a worker read the next bytes of a file: sendfile would wait for the disk, and every client with it."""
+        """Have a worker read the next bytes of a file into the page cache.
+
+        Otherwise sendfile would block the event loop for the disk.
+        """
         try:
             loading = page_cache.load(piece.fileno(), piece.position, min(piece.nbytes, FILE_BYTES))
         except OSError as error:  # out of descriptors
@@ -585,7 +606,7 @@ class Connection:
 
 
 def _rounded(nbytes: int) -> int:
-    """Return the buffer size for a large frame: a pooled size if that is enough."""
+    """Return the buffer size for a large frame: LARGE_BYTES, which is pooled, if that is enough."""
     return LARGE_BYTES if STANDARD_BYTES < nbytes <= LARGE_BYTES else nbytes
 
 
@@ -595,7 +616,7 @@ class UnsentBytes:
     __slots__ = ("_whole", "nbytes", "position")
 
     def __init__(self, whole: FileRange, sent: int) -> None:
-        # of the original range: a slow peer reads a large one in thousands of pieces
+        # refers to the original range, because a slow peer may read a large one in thousands of pieces
         self._whole: FileRange = whole._whole if isinstance(whole, UnsentBytes) else whole
         self.position = whole.position + sent
         self.nbytes = whole.nbytes - sent
@@ -608,7 +629,7 @@ class UnsentBytes:
 
 
 def release(chunks: Sequence[Chunk]) -> None:
-    """Release the files of a response that will not be sent."""
+    """Release the files of a response that was not sent completely."""
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
             chunk.release()

@@ -1,9 +1,11 @@
-"""Limits of connections: open ones, open ones per address, and new ones per second (KIP-402, KIP-612).
+"""Limits of the number of open connections, in total and per IP address, and of new connections per second (KIP-402,
+KIP-612).
 
-All listeners of a broker share the counts. If the broker is full or connections arrive too fast, the rest waits in the
-kernel's backlog; an address with too many connections is rejected at once, as in Kafka. The inter-broker listener is
-protected: `max.connections` and the broker's rate do not keep a broker out, a client is disconnected for it. A quarter
-of the file descriptors is reserved for logs. Not thread-safe: event loop only.
+All listeners of a broker share the counts. If the broker has too many connections, or they arrive too fast, further
+ones wait in the kernel's backlog. As in Kafka, connections from an address with too many are rejected at once. The
+inter-broker listener is protected: `max.connections` and the broker's rate limit do not apply to it; if the broker is
+full, a client is disconnected. A quarter of the file descriptors is reserved for logs. Not thread-safe: event loop
+only.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from typing import NamedTuple
 from ottla.net.sampled_rate import SampledRate
 
 CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
-"""Fractions of the file descriptors reserved for logs from clients (a quarter) and from brokers (an eighth)."""
+"""One fourth of the file descriptors is not used for clients' connections, one eighth not for brokers' connections:
+these are reserved for logs.
+"""
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
-"""Maximum number of addresses with a measured rate before idle ones are dropped."""
+"""Number of addresses with a measured rate from which idle ones are dropped."""
 WINDOWS = 11
-"""The number of seconds over which rates are averaged, as Kafka's quota.window.num."""
+"""Number of windows of one second over which rates are measured, as Kafka's quota.window.num."""
 
 
 class ConnectionLimits(NamedTuple):
-    """The limits. Rates are connections per second."""
+    """The limits of connections. Rates are in new connections per second."""
 
     connections: int = MAX_INT
     per_listener: Mapping[str, int] = {}
@@ -35,14 +39,14 @@ class ConnectionLimits(NamedTuple):
     rate: float = MAX_INT
     rate_per_listener: Mapping[str, float] = {}
     rate_per_ip: Mapping[str | None, float] = {}
-    """The rate limits by IP address; None for addresses without their own limit."""
+    """The rate limits by IP address. The key None is for addresses that have no limit of their own."""
 
 
 UNLIMITED = ConnectionLimits()
 
 
 class ConnectionQuotas:
-    """Counts connections; `limits` may be replaced at any time."""
+    """Counts connections, and decides whether more are accepted. `limits` may be changed at any time."""
 
     def __init__(self, limits: ConnectionLimits = UNLIMITED, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
@@ -70,8 +74,9 @@ class ConnectionQuotas:
         return self._by_listener.total()
 
     def protect(self, listener: str, make_room: Callable[[], None]) -> None:
-        """Accept connections of this listener even if the broker is full; `make_room` closes one of another
-        listener.
+        """Accept connections of this listener even if the broker is full.
+
+        `make_room`: closes a connection of another listener.
         """
         self._protected, self._make_room = listener, make_room
 
@@ -80,13 +85,18 @@ class ConnectionQuotas:
         return listener == self._protected
 
     def has_descriptors(self, listener: str, descriptor: int) -> bool:
-        """Return whether a connection may keep this file descriptor; the kernel assigns the lowest free number."""
+        """Return whether a new connection with this file descriptor leaves enough for logs.
+
+        The kernel assigns the lowest free number.
+        """
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         left = most // (PROTECTED_RESERVE if self.is_protected(listener) else CLIENT_RESERVE)
         return most == resource.RLIM_INFINITY or descriptor < most - left
 
     def wait_seconds(self, listener: str, waiter: Callable[[], None]) -> float | None:
-        """Return the time before the listener may accept the next connection; None: until `waiter` is called."""
+        """Return the time in seconds until the listener may accept the next connection; None if it has to wait until
+        `waiter` is called.
+        """
         limits = self._limits
         of_listener = limits.per_listener.get(listener, MAX_INT)
         is_full = self.count >= limits.connections and not self.is_protected(listener)
@@ -105,7 +115,7 @@ class ConnectionQuotas:
         self._waiting.pop(waiter, None)
 
     def enter(self, listener: str, ip: str) -> str | None:
-        """Count a new connection, and return None, or the name of the config that rejects it."""
+        """Count a new connection. Return None if it is accepted, or the name of the config whose limit rejects it."""
         limits, now = self._limits, self._clock()
         if not self.is_protected(listener):
             self._rate.add(1, now)

@@ -21,12 +21,12 @@ log = logging.getLogger("ottla.net")
 
 IDLE_CHECK_SECONDS = 10.0
 ACCEPT_BACKOFF_SECONDS = 0.2
-"""Pause after accept() failed for lack of file descriptors or memory."""
+"""Pause in seconds after accept() has failed because there are no file descriptors or memory."""
 ACCEPTS_PER_WAKEUP = 64
-"""Connections accepted at a time; in a connection storm, requests have their turn in between."""
+"""Maximum number of connections accepted at a time, so that requests are processed in between."""
 
 Connects = Callable[[socket.socket, str, Owner, Service, MemoryPool, int], Connection]
-"""Builds the connection of an accepted socket; the arguments are those of `Connection`."""
+"""Creates the connection of an accepted socket. The arguments are those of `Connection`."""
 
 
 class Listener:
@@ -45,7 +45,7 @@ class Listener:
         receive_buffer_bytes: int = -1,
         connection: Connects = Connection,
     ) -> None:
-        """`connection` builds the connections: plaintext by default."""
+        """`connection`: creates the connections; plaintext ones by default."""
         self.name = name
         self.connections: dict[Connection, None] = {}
         self.counts = ConnectionCounts()
@@ -61,19 +61,21 @@ class Listener:
         self._later: asyncio.TimerHandle | None = None
 
     def use(self, connection: Connects) -> None:
-        """Build new connections with `connection`: certificates were reloaded."""
+        """Create new connections with `connection` from now on, because certificates were reloaded."""
         self._connection = connection
 
     def bind(self, host: str, port: int) -> int:
-        """Bind the address, and return the port (a free one for 0). Raises StartupError if it is in use.
+        """Bind the address, and return the port; for port 0, a free one.
+
+        Raises StartupError if the address is in use.
 
         Connections are refused until `listen`, so that an open port means that the broker has joined its cluster.
         """
         try:
-            # of a str, Python loads the codec of internationalised names, which is as large as this whole package
+            # for a str, Python would load the codec of internationalised names, which is as large as this whole package
             name = host.encode() if host.isascii() else host
             results = socket.getaddrinfo(name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            # the IPv4 address of a name with several addresses, as clients try it first
+            # if a name has several addresses, the IPv4 address, which clients try first
             family, kind, proto, _, address = min(results, key=lambda f: f[0] != socket.AF_INET)
             sock = socket.socket(family, kind, proto)
             try:
@@ -89,7 +91,10 @@ class Listener:
         return int(sock.getsockname()[1])
 
     def listen(self, backlog: int) -> None:
-        """Let clients connect; they wait until `start`. Raises StartupError if another process has taken the port."""
+        """Let clients connect.
+
+        They wait in the backlog until `start`. Raises StartupError if another process has taken the port.
+        """
         assert self._sock is not None, "bind() must be called first"
         try:
             self._sock.listen(backlog)
@@ -108,7 +113,7 @@ class Listener:
             self._timer = asyncio.get_running_loop().call_later(IDLE_CHECK_SECONDS, self._close_idle)
 
     def stop_accepting(self) -> None:
-        """Accept no new connections; existing ones continue."""
+        """Stop accepting new connections. Existing ones continue."""
         for timer in (self._timer, self._later):
             if timer is not None:
                 timer.cancel()
@@ -139,14 +144,15 @@ class Listener:
                 return
 
     def _accept_one(self) -> bool:
-        """Accept one connection, and return False if there is none."""
+        """Accept one connection. Return False if there is none, or accepting has to pause."""
         assert self._sock is not None
         try:
             sock, address = self._sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # for example EMFILE: the peer stays in the backlog; without a pause the event loop would spin
+            # For example EMFILE: the peer stays in the backlog. Without a pause, the event loop would try again at
+            # once, endlessly.
             log.error("Cannot accept a connection: %s", error.strerror)
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
@@ -175,7 +181,7 @@ class Listener:
         return True
 
     def _accept_later(self, seconds: float | None) -> None:
-        """Leave connections in the backlog for a while; None: until `_accept_on` is called."""
+        """Stop accepting for this time; None: until `_accept_on` is called. Connections wait in the backlog."""
         assert self._sock is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._sock.fileno())

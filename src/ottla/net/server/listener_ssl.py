@@ -1,4 +1,4 @@
-"""TLS of one listener, from its configs: for accepted connections, and for connections to other brokers."""
+"""TLS settings of a listener from its configs, for accepted connections and for connections to other brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def accepting(config: BrokerConfig, listener: str) -> Connects:
-    """Return the factory of a listener's connections. Raises ConfigurationError for an unusable key or trust store."""
+    """Return a function that creates a listener's TLS connections.
+
+    Raises ConfigurationError if a key or trust store cannot be used.
+    """
     with _named(listener):
         context = server_context(config.tls_of(listener), config.client_auth(listener))
         rules = principal_rules(config.on_listener(listener, "ssl.principal.mapping.rules"))
@@ -27,8 +30,9 @@ def accepting(config: BrokerConfig, listener: str) -> Connects:
 
 
 def client_options(config: BrokerConfig, listener: str) -> SocketOptions:
-    """Return the options for connecting to that listener of another broker, with the same stores. Raises
-    ConfigurationError.
+    """Return the socket options for connections to this listener of other brokers, with the same stores.
+
+    Raises ConfigurationError.
     """
     with _named(listener):
         tls = config.tls_of(listener)

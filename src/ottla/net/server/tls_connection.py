@@ -1,10 +1,10 @@
 """A client's connection with TLS: frames and responses as in `connection`, after a handshake.
 
-The difference is how bytes are read and written. OpenSSL reads one TLS record at a time and may keep a part of it that
-the socket does not report (`pending`); a write that the socket rejected must be repeated with the same bytes; and each
-direction may have to wait for the other. Files are read, as the kernel cannot encrypt them: one record at a time, so
-that a slow peer holds little memory. A peer that does not complete the handshake in time is disconnected. Not
-thread-safe: event loop only.
+Only reading and writing of bytes differ. OpenSSL reads one TLS record at a time, and may keep a part of it that the
+socket does not report (`pending`). A write that the socket has rejected must be repeated with the same bytes. Each
+direction may have to wait for the other. Files are read by Python, because the kernel cannot encrypt them: one record
+at a time, so that a slow peer uses little memory. A peer that does not complete the handshake in time is disconnected.
+Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ottla.security.tls.distinguished_name import subject_of
 log = logging.getLogger("ottla.net")
 
 HANDSHAKE_SECONDS = 30.0
-"""Time for the handshake; no client of Kafka waits longer itself."""
+"""Maximum time in seconds for the handshake. No client of Kafka waits longer."""
 UNEXPECTED_MESSAGE: Final = bytes((21, 3, 3, 0, 2, 2, 10))
-"""The TLS alert for a client without TLS, which shows the client the cause."""
+"""The TLS alert unexpected_message, sent to a client that does not use TLS, so that it can report the cause."""
 HELLO: Final = b"\x16"
-"""The first byte of TLS."""
+"""The first byte that a TLS client sends."""
 RECORD_BYTES: Final = 16384
 """Maximum size of a TLS record."""
 IN_A_ROW: Final = 64
-"""Records that are read or written before other connections have their turn."""
+"""Maximum number of consecutive records that are read or written before other connections are processed."""
 DISCARD_BYTES: Final = 65536
 
 
@@ -47,7 +47,10 @@ class TlsSettings(NamedTuple):
 
 
 class TlsConnection(Connection):
-    """One client with TLS. If it has a certificate, its name is the `user` in the connection's state."""
+    """A client's TLS connection.
+
+    If the client has a certificate, the name in it becomes `user` in the connection's state.
+    """
 
     __slots__ = ("_deadline", "_sealed", "_security")
 
@@ -65,15 +68,15 @@ class TlsConnection(Connection):
         super().__init__(sock, peer, listener, service, memory, max_frame)
         self._security = security
         self._deadline: asyncio.TimerHandle | None = None
-        self._sealed = False  # whether OpenSSL may have encrypted the head of the pending data as a record already
+        self._sealed = False  # whether OpenSSL may have already encrypted the first pending data as a record
 
     def start(self) -> None:
-        """Wait for the handshake. Until its first byte arrives, TLS uses no memory."""
+        """Wait for the handshake. TLS uses no memory until its first byte arrives."""
         self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._too_late)
         self._wait(self._on_hello)
 
     def _close(self, *, cancel: bool) -> None:
-        """Send TLS's close notification, as far as the socket accepts it at once, and close."""
+        """Send TLS's close_notify, if the socket accepts it at once, and close."""
         if self._deadline is not None:
             self._deadline.cancel()
         if isinstance(self._sock, ssl.SSLSocket):
@@ -103,7 +106,7 @@ class TlsConnection(Connection):
         try:
             self._sock = self._security.context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
         except (OSError, ValueError):
-            # the peer has just disconnected
+            # the peer has disconnected
             self._sock.close()
             self._forgotten()
             return
@@ -118,12 +121,12 @@ class TlsConnection(Connection):
         except ssl.SSLWantWriteError:
             self._wait(self._handshake, writable=True)
         except (OSError, ValueError) as error:
-            self._refuse(error)
+            self._reject(error)
         else:
             self._begin()
 
     def _begin(self) -> None:
-        """Accept requests after the handshake."""
+        """Start to read requests after the handshake."""
         assert isinstance(self._sock, ssl.SSLSocket)
         assert self._deadline is not None
         self._deadline.cancel()
@@ -132,17 +135,17 @@ class TlsConnection(Connection):
             try:
                 subject = subject_of(certificate)
             except ValueError as error:
-                self._refuse(error)
+                self._reject(error)
                 return
             user = mapped(self._security.rules, subject)
             if user is None:
-                self._refuse(ValueError(f"no rule of ssl.principal.mapping.rules matches {subject}"))
+                self._reject(ValueError(f"no rule of ssl.principal.mapping.rules matches {subject}"))
                 return
             self.state[USER] = user
         self.listener.counts.authenticated += 1
         self._read_on()
 
-    def _refuse(self, error: Exception) -> None:
+    def _reject(self, error: Exception) -> None:
         self.listener.counts.failed_authentication += 1
         is_disconnected = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError))
         log.log(
@@ -169,7 +172,7 @@ class TlsConnection(Connection):
     # waiting for the other direction
 
     def _wait(self, then: Callable[[], None], *, writable: bool = False) -> None:
-        """Continue with `then` when the socket is ready, in the direction that OpenSSL needs."""
+        """Call `then` when the socket is readable, or with `writable` when it is writable."""
         self._stop_reading()
         self._stop_writing()
         if writable:
@@ -187,7 +190,8 @@ class TlsConnection(Connection):
     # reading
 
     def _peeked(self) -> tuple[bool, bool]:
-        # what is in the socket may be the end of TLS or more requests; the kernel only knows the end of the connection
+        # The bytes in the socket may be the end of TLS or further requests. The kernel only knows the end of the
+        # connection.
         has_gone = self._is_half_closed()
         return not has_gone, has_gone
 
@@ -203,14 +207,14 @@ class TlsConnection(Connection):
         self._loop.call_soon(self._on_readable)
 
     def _read_records(self) -> bool:
-        """Process what has arrived, and return whether there may be more that the socket does not report."""
+        """Read and process what has arrived. Return whether there may be more that the socket does not report."""
         assert isinstance(self._sock, ssl.SSLSocket)
         before = len(self._stash) if self._buffer is None else self._filled
         error = self._fill(self._buffer or self._take_buffer())
         if self._filled > before:
             self.last_active = time.monotonic()
             self._handle_frames()
-            # other errors will occur again with the next read
+            # other errors occur again with the next read
             return not isinstance(error, ssl.SSLWantReadError) and (error is not None or self._sock.pending() > 0)
         if isinstance(error, ssl.SSLWantReadError):
             self._make_room()
@@ -222,7 +226,9 @@ class TlsConnection(Connection):
         return False
 
     def _fill(self, buffer: bytearray) -> OSError | None:
-        """Read until a request is complete or the buffer is full: some clients send a record for every few bytes."""
+        """Read until a request is complete or the buffer is full, because some clients send a record for every few
+        bytes. Return the error that ended it, or None.
+        """
         room = memoryview(buffer)
         try:
             while self._filled < len(buffer):
@@ -290,7 +296,7 @@ class TlsConnection(Connection):
             self._sealed = False
 
     def _seal(self) -> None:
-        """Make one record of what is sent next: small pieces together, of a file as much as fits."""
+        """Put one record at the front of the pending data: several small pieces, or as much of a file as fits."""
         pieces: list[bytes | memoryview] = []
         room = RECORD_BYTES
         while self._out and room:
@@ -308,7 +314,7 @@ class TlsConnection(Connection):
             self._sealed = True
 
     def _cut(self, most: int) -> bytes | memoryview:
-        """Remove the next bytes, at most `most`, from the pending data."""
+        """Remove the next bytes, at most `most`, from the pending data, and return them."""
         head = self._out[0]
         if isinstance(head, (bytes, bytearray, memoryview)):
             view = memoryview(head)
