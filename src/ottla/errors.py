@@ -494,7 +494,7 @@ class GroupSubscribedToTopicError(KafkaError, code=86):
 
 
 class InvalidRecordError(KafkaError, code=87):
-    """The broker refused the record."""
+    """The broker rejected the record."""
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):

@@ -21,7 +21,7 @@ from ottla.protocol.messages.fetch import (
 )
 
 BY_NAME: Final = 12
-"""The last version with topic names; later ones have topic ids."""
+"""The last Fetch version with topic names; later ones have topic ids."""
 BY_ID: Final = 18
 FULL: Final = 0
 FINAL: Final = -1

@@ -132,7 +132,7 @@ def float64(versions: str = ALWAYS, *, default: float = 0.0, ignorable: bool = F
 
 
 def boolean(versions: str = ALWAYS, *, default: bool = False, ignorable: bool = False, tag: int | None = None) -> Any:
-    """Declare a byte that is read as false only if it is zero."""
+    """Declare a boolean: one byte, false only if it is zero."""
     return Field("boolean", versions, default, "none", ignorable, tag)
 
 

@@ -7,7 +7,7 @@ replica. The version decides which record formats may be sent: up to 1 format 0 
 - 3 adds the transactional id; from here on one batch per partition
 - 4 may answer KAFKA_STORAGE_ERROR; 5 adds the log start offset, by which lost sequences differ from deleted ones
 - 6 throttles after the response is sent; 7 allows zstd
-- 8 names the records that a batch was refused for (KIP-467)
+- 8 names the records that caused the rejection of a batch (KIP-467)
 - 9 is flexible; 10 adds the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951)
 - 11 and 12 change what a transactional client may rely on (KIP-890): from 12 on the partition joins the transaction
   with its first batch, without AddPartitionsToTxn
@@ -31,7 +31,7 @@ class PartitionProduceData(Struct):
 
 
 class TopicProduceData(Struct):
-    """The partitions of one topic."""
+    """The batches for the partitions of one topic."""
 
     name: str = f.string("0-12", ignorable=True)
     topic_id: UUID = f.uuid("13+", ignorable=True)

@@ -157,7 +157,7 @@ class Subtopology(Struct):
 
 
 class StreamsGroupTopologyValue(Data, versions="0", flexible="0+"):
-    """A group's topology."""
+    """The topology of a streams group."""
 
     epoch: int = f.int32("0+")
     subtopologies: list[Subtopology] = f.array(Subtopology, "0+")
