@@ -191,7 +191,10 @@ class Dispatch:
     async def _when_initialized(
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
-        """Wait for the cluster's metadata: a broker that has just started would report all topics as unknown."""
+        """Handle a request when this broker has received the cluster's metadata.
+
+        Before that, it would report all topics as unknown.
+        """
         await self._following.wait_initialized()
         answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
@@ -203,7 +206,10 @@ class Dispatch:
         return not broker.controller.is_active and broker.image.controller_id in (broker.broker_id, NO_CONTROLLER)
 
     async def _when_elected(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
-        """Wait for the end of an election, for example after the znode /controller was deleted, or for the timeout."""
+        """Handle a request after the controller election, or after ELECTION_SECONDS.
+
+        An election starts, for example, when the znode /controller is deleted.
+        """
         await self.broker.metadata_cache.wait_for(lambda _: not self._is_electing, ELECTION_SECONDS)
         answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer

@@ -106,12 +106,15 @@ class BrokerNode:
         self._context: BrokerContext | None = None
         self._background_tasks: BackgroundTasks | None = None
         self._scram_secret = b""
-        """Makes up credentials of unknown users, so that SCRAM does not reveal which users exist."""
-        self._all_dirs = True
+        """Key for fake credentials of unknown users, so that SCRAM does not reveal which users exist."""
+        self._all_dirs_opened = True
         self._fetchers: ReplicaFetcherManager | None = None
         self._isr_updates: AlterPartitionManager | None = None
         self._disk_report: asyncio.Task[None] | None = None
-        """Reports a failed disk to the controller; referenced here, as the event loop alone would drop the task."""
+        """The task that reports a failed disk to the controller.
+
+        It is referenced here because the event loop keeps only weak references to tasks.
+        """
         self._moves_leaders = True
         self._state = BrokerState.NOT_RUNNING
         self._loop_time = loop_time
@@ -215,15 +218,15 @@ class BrokerNode:
         self._http.start()
 
     def _fail(self, reason: str) -> None:
-        """Report that this broker cannot continue, so that the program that runs it stops it."""
+        """Report that this broker cannot continue, so that the program that runs it will stop it."""
         self.failure = reason
         self.failed.set()
 
     async def _open_storage(self, stack: AsyncExitStack) -> tuple[MetadataStore, bytes | None]:
-        """Open the log directories and the metadata store, and return it, and the cluster's secret."""
+        """Open the log directories and the metadata store. Return the store and the cluster's secret."""
         if not self.config.in_cluster:
             stack.callback(self._close_log_dirs)
-            self._all_dirs = self._open_log_dirs(None)
+            self._all_dirs_opened = self._open_log_dirs(None)
             store = SqliteMetadataStore(self._log_dirs[0].path)
             stack.push_async_callback(store.close)
             await store.open()
@@ -237,7 +240,7 @@ class BrokerNode:
         cluster_id = await agreed_cluster_id(shared, stored)
         await self._assign_id(shared)
         stack.callback(self._close_log_dirs)
-        self._all_dirs = self._open_log_dirs(cluster_id)
+        self._all_dirs_opened = self._open_log_dirs(cluster_id)
         if zookeeper is not None:
             from ottla.cluster.broker.stale_session import StaleSessionCleaner  # other brokers start without it
 
@@ -267,7 +270,8 @@ class BrokerNode:
         authorizer, acl_store = self._build_authorizer(store)
         if acl_store is not None:
             stack.push_async_callback(acl_store.close)
-        # Before the lifecycle, which waits for the network: data is flushed and marked as clean whatever happens there.
+        # Before the lifecycle, which waits for the network, so that the logs are flushed and marked clean even if the
+        # network hangs.
         stack.callback(self._close_log_dirs)
         stack.callback(self._workers.shutdown, wait=True)
         cache = lifecycle.metadata_cache
@@ -423,8 +427,8 @@ class BrokerNode:
             self.log_config,
             self._min_insync_replicas,
             self._clock,
-            all_dirs=self._all_dirs,
-            on_fatal=functools.partial(self._fail, "log.dirs: the first data directory has failed"),
+            all_dirs=self._all_dirs_opened,
+            on_fatal=functools.partial(self._fail, "log.dirs: the first log directory has failed"),
         )
         if not config.in_cluster:
             return build()
@@ -610,9 +614,9 @@ class BrokerNode:
         stack.callback(self._close_listeners)
         stack.push_async_callback(self._drain)
         bound = []
-        own = config.inter_broker_listener
-        if own is not None and len(config.listeners) > 1:
-            self._connection_quotas.protect(own.name, self._close_least_recently_used)
+        inter_broker = config.inter_broker_listener
+        if inter_broker is not None and len(config.listeners) > 1:
+            self._connection_quotas.protect(inter_broker.name, self._close_least_recently_used)
         for endpoint in config.listeners:
             listener = Listener(
                 endpoint.name,
@@ -707,7 +711,10 @@ class BrokerNode:
         )
 
     async def _drain(self) -> None:
-        """Send the responses that are due; closing groups and partitions has answered all waiting requests."""
+        """Wait until responses are sent.
+
+        No request waits any more: closing the coordinators and partitions has completed them.
+        """
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
             if not any(c.busy for listener in self._listeners for c in listener.connections):

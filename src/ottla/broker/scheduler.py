@@ -127,14 +127,14 @@ class BackgroundTasks:
             self._storage_failed(log_dir, error)
 
     def _storage_failed(self, log_dir: LogDir, error: KafkaStorageError) -> None:
-        """Take the log directory offline if its disk has failed; otherwise the next run tries again."""
+        """Take the log directory offline if its disk has failed. Otherwise log the error; the next run tries again."""
         if isinstance(error, DiskFailedError):
             self._partitions.fail_directory(log_dir, error)
         else:
             log.error("%s", error)
 
     def check_isr(self) -> None:
-        """Shrink ISRs by followers that have fallen behind."""
+        """Remove followers that have fallen behind from the ISRs; add those that have caught up."""
         for partition in self._partitions:
             partition.leader_replica.check_isr()
 
@@ -147,7 +147,7 @@ class BackgroundTasks:
                 partition.flush_in_background()
 
     def forget_silent_producers(self) -> None:
-        """Remove the state of producers that were inactive for `producer.id.expiration.ms`."""
+        """Remove the state of producers that have been inactive for `producer.id.expiration.ms`."""
         now = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)
@@ -166,7 +166,7 @@ class BackgroundTasks:
                 log.error("%s", error)
 
     async def compact(self, log_dir: LogDir) -> None:
-        """Compact one log after the other while one is dirty enough; a worker does the copying."""
+        """Compact logs one after the other until none is dirty enough. A worker copies the records."""
         config = self._live.current
         self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         share = config.log_cleaner_io_buffer_load_factor / config.log_cleaner_threads
@@ -177,7 +177,10 @@ class BackgroundTasks:
                 return  # no progress: try again after the pause
 
     async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
-        """Run one pass, and return whether it was completed, so that another one may follow."""
+        """Run one pass of the cleaner.
+
+        Return False if `compact` must stop for now: disk error, or the log changed meanwhile.
+        """
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
             return await self._run_steps(log_dir.finish_cleaning(cleaning))

@@ -79,7 +79,7 @@ class HttpListener:
         scheme, shown = ("http" if self._tls is None else "https"), host or "0.0.0.0"
         self.url = f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{sock.getsockname()[1]}"
         asyncio.get_running_loop().add_reader(sock.fileno(), self._on_first_connection)
-        log.info("HTTP listener on %s", self.url)
+        log.info("HTTP listener is serving at %s", self.url)
 
     def _on_first_connection(self) -> None:
         assert self._sock is not None

@@ -68,19 +68,19 @@ class ApiStats:
         self.inline = LatencyHistogram()
         """Times of requests that were answered at once."""
         self.deferred = LatencyHistogram()
-        """The local part of the times of other requests."""
+        """Local time (Kafka's LocalTimeMs) of requests that were not answered at once."""
         self.remote = LatencyHistogram()
         self.total = LatencyHistogram()
-        """The remote part, and the whole time, of requests that were not answered at once."""
+        """Remote time (Kafka's RemoteTimeMs) and total time of requests that were not answered at once."""
         self.queue = LatencyHistogram()
         self.throttle = LatencyHistogram()
         self.send = LatencyHistogram()
-        """Times until the socket has accepted a response, of responses that it has not accepted at once."""
+        """Time until the socket accepted a response, of responses that it did not accept at once."""
         self.waiting = 0
         """The number of requests that are not answered yet."""
 
     def record(self, version: int, nbytes: int, began: float) -> None:
-        """Count a request that was answered at once. `began`: when it was read, by `time.perf_counter`."""
+        """Count a request that was answered at once. `began`: when it was read, in seconds of `time.perf_counter`."""
         self.inline.record(time.perf_counter() - began)
         self._count(version, nbytes, began)
 

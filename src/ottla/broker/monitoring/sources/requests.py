@@ -1,4 +1,4 @@
-"""Sources of `kafka.network:type=RequestMetrics`, of waiting requests and of quotas."""
+"""Values of Kafka's RequestMetrics, purgatory and quota metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.errors import for_code
 from ottla.latency import LatencyHistogram, LatencySnapshot
 
 FETCHES = ("FetchConsumer", "FetchFollower")
-"""The fetches of consumers and of brokers, which are counted separately and together."""
+"""The fetches of consumers and of followers, which are counted separately and together."""
 WAITING = {
     "Produce": ("Produce",),
     "Fetch": FETCHES,
@@ -31,7 +31,7 @@ NO_ERROR = "NONE"
 
 
 def _apis(scrape: Scrape) -> Iterator[tuple[str, list[ApiStats]]]:
-    """Yield the APIs that were requested with their counters: first each, then `Fetch`, which is two of them."""
+    """Yield each requested API with its counters, then `Fetch`: the sum of FetchConsumer and FetchFollower."""
     apis = scrape.context.request_stats.apis
     for name, stats in list(apis.items()):
         yield name, [stats]
@@ -85,17 +85,19 @@ def remote_time(stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnaps
     return read(stats.remote).with_zeros(inline.count, sum(inline.recent))
 
 
-def _of_all(
-    stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot], some: LatencySnapshot
+def _with_zeros_for_others(
+    stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot], measured: LatencySnapshot
 ) -> LatencySnapshot:
-    """Return the times of some requests, and 0 for each of the others."""
+    """Return the measured times of some requests, with 0 for each of the other requests."""
     everything = read(stats.inline).merged(read(stats.deferred))
-    return some.with_zeros(max(0, everything.count - some.count), max(0, sum(everything.recent) - sum(some.recent)))
+    others = max(0, everything.count - measured.count)
+    return measured.with_zeros(others, max(0, sum(everything.recent) - sum(measured.recent)))
 
 
-throttle_time = _times(lambda stats, read: _of_all(stats, read, read(stats.throttle)))
-send_time = _times(lambda stats, read: _of_all(stats, read, read(stats.send)))
-response_queue_time = _times(lambda stats, read: _of_all(stats, read, LatencySnapshot()))
+throttle_time = _times(lambda stats, read: _with_zeros_for_others(stats, read, read(stats.throttle)))
+send_time = _times(lambda stats, read: _with_zeros_for_others(stats, read, read(stats.send)))
+# always 0: the event loop writes a response itself, so there is no queue of responses
+response_queue_time = _times(lambda stats, read: _with_zeros_for_others(stats, read, LatencySnapshot()))
 
 
 def conversion_time(scrape: Scrape) -> Samples:
