@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ottla import addresses
 from ottla.config.jaas import MECHANISMS, MODULES, OAUTH_MODULE, PLAIN_MODULE, Jaas, jaas
 from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
-from ottla.config.options import Option, boolean, integer, nullable, number, one_of, text, words
+from ottla.config.options import Option, boolean, gzip_level, integer, nullable, number, one_of, text, words
 from ottla.config.principal_rules import checked as principal_rules
 from ottla.config.tls import SslConfig, TlsConfig
 from ottla.config.topic import BROKER_SYNONYMS, format_version
@@ -204,7 +204,8 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     authorizer_class_name = Option(
         "",
         one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),
-        "The authorizer: AclAuthorizer, or a class name of Apache Kafka's. Empty: every client may do everything.",
+        "AclAuthorizer; the full class names of Kafka's StandardAuthorizer, AclAuthorizer and SimpleAclAuthorizer mean "
+        "the same. Empty: no authorization, every client may do everything.",
     )
     super_users = Option[tuple[str, ...]](
         (), principals, "Principals that are authorized for everything, such as User:admin, separated by semicolons."
@@ -405,9 +406,9 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         "Codec of stored batches: producer keeps the producer's codec, another value compresses again.",
     )
-    compression_gzip_level = Option(-1, integer(-1, 9), "Compression level of gzip; -1: the codec's default.")
-    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd.")
+    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
+    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4, 1 to 17.")
+    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd, -131072 to 22.")
     message_max_bytes = Option(1048588, integer(0), "Maximum size in bytes of a record batch, after compression.")
     message_max_decompressed_bytes = Option(
         16777216,
@@ -554,7 +555,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     )
     replica_fetch_max_bytes = Option(1024 * 1024, integer(0), "Maximum bytes of one partition in a follower's fetch.")
     replica_fetch_response_max_bytes = Option(
-        10 * 1024 * 1024, integer(0), "Maximum bytes of the response to a follower's fetch."
+        10 * 1024 * 1024, integer(0), "Maximum bytes of a response when this broker fetches as a follower."
     )
     replica_fetch_backoff_ms = Option(
         1000, integer(0), "Time in milliseconds before a follower fetches a failed partition again."
@@ -714,7 +715,12 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     offsets_retention_minutes = Option(
         10080, integer(1), "Time in minutes to retain the committed offsets of an empty group."
     )
-    offsets_commit_timeout_ms = Option(5000, integer(1), "Time in milliseconds that a commit waits for its replicas.")
+    offsets_commit_timeout_ms = Option(
+        5000,
+        integer(1),
+        "Maximum time in milliseconds that an offset commit or a change of a group waits until the replicas of "
+        "__consumer_offsets have it.",
+    )
     offsets_retention_check_interval_ms = Option(
         600000, integer(1), "Interval in milliseconds between checks for expired offsets."
     )

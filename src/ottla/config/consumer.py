@@ -93,7 +93,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         "Protocol of the group: consumer (the broker assigns partitions, KIP-848) or classic (a member does).",
     )
     group_remote_assignor = Option(
-        None, nullable(text), "Assignor of the broker for group.protocol=consumer; None: the broker's default."
+        None, nullable(text), "Server-side assignor for group.protocol=consumer; None: the broker's default."
     )
     group_instance_id = Option(
         None, nullable(text), "Id of a static member, which may restart within session.timeout.ms without a rebalance."

@@ -198,6 +198,14 @@ def integer(at_least: int | None = None, at_most: int | None = None) -> Parser[i
     return parse
 
 
+def gzip_level(value: Any) -> int:
+    """Parse -1 or 1 to 9: level 0 would be no compression, which compression.type selects."""
+    level = integer(-1, 9)(value)
+    if level == 0:
+        raise ValueError("expected -1 or 1 to 9")
+    return level
+
+
 def number(at_least: float | None = None, at_most: float | None = None) -> Parser[float]:
     """Return a parser of numbers within bounds."""
 

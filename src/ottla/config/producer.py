@@ -18,7 +18,7 @@ from ottla.config.client import (
     one_of,
     text,
 )
-from ottla.config.options import Option
+from ottla.config.options import Option, gzip_level
 from ottla.errors import ConfigurationError
 
 log = logging.getLogger("ottla.config")
@@ -62,22 +62,18 @@ def named(value: Any) -> str:
     return name
 
 
-def gzip_level(value: Any) -> int:
-    """Parse -1 or 1 to 9: level 0 would be no compression, which compression.type selects."""
-    level = integer(-1, 9)(value)
-    if level == 0:
-        raise ValueError("expected -1 or 1 to 9")
-    return level
-
-
 class ProducerConfig(ClientConfig, subject="producer"):
     """Options of a producer."""
 
     key_serializer = Option(
-        None, anything, "Converts keys to bytes: a callable or a Serializer; None: bytes and text (UTF-8)."
+        None,
+        anything,
+        "Converts keys to bytes: a callable or a Serializer; None: keys are bytes, or str, encoded as UTF-8.",
     )
     value_serializer = Option(
-        None, anything, "Converts values to bytes: a callable or a Serializer; None: bytes and text (UTF-8)."
+        None,
+        anything,
+        "Converts values to bytes: a callable or a Serializer; None: values are bytes, or str, encoded as UTF-8.",
     )
     serializer_encoding = Option(None, nullable(text), "Encoding of the String and UUID serializers; UTF-8 by default.")
     key_serializer_encoding = Option(
@@ -118,7 +114,11 @@ class ProducerConfig(ClientConfig, subject="producer"):
         nullable(integer()),
         "Compression level of whichever codec is used; takes precedence over the codec's own config.",
     )
-    batch_size = Option(16_384, integer(0), "Maximum size in bytes of a batch, before compression.")
+    batch_size = Option(
+        16_384,
+        integer(0),
+        "Maximum size in bytes of a batch, before compression; a larger record gets a batch of its own.",
+    )
     linger_ms = Option(
         5.0,
         number(0),
@@ -128,7 +128,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         33_554_432, integer(0), "Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."
     )
     max_block_ms = Option(60_000, integer(0), "Maximum time in milliseconds that send() waits for metadata and memory.")
-    block_on_buffer_full = Option(False, boolean, "Kafka before 0.11: let send() wait without a limit.")
+    block_on_buffer_full = Option(False, boolean, "Deprecated since Kafka 0.9: true lets send() block without a limit.")
     metadata_fetch_timeout_ms = Option(None, nullable(integer(0)), "Kafka before 0.11: the older name of max.block.ms.")
     timeout_ms = Option(
         None,

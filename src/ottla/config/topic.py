@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from ottla.config.options import Config, Option, boolean, integer, number, one_of, text, words
+from ottla.config.options import Config, Option, boolean, gzip_level, integer, number, one_of, text, words
 from ottla.errors import ConfigurationError
 
 log = logging.getLogger("ottla.config")
@@ -45,9 +45,9 @@ class TopicConfig(Config, subject="topic"):
         "What happens to old segments: delete removes them after retention.ms or retention.bytes, compact "
         "keeps the last record of each key.",
     )
-    compression_gzip_level = Option(-1, integer(-1, 9), "Compression level of gzip; -1: the codec's default.")
-    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd.")
+    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
+    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4, 1 to 17.")
+    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd, -131072 to 22.")
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),

@@ -27,6 +27,7 @@ def test_older_timestamp_option_counts_for_what_the_newer_do_not_set() -> None:
         ("segment.bytes", "13"),
         ("segment.bytes", str(1 << 31)),
         ("compression.type", "rar"),
+        ("compression.gzip.level", "0"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("retention.ms", "-2"),
         ("compression.lz4.level", "18"),
