@@ -1,1 +1,1 @@
-"""The broker: its wiring, its table of APIs, and their handlers."""
+"""The broker: how its parts are connected, the table of its APIs, and their handlers."""

@@ -1,8 +1,8 @@
-"""The APIs that this broker supports: those of `protocol/apis.py`. ApiVersions and the docs are derived from them.
+"""The APIs that this broker supports. ApiVersions and the docs are derived from this table.
 
-The versions of an API are those of its message (`protocol/messages`). The handler of API `Xy` is `handle` in
-`broker/handlers/xy.py`. Both are imported when the first request needs them. An API that differs in more than that,
-such as in limits or in the rights that it needs, has a row here.
+All APIs of `protocol/apis.py` are supported, except CONTROLLER_APIS. The versions of an API are those of its message
+(`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. Both are imported at the
+first request. Only APIs with special properties, such as limits or required authorization, have a row here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from ottla.protocol import apis
 from ottla.protocol.message import Response
 
 Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
-"""Answers a decoded request: at once, or with an awaitable if it has to wait."""
+"""Handles a decoded request.
+
+Returns the response, None if there is none, or an awaitable of these if it has to wait.
+"""
 
 MAX_ITEMS = 100_000
-"""The most items in one request of a client, unless the API's row has less; about 30 MB once they are decoded."""
+"""Maximum number of array items in one request of a client, unless the API's row has another limit.
+
+They take about 30 MB when decoded.
+"""
 MAX_ITEMS_TOGETHER = 10_000
-"""The same for APIs that process all items of a request together."""
+"""Maximum number of array items for APIs that process all items of a request together."""
 
 
 class ApiEntry(NamedTuple):
@@ -31,24 +37,36 @@ class ApiEntry(NamedTuple):
 
     name: str
     required_cluster_operation: ACLOperation | None = None
-    """The operation on the cluster that the client needs for the whole request; handlers check everything else."""
+    """The operation on the cluster that a client must be authorized for; None if there is none.
+
+    Handlers check all other authorization.
+    """
     by_controller: bool = False
-    """Whether only the controller answers; a request that arrives during an election waits for its end."""
+    """Whether only the controller handles it. A request that arrives during a controller election waits for its end."""
     inter_broker_since: int | None = None
-    """The first version that only brokers of the cluster may send; a standalone broker does not support it."""
+    """The first version that only brokers of the cluster may send, and that a standalone broker does not support; None
+    if clients may send all versions.
+    """
 
     last_version: int | None = None
-    """The last version that the broker supports, if its message has later ones, which need what the broker lacks."""
+    """The last version that the broker supports, if the message has later ones; None for the message's last version."""
 
     parts: tuple[str, ...] = ()
-    """Arrays of requests whose items are independent: a long one is processed in parts (`request_parts`)."""
+    """Paths of arrays in the request whose items are independent, so that a long request is processed in parts (see
+    `request_parts`).
+    """
     merged_levels: int | None = None
-    """The number of levels of the response that are merged by name; by default one less than the request has."""
+    """The number of array levels of the partial responses that are merged by name; None: one less than the levels of
+    `parts`.
+    """
     max_items: int = MAX_ITEMS
-    """Items of all arrays of a request together; a client that sends more is disconnected."""
+    """Maximum number of items of all arrays of a request together. A client that sends more is disconnected."""
 
     def versions(self, *, in_cluster: bool) -> range:
-        """Return the supported versions, an empty range if the API is not supported."""
+        """Return the supported versions; an empty range if the API is not supported.
+
+        `in_cluster`: whether the broker is not standalone.
+        """
         versions: range = self.api.request.VERSIONS
         if self.last_version is not None:
             versions = range(versions.start, self.last_version + 1)
@@ -63,7 +81,7 @@ class ApiEntry(NamedTuple):
 
     @property
     def handler(self) -> Handler:
-        """The function that answers a request."""
+        """The function that handles a request."""
         module = self.api.module.rpartition(".")[2]
         handler: Handler = importlib.import_module(f"ottla.broker.handlers.{module}").handle
         return handler
@@ -162,7 +180,10 @@ SPECIAL_APIS = (
 """The APIs with other properties than the defaults of `ApiEntry`."""
 
 CONTROLLER_APIS = frozenset({"DescribeQuorum", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"})
-"""Declared for the admin client, which sends them to Kafka's KRaft controllers; this broker does not support them."""
+"""APIs that are declared only for the admin client, which sends them to Kafka's KRaft controllers.
+
+This broker does not support them.
+"""
 
 
 def _supported() -> tuple[ApiEntry, ...]:
@@ -171,17 +192,18 @@ def _supported() -> tuple[ApiEntry, ...]:
 
 
 SUPPORTED_APIS = _supported()
-"""Every declared API, by its number: a new one needs no row here unless it is special."""
+"""All supported APIs in the order of their numbers."""
 
 BY_KEY = {entry.api.key: entry for entry in SUPPORTED_APIS}
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 
 
-@functools.cache  # each new connection of a client asks for it
+@functools.cache  # each new connection of a client requests it
 def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntry, range], ...]:
     """Return the APIs that ApiVersions lists, with the versions that clients may use.
 
-    As in Kafka, those of client metrics need a receiver of the metrics; those between brokers need a cluster.
+    As in Kafka, the APIs of client metrics are listed only if there is a receiver of the metrics (`telemetry`), and
+    inter-broker APIs only in a cluster.
     """
     entries = (entry for entry in SUPPORTED_APIS if telemetry or entry.name not in TELEMETRY)
     return tuple((entry, versions) for entry in entries if (versions := entry.versions(in_cluster=in_cluster)))
@@ -190,15 +212,15 @@ def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntr
 REASONS: tuple[tuple[str, str], ...] = (
     (
         "TopologyDescription",
-        "for a plugin of Kafka's brokers that stores topologies; Kafka refuses it without one",
+        "for a plugin of Kafka's brokers that stores topologies; Kafka rejects it without one",
     ),
     ("", "for Kafka's KRaft controllers; Ottla keeps the cluster's metadata in the metadata store"),
 )
-"""Reasons why APIs are not supported, by a part of the API's name."""
+"""The reasons why APIs are not supported, by a part of the API's name. The first matching row applies."""
 
 
 def unsupported_apis() -> Mapping[str, str]:
-    """Return every other API of Kafka 3.9 to 4.4, with the reason why the broker does not support it."""
+    """Return the names of all other APIs of Kafka 3.9 to 4.4, with the reasons why the broker does not support them."""
     names = {**{api.key: api.name for api in apis.APIS}, **apis.NOT_DECLARED}
     return {
         name: next(reason for part, reason in REASONS if part in name)

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """The broker's parts, by the names of their classes, and shortcuts to its config, id, cluster image
-    and coordinators."""
+    """The broker's parts, named after their classes, and shortcuts to its config, id, cluster image and
+    coordinators.
+    """
 
     dynamic_config: DynamicBrokerConfig
     clock: Clock
@@ -64,21 +65,21 @@ class BrokerContext:
     renew_certificates: Callable[[], None] = lambda: None
     """Reload the key stores and trust stores of the TLS listeners."""
     authorizer: Authorizer | None = None
-    """None without `authorizer.class.name`: every operation is allowed."""
+    """None if `authorizer.class.name` is not set: every operation is allowed then."""
     acl_store: AclStore | None = None
     delegation_tokens: DelegationTokenStore | None = None
-    """None without `delegation.token.secret.key`."""
+    """None if `delegation.token.secret.key` is not set."""
     cluster_secret: bytes | None = None
-    """The secret by which the brokers of a cluster recognise each other; None for a standalone broker."""
+    """The secret with which the brokers of a cluster prove their membership; None for a standalone broker."""
 
     @property
     def in_cluster(self) -> bool:
-        """Whether this broker serves other brokers."""
+        """Whether this broker is in a cluster with other brokers, not standalone."""
         return self.cluster_secret is not None
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's configs as they are now, dynamic ones included."""
+        """The broker's current configs, including dynamic ones."""
         return self.dynamic_config.current
 
     @property
@@ -87,11 +88,11 @@ class BrokerContext:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as it is now."""
+        """The current cluster image."""
         return self.metadata_cache.image
 
     async def remove_expired_tokens(self) -> None:
-        """Remove delegation tokens that have expired; only the controller does."""
+        """Remove expired delegation tokens, if this broker is the controller."""
         if self.delegation_tokens is not None and self.controller.is_active:
             await self.delegation_tokens.remove_expired()
 

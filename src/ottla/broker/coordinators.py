@@ -1,5 +1,7 @@
-"""The coordinators of groups, transactions and share partitions. Each is built when a partition of its internal topic
-or a request needs it: a broker starts sooner, and one that never coordinates share groups has no memory for them.
+"""The coordinators of groups, transactions and share partitions.
+
+Each is created when a partition of its internal topic or a request needs it, so that a broker starts sooner, and needs
+no memory for coordinators that it does not use.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """The coordinators of one broker. A LeadershipListener. Not thread-safe: event loop only."""
+    """The coordinators of one broker. Implements LeadershipListener. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -61,12 +63,12 @@ class Coordinators:
 
     @property
     def existing_groups(self) -> GroupRuntime | None:
-        """The group coordinator, or None if this broker has not needed one yet."""
+        """The group coordinator; None if it has not been needed yet."""
         return self._groups
 
     @property
     def existing_transactions(self) -> TransactionRuntime | None:
-        """The transaction coordinator, or None if this broker has not needed one yet."""
+        """The transaction coordinator; None if it has not been needed yet."""
         return self._transactions
 
     @property
@@ -114,7 +116,7 @@ class Coordinators:
 
     @property
     def markers(self) -> LocalMarkers:
-        """The writer of transaction markers to the partitions that this broker leads."""
+        """Writes transaction markers to the partitions that this broker leads."""
         if self._markers is None:
             from ottla.coordinator.transaction.transaction_markers import LocalMarkers
 
@@ -122,7 +124,7 @@ class Coordinators:
         return self._markers
 
     def _marker_channel(self) -> Markers:
-        """Return what writes transaction markers to all partitions of the cluster."""
+        """Return the object that writes transaction markers to all partitions of the cluster."""
         if not self._config.in_cluster:
             return self.markers
         from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
@@ -138,12 +140,12 @@ class Coordinators:
         return [runtime for runtime in runtimes if runtime is not None]
 
     async def start(self) -> None:
-        """Wait until all partitions are loaded that this broker leads by now."""
+        """Wait until all partitions of internal topics that this broker leads are loaded."""
         for runtime in self._built:
             await runtime.start()
 
     def close(self) -> None:
-        """Stop coordinating; requests fail with NotCoordinatorError."""
+        """Stop coordinating. Requests then fail with NotCoordinatorError."""
         self._closed = True
         if self._share_partitions is not None:
             self._share_partitions.close()
@@ -173,7 +175,7 @@ class Coordinators:
         return self.share_states if topic == SHARE_GROUP_STATE else None
 
     async def on_image_changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Retry markers whose partitions have changed; remove the state of deleted topics."""
+        """Retry markers for partitions that have changed, and remove the state of deleted topics."""
         if self._transactions is not None:
             await self._transactions.completer.on_image_changed(before, after)
         deleted = frozenset(before.topics.keys() - after.topics.keys())
@@ -192,11 +194,11 @@ class Coordinators:
             self._transactions.abort_timed_out()
 
     def remove_expired_transactional_ids(self) -> None:
-        """Remove the ids that were not used for `transactional.id.expiration.ms`."""
+        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
         if self._transactions is not None:
             self._transactions.remove_expired()
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id of a transactional id, or -1."""
+        """The highest producer id of all transactional ids; -1 if there are none."""
         return -1 if self._transactions is None else self._transactions.highest_producer_id

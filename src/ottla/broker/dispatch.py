@@ -1,7 +1,7 @@
-"""From a request's frame to the frames of its response: header, version, body, handler, encoding.
+"""Dispatches requests: decodes header and body, checks the version, calls the handler, and encodes the response.
 
-Exceptions become error codes here. A request that cannot be decoded closes the connection, as in Kafka, since it cannot
-be answered; so does an unsupported version, except of ApiVersions.
+Exceptions are turned into error codes here. As in Kafka, a request that cannot be decoded or has an unsupported version
+closes the connection, because it cannot be answered; only an unsupported version of ApiVersions is answered.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ LENGTH_PLACE = bytes(4)
 PRODUCE, FETCH = 0, 1
 NO_CONTROLLER = -1
 ELECTION_SECONDS = 5.0
-"""Time that a request for the controller waits for an election; then the client gets NOT_CONTROLLER."""
+"""Maximum time in seconds that a request for the controller waits for an election.
+
+After it, the client gets NOT_CONTROLLER.
+"""
 SMALL_BYTES = 4096
-"""Requests up to this size are decoded at once: nothing in them takes long."""
+"""Requests up to this size in bytes are decoded without pauses, because that does not take long."""
 INNER = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""The array of partitions in responses to Produce and Fetch."""
+"""The name of the array of partitions in responses to Produce and Fetch."""
 SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
-"""Requests of brokers are not limited."""
+"""Maximum number of items in requests of brokers, which are not limited."""
 T = TypeVar("T")
 SERVED_BEFORE_METADATA = frozenset(
     api.key
@@ -59,13 +62,15 @@ SERVED_BEFORE_METADATA = frozenset(
         "ControlledShutdown",
     }
 )
-"""APIs that are answered before this broker has received the cluster's metadata: handshakes, also those of the
-controller that is about to send it, and requests of other brokers.
+"""APIs that are handled before this broker has received the cluster's metadata: handshakes, which the controller needs
+to send the metadata, and requests of other brokers.
 """
 
 
 class ServedApi(NamedTuple):
-    """An API that was requested before: its row, with what was imported and computed for it."""
+    """An API that has been requested: its row, and the objects that were imported and computed for it at the first
+    request.
+    """
 
     entry: ApiEntry
     versions: range
@@ -73,11 +78,11 @@ class ServedApi(NamedTuple):
     request: type[Request[Any]]
     stats: ApiStats
     for_followers: ServedApi | None = None
-    """For the fetches of other brokers, which are counted separately."""
+    """For Fetch: the same API for followers, whose requests are counted separately; else None."""
 
 
 class Dispatch:
-    """The service behind every listener."""
+    """Processes the requests of all listeners."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self.broker = broker
@@ -98,7 +103,8 @@ class Dispatch:
             context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
             if entry.inter_broker_since is not None and version >= entry.inter_broker_since:
-                context.require_broker()  # before the body is decoded: a client could make that arbitrarily expensive
+                # checked before the body is decoded, because a client could make that arbitrarily expensive
+                context.require_broker()
                 most = MAX_BROKER_ITEMS
             steps = None
             if len(frame) <= SMALL_BYTES:
@@ -129,7 +135,7 @@ class Dispatch:
             api.stats.record(version, len(frame), began)
             return reply
         if meter is not None:
-            meter.spent.pause()  # from here on its steps are measured
+            meter.spent.pause()  # from here on, the time of each step is measured
             reply = timed(reply, meter.spent)
         return api.stats.measured(reply, version, len(frame), began)
 
@@ -141,7 +147,7 @@ class Dispatch:
         context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply:
-        """Decode a request with many items; other requests have their turn in between."""
+        """Decode and handle a request with many items. Other requests are processed in between."""
         try:
             request = await in_slices(steps)
         except errors.MalformedMessageError as error:
@@ -171,12 +177,12 @@ class Dispatch:
         except errors.KafkaError as error:
             answer = failure(entry, header.api_version, error)
         except Exception as error:
-            # a bug of ours must neither stop the broker nor leave the client without a response
+            # a bug in the broker must neither stop it nor leave the client without a response
             answer = self._unexpected(entry, header, error)
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, api.stats, meter)
         if header.api_key != PRODUCE:
-            context.connection.release_frame()  # only records are still read from the frame
+            context.connection.release_frame()  # only records are still read from the frame later
         return self._later(answer, header, api, meter)
 
     def _start(
@@ -260,7 +266,7 @@ class Dispatch:
 def _finish(
     answer: Response | None, header: RequestHeader, stats: ApiStats, meter: RequestQuotaTracker | None
 ) -> Reply | Awaitable[Reply]:
-    """Encode a response; if it has many items, other requests have their turn in between."""
+    """Encode a response. If it has many items, other requests are processed in between."""
     if answer is None:
         if meter is not None:
             meter.finish(None, None)
@@ -279,7 +285,10 @@ def _finish(
 
 
 def _is_short(answer: Any, inner: str) -> bool:
-    """Return whether a response to Produce or Fetch has few partitions, as usual: the direct encoder is faster then."""
+    """Return whether a response to Produce or Fetch has few partitions, which is usual.
+
+    It is encoded directly then, which is faster.
+    """
     topics = answer.responses
     return len(topics) <= SHORT_ITEMS and all(len(getattr(topic, inner)) <= SHORT_ITEMS for topic in topics)
 
@@ -301,12 +310,12 @@ def _metered(
 ) -> Reply:
     if meter is not None and meter.finish(answer, reply):
         stats.throttle.record(answer.throttle_time_ms / 1000)
-        reply = framed(answer, header)  # again, now with the throttle time
+        reply = framed(answer, header)  # encode it again, now with the throttle time
     return reply
 
 
 async def in_slices(steps: Generator[None, None, T]) -> T:
-    """Run a generator that yields between slices, and return its result."""
+    """Run a generator that yields between slices of work, letting other tasks run in between. Return its result."""
     try:
         while True:
             await asyncio.sleep(0)
@@ -317,8 +326,9 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
 
 
 def failure(entry: ApiEntry, version: int, error: errors.KafkaError) -> Response:
-    """Return the response to a request that failed. Raises CloseConnectionError if this version has no field for the
-    error.
+    """Return the response to a request that failed.
+
+    Raises CloseConnectionError if the response of this version has no field for an error.
     """
     response_class = entry.api.response
     places = {field.name for field in response_class.FIELDS if field.in_version(version)}
@@ -329,7 +339,7 @@ def failure(entry: ApiEntry, version: int, error: errors.KafkaError) -> Response
 
 
 def framed(answer: Response | None, header: RequestHeader) -> Reply:
-    """Encode length, header and body as chunks for the socket."""
+    """Encode length, header and body as chunks to send; None if there is no response."""
     if answer is None:
         return None
     out = _head(header)
@@ -343,9 +353,9 @@ def _head(header: RequestHeader) -> bytearray:
 
 
 def sealed(out: bytearray, chunks: list[Chunk]) -> Reply:
-    """Write the length of a response into its first bytes."""
+    """Write the length of a response into its first bytes, and return its chunks."""
     size = -4
     for chunk in chunks:
         size += len(chunk) if isinstance(chunk, (bytes, bytearray)) else chunk.nbytes
     out[:4] = size.to_bytes(4, "big")
-    return cast("Sequence[SentChunk]", chunks)  # everything that is not a buffer is a slice of a log file
+    return cast("Sequence[SentChunk]", chunks)  # each chunk is a buffer or a slice of a log file

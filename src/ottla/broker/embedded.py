@@ -1,4 +1,4 @@
-"""Brokers inside another program, on a thread of their own.
+"""Brokers inside another program, which run on a separate thread.
 
 with Broker() as broker:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -27,7 +27,7 @@ OPTIONS: Mapping[str, Any] = {
     "offsets.topic.num.partitions": 5,
     "group.initial.rebalance.delay.ms": 0,
 }
-"""Differences from Kafka's defaults: brokers that run for a short time."""
+"""Configs that differ from Kafka's defaults, because these brokers run for a short time."""
 ONE_REPLICA: Mapping[str, Any] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
@@ -35,14 +35,14 @@ ONE_REPLICA: Mapping[str, Any] = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
 }
-"""Further differences of a single broker."""
+"""Further configs of a single broker."""
 FEW_PARTITIONS: Mapping[str, Any] = {
     "transaction.state.log.num.partitions": 5,
     "share.coordinator.state.topic.num.partitions": 5,
 }
-"""Further differences of several brokers, which replicate them."""
+"""Further configs of several brokers."""
 STOP_SECONDS = 30.0
-"""Maximum time that `stop` waits for the brokers' thread."""
+"""Maximum time in seconds that `stop` waits for the brokers' thread."""
 
 R = TypeVar("R")
 
@@ -96,14 +96,14 @@ class Broker:
 
     @property
     def data_dir(self) -> Path:
-        """The log directory; of several brokers the parent of theirs."""
+        """The log directory; with several brokers, the parent of their log directories."""
         if not self._configs:
             raise IllegalStateError("the broker is not running")
         directory = Path(self._configs[0].data_dirs[0])
         return directory if self._count == 1 else directory.parent
 
     def start(self) -> Self:
-        """Start, and return when all brokers serve clients."""
+        """Start all brokers. Return when they serve clients."""
         if self._thread is not None:
             raise IllegalStateError("the broker is already running")
         ready = threading.Event()
@@ -134,16 +134,19 @@ class Broker:
             self._temporary = None
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop one of several brokers with a controlled shutdown; the others take over its partitions.
+        """Stop one of several brokers with a controlled shutdown. The others take over its partitions.
 
-        Raises ConfigurationError if it does not run.
+        Raises ConfigurationError if it is not running.
         """
         if broker_id not in self._nodes:
             raise ConfigurationError(f"broker {broker_id} does not run; {sorted(self._nodes)} do")
         self._call(self._nodes.pop(broker_id).stop())
 
     def start_broker(self, broker_id: int) -> None:
-        """Start one of several brokers again, with its data and its port."""
+        """Start one of several brokers again, with the same data and port.
+
+        Raises ConfigurationError if it does not exist or is running.
+        """
         config = next((config for config in self._configs if config.id == broker_id), None)
         if config is None or broker_id in self._nodes:
             raise ConfigurationError(f"broker {broker_id} {'runs already' if config else 'does not exist'}")
@@ -179,7 +182,7 @@ class Broker:
         asyncio.run(serve())
 
     def _call(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine on the brokers' thread."""
+        """Run a coroutine on the brokers' event loop, and return its result."""
         if self._loop is None:
             work.close()
             raise IllegalStateError("the broker is not running")
@@ -197,7 +200,7 @@ class Broker:
         node = BrokerNode(config)
         await node.start()
         self._nodes[node.broker_id] = node
-        if self._count > 1:  # it keeps its port if it is started again
+        if self._count > 1:  # a broker that is started again gets the same port
             index = next(i for i, own in enumerate(self._configs) if own.id == node.broker_id)
             listeners = ",".join(map(str, node.endpoints))
             self._configs[index] = self._configs[index].replace({"listeners": listeners})

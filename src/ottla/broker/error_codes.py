@@ -1,4 +1,4 @@
-"""Exceptions inside, codes at the edge: the error of one item of a request becomes the error of its result."""
+"""Turns exceptions into error codes of the items of a response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.errors import KafkaError, code_of
 
 
 class errors_in:  # noqa: N801 - used as a statement
-    """Put the KafkaError that the block raises into the `error_code` and `error_message` of a result.
+    """Context manager: store a KafkaError that the block raises in the `error_code` and `error_message` of a result.
 
     with errors_in(result):
         await alter(resource)

@@ -1,7 +1,7 @@
-"""Counts and logs the times at which the event loop is blocked, as every client of the broker waits then.
+"""Counts and logs stalls: times in which the event loop is blocked, so that every client of the broker has to wait.
 
-A thread repeatedly sends the event loop a task and waits for it. If it takes longer than a threshold, the thread logs
-where the event loop is.
+A thread repeatedly schedules a callback on the event loop, and waits for it. If this takes longer than a threshold, the
+thread logs which code the event loop is running.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ log = logging.getLogger("ottla.broker")
 log.addFilter(RateLimitFilter())
 
 PAUSE_SECONDS: Final = 0.05
-"""Time between an answer of the event loop and the next question; a stall is measured too short by up to that."""
+"""Time in seconds between a callback and the next one. A stall is measured too short by up to this time."""
 FRAMES: Final = 5
-"""Innermost frames that a log line shows."""
+"""Number of innermost stack frames that a log line shows."""
 
 
 class EventLoopMonitor:
-    """Watches the running event loop from `start` to `close`."""
+    """Context manager that monitors the running event loop."""
 
     def __init__(self, threshold_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -36,9 +36,9 @@ class EventLoopMonitor:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ottla-event-loop-monitor", daemon=True)
         self.stalls = 0
-        """The number of times that the event loop took longer than the threshold."""
+        """The number of stalls longer than the threshold."""
         self.stalled_seconds = 0.0
-        """The sum of these times."""
+        """The total duration of these stalls in seconds."""
         self.longest_stall_seconds = 0.0
 
     def __enter__(self) -> Self:
@@ -76,6 +76,6 @@ class EventLoopMonitor:
 
 
 def _place(frame: FrameType | None) -> str:
-    """Return the innermost frames, without their lines of code."""
+    """Return a description of the innermost stack frames: files, line numbers and functions."""
     stack = traceback.extract_stack(frame)[-FRAMES:] if frame is not None else []
     return " > ".join(f"{entry.filename.rpartition('/')[2]}:{entry.lineno} {entry.name}" for entry in stack)

@@ -20,7 +20,7 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
 class ConfigSource(NamedTuple):
-    """One source of a config's value, and the config's name there."""
+    """A place where a config has a value: the source's number, the config's name there, and the value."""
 
     source: int
     name: str
@@ -28,7 +28,7 @@ class ConfigSource(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One config with its value as text."""
+    """A config as DescribeConfigs returns it. `value`: as text; None if it has none, or it is sensitive."""
 
     name: str
     value: str | None
@@ -38,11 +38,14 @@ class Entry(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
-    """All places with a value, in order of precedence: name, value, source."""
+    """Name, value and source of all places where the config has a value, in the order of precedence."""
 
 
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
-    """Yield the configs of a topic, from the topic, from the broker under its own names, or Kafka's defaults."""
+    """Yield the configs of a topic.
+
+    A value is from the topic, from the corresponding broker config, or Kafka's default.
+    """
     for name, option in TopicConfig.options.items():
         places = [ConfigSource(TOPIC_CONFIG, name, options[name])] if name in options else []
         for synonym in BROKER_SYNONYMS.get(name, ()):
@@ -53,7 +56,10 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 
 
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
-    """Yield the configs of a broker: dynamic ones of the broker, of all brokers, of its file, or Kafka's defaults."""
+    """Yield the configs of a broker.
+
+    A value is from the dynamic configs of the broker, those of all brokers, the broker's file, or Kafka's default.
+    """
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]
         entry = _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
@@ -71,7 +77,7 @@ def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
 def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
     """Yield dynamic configs that are not configs of every broker.
 
-    Only certificates of listeners have their value shown: others may be secrets.
+    Only the values of listeners' certificate configs are shown, because others may be secrets.
     """
     for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
         for name in options.keys() - BrokerConfig.options.keys():
@@ -86,7 +92,7 @@ def class_entries(
     source: int,
     defaults: Mapping[str, ConfigSource] = MappingProxyType({}),
 ) -> Iterator[Entry]:
-    """Yield the configs of a resource that has only its own values and defaults: those in `places`, or Kafka's."""
+    """Yield the configs of a resource whose values are its own or defaults: those in `defaults`, or Kafka's."""
     for name, option in config.options.items():
         places = [ConfigSource(source, name, options[name])] if name in options else []
         if name in defaults:
@@ -95,7 +101,7 @@ def class_entries(
 
 
 def text_of(value: Any) -> str | None:
-    """Return a config's value as it is written in a properties file."""
+    """Return a config's value as text, as in a properties file; None for None and REQUIRED."""
     if value is None or value is REQUIRED:
         return None
     if isinstance(value, bool):
@@ -123,14 +129,17 @@ def _broker_default(name: str) -> Iterator[ConfigSource]:
 
 
 def _of_topic(option: Option[Any], places: list[ConfigSource]) -> Any:
-    """Return a topic's value. The broker's value may be in hours, the topic's is in milliseconds."""
+    """Return the value of a topic config.
+
+    If it is from a broker config in hours or minutes, convert it to milliseconds.
+    """
     if not places or places[0].value is None:
         return option.default
     return in_ms(places[0].name, places[0].value)
 
 
 def _takes_long(option: Option[Any]) -> bool:
-    """Return whether a topic config has the type LONG: more than 32 bits are allowed."""
+    """Return whether a topic config has the type LONG: its values may have more than 32 bits."""
     try:
         option.parse(1 << 32)
     except (ValueError, TypeError):
@@ -140,7 +149,9 @@ def _takes_long(option: Option[Any]) -> bool:
 
 @cache
 def _longs() -> frozenset[str]:
-    """Return the broker configs behind topic configs of type LONG; those in hours and minutes have type INT."""
+    """Return the broker configs of type LONG: those that are defaults of topic configs of this type, except those in
+    hours and minutes.
+    """
     long = (names for topic, names in BROKER_SYNONYMS.items() if _takes_long(TopicConfig.options[topic]))
     return frozenset(name for names in long for name in names if not name.endswith((".hours", ".minutes")))
 

@@ -1,4 +1,4 @@
-"""The broker's configs as they are now: those of its file, overridden by dynamic ones (KIP-226)."""
+"""The broker's current configs: those of its file, overridden by dynamic configs (KIP-226)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ log = logging.getLogger("ottla.broker")
 
 
 class DynamicBrokerConfig:
-    """The current config of a broker; `current` is replaced as a whole when configs change. Not thread-safe: event
-    loop only.
+    """The current configs of a broker.
+
+    `current` is replaced as a whole when configs change. Not thread-safe: event loop only.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: int) -> None:
@@ -34,14 +35,14 @@ class DynamicBrokerConfig:
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Apply the dynamic configs of all brokers and of this one, and return whether anything has changed."""
+        """Apply the dynamic configs of all brokers and of this one. Return whether any has changed."""
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
         self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}
         try:
             now = self.static.replace({**self.for_all, **self.own})
         except ConfigurationError as error:
-            # they were checked when they were set, but this broker's file may conflict with them
+            # the configs were validated when they were set, but this broker's file may conflict with them
             log.error("Ignoring dynamic broker configs that conflict with this broker's file: %s", error.message)
             return False
         changed = now.originals != self.current.originals
@@ -50,7 +51,7 @@ class DynamicBrokerConfig:
 
 
 def connection_limits(config: BrokerConfig, image: ClusterImage) -> ConnectionLimits:
-    """Return the limits of connections from the broker's configs and the quotas of addresses (KIP-612)."""
+    """Return the connection limits according to the broker's configs and the quotas of IP addresses (KIP-612)."""
     names = [endpoint.name for endpoint in config.listeners]
     counts = {name: config.of_listener(name, "max.connections") for name in names}
     rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}

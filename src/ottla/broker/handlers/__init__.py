@@ -1,1 +1,1 @@
-"""One file per API."""
+"""The handlers of requests, one file per API."""

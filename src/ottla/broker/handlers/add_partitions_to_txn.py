@@ -40,7 +40,7 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, context)))
-    # side by side: each transaction waits for its replicas
+    # concurrently, because each transaction waits for its replicas
     results = await asyncio.gather(*(_transaction(transaction, context) for transaction in request.transactions))
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -80,7 +80,10 @@ async def _transaction(transaction: AddPartitionsToTxnTransaction, context: Requ
 def _unauthorized_topics(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> Mapping[str, errors.KafkaError]:
-    """Return the errors of topics that the producer may not write to; raise the error of the transactional id."""
+    """Return the errors of topics that the producer may not write to, by name.
+
+    Raises the error if it may not use the transactional id.
+    """
     if context.version >= SEVERAL_SINCE:
         return {}
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)

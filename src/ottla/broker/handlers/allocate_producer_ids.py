@@ -1,6 +1,6 @@
 """AllocateProducerIds: allocate a block of producer ids to a broker of Apache Kafka (KIP-730). Between brokers.
 
-The controller answers it. Brokers of Ottla allocate their blocks from the same znode themselves.
+Only the controller handles it. Ottla's brokers allocate their blocks from the same znode directly.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-    """Change each entity; an error of one does not affect the others."""
+    """Alter the quotas of each entity. An error of one does not affect the others."""
     authorization_error = context.authorization_error(ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
     answers = []
     for entry in request.entries:

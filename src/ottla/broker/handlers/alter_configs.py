@@ -1,4 +1,7 @@
-"""AlterConfigs: replace all configs of a resource; for older clients. Authorized like IncrementalAlterConfigs."""
+"""AlterConfigs: replace all configs of a resource.
+
+Older clients use it. The authorization is that of IncrementalAlterConfigs.
+"""
 
 from __future__ import annotations
 

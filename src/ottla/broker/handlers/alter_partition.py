@@ -1,6 +1,6 @@
 """AlterPartition: a leader changes the ISR of its partitions through the controller (KIP-497). Between brokers.
 
-The controller answers it.
+Only the controller handles it.
 """
 
 from __future__ import annotations

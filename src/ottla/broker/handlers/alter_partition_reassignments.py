@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments: start to move partitions to other brokers, or cancel that (KIP-455).
+"""AlterPartitionReassignments: start or cancel reassignments of partitions (KIP-455).
 
-The response does not wait for the end of the move, which ListPartitionReassignments reports. In version 1 the client
-may forbid a change of the replication factor (KIP-860).
+The response does not wait for the end of the reassignments; ListPartitionReassignments returns those in progress. From
+version 1 on, the client may forbid changes of the replication factor (KIP-860).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     if not context.broker.controller.is_active:
         raise NotControllerError
-    # side by side, so that brokers that do not respond cost one timeout, not one for each partition
+    # concurrently, so that brokers that do not respond cost one timeout in total, not one per partition
     resizes = request.allow_replication_factor_change
     moves = [_move(topic.name, p, context, resizes=resizes) for topic in request.topics for p in topic.partitions]
     outcomes = iter(await asyncio.gather(*moves))
@@ -58,6 +58,8 @@ async def _move(
 
 
 def _check_size(p: PartitionImage | None, size: int) -> None:
-    """Raise unless the partition keeps its replication factor, or that of the move in progress."""
+    """Raise InvalidReplicationFactorError if the reassignment changes the replication factor of the partition, or of
+    its reassignment in progress.
+    """
     if p is not None and size != (now := len(target_of(p))):
         raise InvalidReplicationFactorError(f"The replication factor is changed from {now} to {size}")

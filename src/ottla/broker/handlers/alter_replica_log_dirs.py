@@ -1,6 +1,8 @@
-"""AlterReplicaLogDirs: start to move replicas to other log directories of this broker. Requires ALTER on the cluster.
+"""AlterReplicaLogDirs: start to move replicas to other log directories of this broker.
 
-The response does not wait for the end of the moves, which DescribeLogDirs reports.
+Requires ALTER on the cluster.
+
+The response does not wait for the end of the moves; DescribeLogDirs returns their progress.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets: set the start offsets of a share group without members.
 
-A group that does not exist is created, so that its first member starts there.
+If the group does not exist, it is created, so that its first member starts at these offsets.
 """
 
 from __future__ import annotations

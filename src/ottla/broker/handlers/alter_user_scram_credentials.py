@@ -1,6 +1,6 @@
 """AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554). Requires ALTER on the cluster.
 
-The salted password is not stored, only the keys derived from it, in Kafka's form under `/config/users`.
+Only keys derived from the salted password are stored, in Kafka's format below `/config/users`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Change each user's credentials all together or not at all; an error of one user does not affect the others."""
+    """Apply the changes of each user together. An error of one user does not affect the others."""
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:

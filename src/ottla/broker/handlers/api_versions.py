@@ -1,6 +1,4 @@
-"""ApiVersions: the supported APIs and versions. Always answered; a newer version of the request gets a response of
-version 0.
-"""
+"""ApiVersions: the supported APIs and versions. A request with an unsupported version is answered with version 0."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Return the APIs; store the name and version of the client's software (KIP-511)."""
+    """Return the supported APIs. Store the name and version of the client's software (KIP-511)."""
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
@@ -48,7 +46,10 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 
 
 def _supported(version: int) -> list[SupportedFeatureKey]:
-    """Return the supported features. Clients of version 3 do not understand a minimum level of 0."""
+    """Return the supported features.
+
+    In version 3 the minimum level is 1 instead of 0, which clients do not understand.
+    """
     least = 0 if version >= LEVEL_0_SINCE else 1
     return [
         SupportedFeatureKey(name=feature.name, min_version=max(feature.first, least), max_version=feature.last)
@@ -57,7 +58,9 @@ def _supported(version: int) -> list[SupportedFeatureKey]:
 
 
 def unsupported() -> ApiVersionsResponse:
-    """Return the response to an unsupported version: the error, and the supported versions of ApiVersions."""
+    """Return the response to an unsupported version of ApiVersions: the error, and the supported versions of
+    ApiVersions.
+    """
     versions = BY_KEY[API_VERSIONS].versions(in_cluster=False)
     return ApiVersionsResponse(
         error_code=UnsupportedVersionError.code or 0,

@@ -1,5 +1,6 @@
-"""ConsumerGroupHeartbeat: join, stay in, or leave a consumer group (KIP-848). Decided in
-`coordinator.group.consumer`.
+"""ConsumerGroupHeartbeat: join, stay in, or leave a consumer group (KIP-848).
+
+The logic is in `coordinator.group.consumer`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answer when the records of the decision are replicated."""
+    """Pass the request to the coordinator, which answers when its records are committed."""
     if "consumer" not in context.broker.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow the consumer protocol")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)

@@ -1,6 +1,6 @@
-"""ControlledShutdown: move the leaders away from a broker that is about to stop. Between brokers.
+"""ControlledShutdown: move the leaderships of a broker that is about to stop to other brokers. Between brokers.
 
-The controller answers it, with the partitions that no other broker can lead.
+Only the controller handles it. The response lists the partitions that no other broker can lead.
 """
 
 from __future__ import annotations

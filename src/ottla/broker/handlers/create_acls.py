@@ -1,7 +1,7 @@
 """CreateAcls: add ACLs, for all brokers of the cluster. Requires ALTER on the cluster.
 
-Each ACL has its own result; one that exists is no error. An operation that the resource type does not have is accepted
-and has no effect, as in Kafka.
+Each ACL has its own result. Adding an existing ACL is not an error. As in Kafka, an operation that the resource type
+does not have is accepted and has no effect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateDelegationToken: create a token with which clients authenticate as its owner by SCRAM (KIP-48).
 
-- 3 creates a token for another owner, which requires CREATE_TOKENS on the resource of type USER (KIP-373)
+- 3 can create a token for another owner, which requires CREATE_TOKENS on the resource of type USER (KIP-373)
 
 Any broker creates tokens, not only the controller.
 """
@@ -19,7 +19,7 @@ USER_TYPE = "User"
 
 
 async def handle(request: CreateDelegationTokenRequest, context: RequestContext) -> CreateDelegationTokenResponse:
-    """Create a token. As in Kafka, the response to a failed request names owner and requester as well."""
+    """Create a token. As in Kafka, the response contains owner and requester even if the request fails."""
     kind, name = USER_TYPE, context.user
     if request.owner_principal_name:
         kind, name = request.owner_principal_type or "", request.owner_principal_name
@@ -44,7 +44,8 @@ async def _create(
     owner, requester = f"{response.principal_type}:{response.principal_name}", context.client.principal
     if owner != requester:
         context.require(ACLOperation.CREATE_TOKENS, ResourceType.USER, owner)
-    # a client with the token becomes a user: an owner of another type would act as the user of the same name
+    # A client with the token authenticates as a user. If the owner had another principal type, it would act as the user
+    # of the same name.
     principal_types = {response.principal_type, *(renewer.principal_type for renewer in request.renewers)}
     if principal_types != {USER_TYPE}:
         raise InvalidPrincipalTypeError

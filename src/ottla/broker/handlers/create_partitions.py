@@ -18,11 +18,11 @@ from ottla.protocol.messages.create_partitions import (
 from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 3
-"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    """Add to each topic; an error of one does not affect the others."""
+    """Add partitions to each topic. An error of one does not affect the others."""
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )
@@ -39,7 +39,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
                 await context.broker.controller.topics.add_partitions(topic.name, added, topic.count, context.by)
         return result
 
-    # side by side, so that brokers that do not respond cost one timeout, not one for each topic
+    # concurrently, so that brokers that do not respond cost one timeout in total, not one per topic
     results = await asyncio.gather(*map(answer, request.topics))
     return CreatePartitionsResponse(results=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
@@ -55,7 +55,7 @@ def _plan(requested: CreatePartitionsTopic, context: RequestContext) -> list[tup
             f"Topic {requested.name} already has {old} partition(s); {requested.count} is not more than that."
         )
     if any(reassignment_rules.is_reassigning(p) for p in topic.partitions):
-        # a partition that is reassigned temporarily has more replicas than its topic
+        # a partition that is being reassigned temporarily has more replicas than the others
         raise errors.ReassignmentInProgressError(
             f"A partition reassignment is in progress for the topic '{requested.name}'."
         )

@@ -1,4 +1,4 @@
-"""CreateTopics: check the request, assign replicas, write the topic to the metadata store, create the logs.
+"""CreateTopics: validate the request, assign replicas, and have the controller create the topics.
 
 Requires CREATE on the cluster or the topic. The response has configs, partitions and replication factor only for
 clients with DESCRIBE_CONFIGS on the topic.
@@ -26,11 +26,11 @@ from ottla.protocol.messages.create_topics import (
 from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 6
-"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create each topic; an error of one does not affect the others."""
+    """Create each topic. An error of one does not affect the others."""
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )

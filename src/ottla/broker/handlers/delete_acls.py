@@ -1,7 +1,7 @@
 """DeleteAcls: delete the ACLs that match filters, for all brokers of the cluster. Requires ALTER on the cluster.
 
-Each filter has its own result: the matching ACLs, and whether they were deleted. Version 0 has no prefixed patterns and
-does not delete ACLs with one.
+Each filter has its own result: the matching ACLs, and whether each was deleted. Version 0 does not know prefixed
+patterns, and does not delete ACLs with them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""DeleteRecords: move the start of logs forward; offset -1 is the high watermark. Requires DELETE on the topic.
+"""DeleteRecords: advance the log start offset of partitions.
 
-The response waits until all live replicas have deleted the records, or for the timeout (KIP-107).
+Offset -1 means the high watermark. Requires DELETE on the topic.
+
+The response waits until all live replicas have deleted the records, at most for the request's timeout (KIP-107).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ NO_LOW_WATERMARK = -1
 
 
 class Waiting(NamedTuple):
-    """A partition whose followers have not deleted the records yet."""
+    """A partition whose followers have not deleted the records yet, with its result in the response."""
 
     partition: Partition
     deleted: asyncio.Future[None]

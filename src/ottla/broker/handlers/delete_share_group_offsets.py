@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: delete the state of a share group without members in topics."""
+"""DeleteShareGroupOffsets: delete a share group's state in topics. The group must have no members."""
 
 from __future__ import annotations
 

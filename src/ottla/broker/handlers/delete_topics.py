@@ -1,7 +1,7 @@
-"""DeleteTopics: delete topics by name or, from version 6, by id. Logs are renamed at once and removed later.
+"""DeleteTopics: delete topics by name or, from version 6 on, by id. Logs are renamed at once and removed later.
 
-Requires DELETE on the cluster or the topic. A client without DESCRIBE learns neither whether a topic of the name exists
-nor the name that belongs to an id.
+Requires DELETE on the cluster or the topic. The response does not reveal to a client without DESCRIBE whether a topic
+exists, nor the name of a topic id.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTo
 from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 5
-"""The version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete each topic; an error of one does not affect the others."""
+    """Delete each topic. An error of one does not affect the others."""
     topics: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     topics += [(t.name, t.topic_id) for t in request.topics]
     quota = context.broker.quotas.mutations(
@@ -44,7 +44,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
             result.topic_id = topic.id if topic else topic_id
         return result
 
-    # side by side, so that brokers that do not respond cost one timeout, not one for each topic
+    # concurrently, so that brokers that do not respond cost one timeout in total, not one per topic
     results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in topics))
     return DeleteTopicsResponse(responses=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
@@ -66,7 +66,10 @@ def _may(operation: ACLOperation, name: str, context: RequestContext) -> bool:
 
 
 def _check_allowed(name: str, context: RequestContext, *, by_id: bool) -> None:
-    """Raise unless the client may delete the topic; UNKNOWN_TOPIC_OR_PARTITION only for clients with DESCRIBE."""
+    """Raise an error if the client may not delete the topic.
+
+    Only a client with DESCRIBE gets UNKNOWN_TOPIC_OR_PARTITION.
+    """
     if not by_id and not _may(ACLOperation.DESCRIBE, name, context):
         raise context.deny(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
     if not _may(ACLOperation.DELETE, name, context):

@@ -1,4 +1,4 @@
-"""DescribeAcls: the ACLs that match a filter, grouped by resource. Version 0 has no prefixed patterns.
+"""DescribeAcls: the ACLs that match a filter, grouped by resource. Version 0 does not know prefixed patterns.
 
 Requires DESCRIBE on the cluster (`apis.ApiEntry.required_cluster_operation`).
 """
@@ -20,7 +20,10 @@ from ottla.security.acl import ACL, ResourcePattern
 
 
 async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """Read the store first: the client may just have added an ACL at another broker."""
+    """Return the matching ACLs.
+
+    The store is read first, because the client may have just added an ACL at another broker.
+    """
     store = context.broker.acl_store
     if store is None:
         raise SecurityDisabledError(NO_AUTHORIZER)

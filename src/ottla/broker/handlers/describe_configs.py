@@ -1,7 +1,7 @@
 """DescribeConfigs: the configs of a resource, with the source of each value.
 
-A broker of a cluster reads them from the metadata store first, as in Kafka: the client may just have set a config at
-another broker, and the notification may not have arrived here.
+As in Kafka, a broker of a cluster reads them from the metadata store first, because the client may have just set a
+config at another broker, whose notification has not arrived here yet.
 
 Requires DESCRIBE_CONFIGS on the topic or group; on the cluster for brokers and client metrics.
 """
@@ -27,17 +27,17 @@ from ottla.protocol.messages.describe_configs import (
 )
 
 Found = Resource | KafkaError
-"""A resource, or the error of the client's request for it."""
+"""A resource type, or the error why the client does not get its configs."""
 AllFound = list[tuple[DescribeConfigsResource, Found]]
 
 
 def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
-    """Describe each resource; an error of one does not affect the others."""
+    """Describe each resource. An error of one does not affect the others."""
     resources = [(requested, _find(requested, context)) for requested in request.resources]
     if not context.broker.config.in_cluster:
-        return _answer(request, resources, context)  # a standalone broker is the only writer
+        return _answer(request, resources, context)  # no other broker can have written
     return _read_and_answer(request, resources, context)
 
 
@@ -56,7 +56,7 @@ async def _read_and_answer(
 
 
 def _paths(resources: AllFound, context: RequestContext) -> Iterator[str]:
-    """Yield the config znodes of the resources that exist; `_describe` reports the errors of the others."""
+    """Yield the paths of the resources' configs. Invalid resources are left out; `_describe` reports their errors."""
     for requested, resource in resources:
         if isinstance(resource, KafkaError):
             continue

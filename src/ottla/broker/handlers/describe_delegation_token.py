@@ -1,9 +1,9 @@
 """DescribeDelegationToken: tokens with their secrets, by owner or renewer (KIP-48).
 
-- 3 has the requester of each token (KIP-373)
+- 3 returns the requester of each token (KIP-373)
 
-A client sees the tokens that it owns or may renew. Others require DESCRIBE on the token, or DESCRIBE_TOKENS on the
-resource of type USER that owns it.
+A client sees the tokens that it owns or may renew. For others, it needs DESCRIBE on the token, or DESCRIBE_TOKENS on
+the owner (a resource of type USER).
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from ottla.security.delegation_token import TokenInformation
 
 
 async def handle(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
-    """Read the store first: the client may just have created a token at another broker."""
+    """Return the visible tokens.
+
+    The store is read first, because the client may have just created a token at another broker.
+    """
     tokens = require_tokens(context)
     await tokens.refresh()
     owners = None

@@ -1,6 +1,6 @@
 """DescribeGroups: state, members and assignments of classic groups.
 
-A group that does not exist or is not a classic group has the state Dead; from version 6 on it also has an error.
+For a group that does not exist or is not a classic group, the state is Dead. From version 6 on, there is an error, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.security.acl import ResourceType
 
 NOT_FOUND_SINCE = 6
 NOT_CLASSIC = "Group %s is not a classic group."
-"""The error message for other groups, which ConsumerGroupDescribe and ShareGroupDescribe describe."""
+"""The error message for groups of other types, for which there are other APIs."""
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
@@ -45,7 +45,7 @@ def _describe(group_id: str, with_operations: bool, context: RequestContext) -> 
 
 
 def _described(group: ClassicGroup, operations: int) -> DescribedGroup:
-    # protocol and assignment are undecided during a rebalance
+    # protocol and assignments are not determined during a rebalance
     stable = group.state is ClassicGroupState.STABLE
     protocol = group.protocol if stable else None
     return DescribedGroup(

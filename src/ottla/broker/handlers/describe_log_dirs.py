@@ -1,6 +1,6 @@
 """DescribeLogDirs: the replicas in this broker's log directories. Requires DESCRIBE on the cluster.
 
-Up to version 2 there is no field for the error: an unauthorized client gets no directory.
+Up to version 2 the response has no field for an authorization error, so an unauthorized client gets no directories.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Wanted = frozenset[TopicPartition] | None
 
 
 def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Describe every directory; a failed one has an error."""
+    """Describe every log directory. An offline one has an error."""
     authorization_error = context.authorization_error(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
     if authorization_error is not None:
         return DescribeLogDirsResponse(error_code=code_of(authorization_error))

@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets: the start offsets of share groups; their lag from version 1 on.
+"""DescribeShareGroupOffsets: the start offsets of share groups, and from version 1 on their lag.
 
-A partition without state has offset -1 and no error. Topics without DESCRIBE have an error if the client names them,
-and are left out of a request for all topics.
+A partition without state has offset -1 and no error. For topics without DESCRIBE, there is an error if the request
+names them; if it requests all topics, they are left out.
 """
 
 from __future__ import annotations

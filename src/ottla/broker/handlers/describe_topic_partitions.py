@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics page by page, for admin clients (KIP-966).
 
-A request for all topics leaves out those without DESCRIBE; one that is named has an authorization error, whether or not
-it exists.
+If a request is for all topics, those without DESCRIBE are left out. If it names such a topic, there is an authorization
+error, whether or not the topic exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PARTITIONS = 2000
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
-    """Return the topics in the order of their names, from the cursor to the limit."""
+    """Return the topics in the order of their names, from the cursor on, up to the limit of partitions."""
     image = context.broker.image
     requested_names = {t.name for t in request.topics}
     unauthorized = context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, requested_names)

@@ -1,6 +1,6 @@
 """DescribeTransactions: the state of transactional ids that this broker coordinates.
 
-Topics without DESCRIBE are left out.
+Topics for which the client lacks DESCRIBE are left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ElectLeaders: elect the preferred replica as leader, or any replica if none is in sync. Requires ALTER on the
-cluster.
+"""ElectLeaders: elect preferred leaders, or unclean leaders of partitions that have none.
 
-An authorization error is also in every partition, as version 0 has no other field for it.
+Requires ALTER on the cluster.
+
+An authorization error is also in every partition's result, because version 0 has no other field for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PREFERRED, UNCLEAN = 0, 1
 def handle(
     request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
-    """Elect leaders; a request for all partitions leaves out those that need no election."""
+    """Elect leaders. The response to a request for all partitions leaves out those that need no election."""
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     if authorization_error is not None:
         return _failed(request, authorization_error)

@@ -1,7 +1,7 @@
 """EndTxn: commit or abort a transaction.
 
-The response waits for the decision in `__transaction_state`. The markers are written afterwards; until then the
-producer gets CONCURRENT_TRANSACTIONS. From version 5 on the next transaction has its own epoch (KIP-890).
+The response is sent when the outcome is committed in `__transaction_state`. The markers are written afterwards; until
+they are, the producer gets CONCURRENT_TRANSACTIONS. From version 5 on, each transaction has its own epoch (KIP-890).
 """
 
 from __future__ import annotations

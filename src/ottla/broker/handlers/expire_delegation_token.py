@@ -1,4 +1,7 @@
-"""ExpireDelegationToken: let a token expire after a time, or remove it (KIP-48). Only its owner and renewers may."""
+"""ExpireDelegationToken: let a token expire after a time, or remove it (KIP-48).
+
+Only the token's owner and renewers may do this.
+"""
 
 from __future__ import annotations
 

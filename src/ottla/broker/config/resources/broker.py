@@ -25,9 +25,11 @@ log = logging.getLogger("ottla.broker")
 
 
 class BrokerResource:
-    """Brokers, whose configs are stored under `/config/brokers`; configs of one broker override those of all.
+    """Brokers, whose configs are stored below `/config/brokers`.
 
-    As in Kafka, unknown configs are stored, as they may belong to a plug-in, but their values are not shown.
+    Configs of one broker override those of all brokers.
+
+    As in Kafka, unknown configs are stored, because they may belong to a plug-in, but their values are not shown.
     """
 
     ruled_as = ResourceType.CLUSTER
@@ -81,11 +83,12 @@ class BrokerResource:
         is_again = options == context.broker.image.configs.get(self.path(name))
         await context.broker.config_store.set(self.path(name), options)
         if is_again:
-            context.broker.renew_certificates()  # setting the same value again means that the file has changed
+            # setting the same value again means that the certificate file has changed
+            context.broker.renew_certificates()
 
 
 def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
-    """Raise InvalidRequestError for a config of a listener's certificates that cannot be set dynamically."""
+    """Raise InvalidRequestError if a config of a listener's certificates cannot be set dynamically."""
     if name == "":
         raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
     secure = [e.name.lower() for e in config.listeners if config.security_protocol(e.name).endswith("SSL")]
@@ -98,5 +101,5 @@ def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -
 def _check_name(name: str, context: RequestContext) -> None:
     own = context.broker.broker_id
     if name not in ("", str(own)):
-        # this broker does not know another broker's file
+        # this broker does not know the file configs of another broker
         raise InvalidRequestError(f"Unexpected broker id, expected {own} or empty string, but received {name}")

@@ -1,4 +1,4 @@
-"""Levels of this broker's loggers (KIP-412). They last until it stops, as in Kafka."""
+"""Levels of this broker's loggers (KIP-412). As in Kafka, they are lost when the broker stops."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LEVELS = {
     "FATAL": logging.CRITICAL,
     "OFF": logging.CRITICAL + 1,
 }
-"""Python's levels by the names of Log4j's."""
+"""Python's log levels by the names of Log4j's levels."""
 NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
 
 
 class BrokerLoggerResource:
-    """Loggers by their Python names; a config's value is a level."""
+    """The loggers of a broker. A config's name is the Python name of a logger, its value a level."""
 
     ruled_as = ResourceType.CLUSTER
     lists: frozenset[str] = frozenset()

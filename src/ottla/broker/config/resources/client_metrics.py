@@ -1,4 +1,4 @@
-"""Subscriptions to client metrics (KIP-714); each is a resource."""
+"""Subscriptions to client metrics (KIP-714). Each subscription is a resource."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT_METRICS_CONFIG = 7
 
 
 class ClientMetricsResource:
-    """Client metrics subscriptions, stored under `/config/client-metrics`."""
+    """Subscriptions to client metrics, which are stored below `/config/client-metrics`."""
 
     ruled_as = ResourceType.CLUSTER
     lists = frozenset({"metrics", "match"})

@@ -1,4 +1,4 @@
-"""Configs of groups (KIP-848, KIP-932, KIP-1071), within the broker's bounds and instead of its defaults."""
+"""Configs of groups (KIP-848, KIP-932, KIP-1071). They override the broker's defaults, within its bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUP_CONFIG = 8
 
 
 class GroupResource:
-    """Groups, whose configs are stored under `/config/groups`, also for groups that do not exist yet."""
+    """Groups, whose configs are stored below `/config/groups`. A group with configs need not exist yet."""
 
     ruled_as = ResourceType.GROUP
     lists: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class GroupResource:
         return context.broker.image.configs.get(config_entities.entity(config_entities.GROUPS, name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        """Return the configs if they are within the broker's bounds."""
+        """Return the configs. Raises InvalidConfigError if one is not within the broker's bounds."""
         checked = {}
         for key, value in options.items():
             if key not in GroupConfig.options:
@@ -81,7 +81,7 @@ class GroupResource:
 
 
 def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the broker's values of those configs that it has."""
+    """Return the defaults of all group configs: the broker's values, or Kafka's defaults if the broker has none."""
     return {key: broker.get(f"group.{key}", option.default) for key, option in GroupConfig.options.items()}
 
 

@@ -11,33 +11,33 @@ from ottla.security.acl import ResourceType
 
 
 class Resource(Protocol):
-    """One type of resource. Every method raises a KafkaError for an invalid name or config."""
+    """One type of config resource. Every method raises a KafkaError if the name or a config is invalid."""
 
     ruled_as: ResourceType
     """The resource type whose ACLs authorize access to its configs: its own, or the cluster."""
     lists: frozenset[str]
-    """List configs, whose items can be appended and subtracted."""
+    """The list configs, whose items can be appended and subtracted."""
 
     def path(self, name: str) -> str | None:
-        """Return the path of its configs below `/config`; None if they are not stored."""
+        """Return the path of a resource's configs below `/config`; None if they are not stored."""
         ...
 
     def names(self, context: RequestContext) -> Iterable[str]:
-        """Return the names of the resources, for ListConfigResources."""
+        """Return the names of all resources of the type, for ListConfigResources."""
         ...
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
-        """Return all configs with their values."""
+        """Return all configs of a resource with their values."""
         ...
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
-        """Return the configs that are set now."""
+        """Return the configs that are set on a resource now."""
         ...
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
-        """Return the configs if they are valid."""
+        """Return the configs to set, after validating them."""
         ...
 
     async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
-        """Replace the configs by these, which were checked."""
+        """Replace the configs of a resource by these, which `check` has returned."""
         ...

@@ -1,4 +1,4 @@
-"""The table of config resources. The numbers are those of DescribeConfigs."""
+"""The table of config resource types, by the numbers of the protocol."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NAMES = {
     CLIENT_METRICS: "subscription",
     GROUP: "group",
 }
-"""The types of resources in log lines."""
+"""The names of resource types in log lines."""
 
 
 def resource(kind: int) -> Resource:
-    """Return the resource of a number; raise InvalidRequestError if there is none."""
+    """Return the resource type with this number. Raises InvalidRequestError if there is none."""
     resource_type = RESOURCES.get(kind)
     if resource_type is None:
         raise InvalidRequestError(f"resource type {kind} has no configs")
@@ -41,7 +41,10 @@ def resource(kind: int) -> Resource:
 
 
 def permitted(kind: int, name: str, operation: ACLOperation, context: RequestContext) -> Resource:
-    """Return the resource of a number if the client is authorized for the operation on it."""
+    """Return the resource type with this number.
+
+    Raises an authorization error if the client is not authorized for the operation on the resource `name`.
+    """
     config_resource = resource(kind)
     context.require(
         operation, config_resource.ruled_as, CLUSTER_NAME if config_resource.ruled_as is ResourceType.CLUSTER else name

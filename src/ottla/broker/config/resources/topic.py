@@ -15,7 +15,7 @@ from ottla.security.acl import ResourceType
 
 
 class TopicResource:
-    """Topics, whose configs are stored under `/config/topics`."""
+    """Topics, whose configs are stored below `/config/topics`."""
 
     ruled_as = ResourceType.TOPIC
     lists = frozenset(
