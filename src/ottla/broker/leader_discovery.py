@@ -1,4 +1,6 @@
-"""The current leader beside NOT_LEADER_OR_FOLLOWER, so that clients need no metadata request (KIP-951)."""
+"""Adds the current leader to errors such as NOT_LEADER_OR_FOLLOWER, so that clients need no metadata request
+(KIP-951).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ottla.errors import FencedLeaderEpochError, NotLeaderOrFollowerError
 from ottla.model import Node, TopicPartition
 
 CODES = frozenset({NotLeaderOrFollowerError.code, FencedLeaderEpochError.code})
-"""Errors with which the current leader is returned."""
+"""The codes of errors to which the current leader is added."""
 
 L = TypeVar("L")
 
@@ -28,7 +30,7 @@ def add_current_leaders(
     answers: Iterable[tuple[TopicPartition, PartitionErrorFields[L]]],
     leader_and_epoch: Callable[[int, int], L],
 ) -> list[Node]:
-    """Add the current leader to failed partitions, and return the leaders' nodes for the response."""
+    """Add the current leader to the results of failed partitions. Return the leaders' nodes for the response."""
     image, leaders = context.broker.image, set()
     for tp, answer in answers:
         partition = image.partition(tp) if answer.error_code in CODES else None

@@ -1,4 +1,4 @@
-"""The wiring of one broker: `BrokerNode.start` builds and starts all parts, in named stages."""
+"""The broker: `BrokerNode.start` creates and starts all parts in stages."""
 
 from __future__ import annotations
 
@@ -70,25 +70,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 DRAIN_SECONDS = 2.0
-"""Maximum time that a stopping broker waits for requests in progress."""
+"""Maximum time in seconds that a stopping broker waits for requests in progress."""
 DRAIN_STEP_SECONDS = 0.01
 
 
 class BrokerNode:
-    """A broker on the running event loop."""
+    """A broker that runs on the current event loop."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK, *, loop_time: EventLoopTime | None = None
     ) -> None:
-        """`loop_time` measures the event loop that the broker runs on."""
+        """`loop_time`: measures the idle time of the event loop."""
         stored = config.id if config.id >= 0 else _stored_id(config.data_dirs)
         self._has_id = stored is not None
         self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
-        """Set when this broker cannot continue: the log directory with the metadata store has failed, or another broker
-        has registered with its id."""
+        """Set when this broker cannot continue, because the first log directory has failed, or another broker has
+        registered with its id.
+        """
         self.failure = ""
         logs.protect()
         self._clock = clock
@@ -123,12 +124,12 @@ class BrokerNode:
         self._loop_monitor: EventLoopMonitor | None = None
         self._reporters: list[Any] = []
         self._exit = AsyncExitStack()
-        """Closes, in reverse order, what `start` has opened."""
+        """Closes what `start` has opened, in reverse order."""
 
     async def start(self) -> None:
         """Open the log directories, join the cluster, load the logs, and serve clients.
 
-        Raises StartupError with what is wrong; everything opened by then is closed again.
+        Raises StartupError. Everything that was opened before is closed again.
         """
         began = self._clock.monotonic()
         loop = asyncio.get_running_loop()
@@ -160,9 +161,10 @@ class BrokerNode:
         )
 
     async def stop(self, *, moves_leaders: bool = True) -> None:
-        """Controlled shutdown: move leaders away, finish requests in progress, flush, mark the data as clean.
+        """Stop the broker: move leaders to other brokers, finish requests in progress, flush the logs, and mark them as
+        clean.
 
-        `moves_leaders=False`: all brokers of the cluster stop, so there is none to move leaders to.
+        `moves_leaders`: False if all brokers of the cluster stop, so that there is none to move leaders to.
         """
         began = self._clock.monotonic()
         log.info("Stopping broker %d", self.broker_id)
@@ -179,7 +181,7 @@ class BrokerNode:
 
     @property
     def http_url(self) -> str | None:
-        """The address of the HTTP listener; None without one."""
+        """The URL of the HTTP listener; None if there is none."""
         return None if self._http is None else self._http.url
 
     @property
@@ -189,7 +191,7 @@ class BrokerNode:
 
     @property
     def monitored(self) -> MonitoredBroker | None:
-        """The parts that metrics are read from; None before they are built."""
+        """The parts from which metrics are read; None before they are created."""
         if self._context is None or self._store is None:
             return None
         from ottla.broker.monitoring.scrape import MonitoredBroker  # many brokers are never asked for metrics
@@ -207,7 +209,10 @@ class BrokerNode:
         )
 
     def _start_http(self, stack: AsyncExitStack) -> None:
-        """Start the HTTP listener first and stop it last: health is of interest while a broker starts and stops."""
+        """Start the HTTP listener, if configured.
+
+        It is started first and stopped last, because health probes are sent while a broker starts and stops, too.
+        """
         endpoint = self.config.ottla_http_listener
         if endpoint is None:
             return
@@ -244,7 +249,7 @@ class BrokerNode:
         if zookeeper is not None:
             from ottla.cluster.broker.stale_session import StaleSessionCleaner  # other brokers start without it
 
-            # sessions of a killed run end now, not when they expire
+            # the session of an earlier run that was killed ends now, not when it expires
             stale_session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
             stack.callback(stale_session.delete_file)
             await stale_session.clean()
@@ -253,7 +258,7 @@ class BrokerNode:
     def _build_context(
         self, stack: AsyncExitStack, store: MetadataStore, secret: bytes | None
     ) -> tuple[BrokerContext, BrokerLifecycle]:
-        """Build the parts of the broker. Nothing runs yet."""
+        """Create the parts of the broker. None of them is started yet."""
         config, clock = self.config, self._clock
         self._reporters = created_reporters(config.metric_reporters, config.originals)
         lifecycle = self._lifecycle = BrokerLifecycle(
@@ -310,7 +315,7 @@ class BrokerNode:
         return self._context, lifecycle
 
     async def _read_metadata(self, context: BrokerContext, lifecycle: BrokerLifecycle, store: MetadataStore) -> None:
-        """Read the cluster's id, dynamic configs, secrets and ACLs from the metadata store."""
+        """Read cluster id, dynamic configs, secrets and ACLs from the metadata store."""
         config = self.config
         if not context.in_cluster:
             await import_log_dirs(store, self._log_dirs, self.broker_id)
@@ -349,7 +354,7 @@ class BrokerNode:
     async def _start_partitions(
         self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle
     ) -> None:
-        """Lead and follow partitions, load the state of the coordinators, begin the background tasks."""
+        """Start the partitions as leaders and followers, load the coordinators, and start the background tasks."""
         partitions, cache = context.partitions, context.metadata_cache
         stack.callback(self._cancel_disk_report)
         if self._isr_updates is not None:
@@ -380,7 +385,10 @@ class BrokerNode:
         tasks.start()
 
     async def _serve(self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle) -> None:
-        """Accept requests. `stop` first moves leaders away, while the broker still serves requests."""
+        """Start to accept requests.
+
+        When the broker stops, leaders are moved away first, while it still serves requests.
+        """
         if self.config.ottla_event_loop_stall_ms:
             monitor = self._loop_monitor = EventLoopMonitor(self.config.ottla_event_loop_stall_ms / 1000)
             stack.enter_context(monitor)
@@ -414,7 +422,7 @@ class BrokerNode:
             try:
                 log_dir.close()
             except KafkaError as error:
-                log.error("%s", error)  # the others are closed nevertheless
+                log.error("%s", error)  # the other log directories are closed nevertheless
         self._log_dirs.clear()
 
     def _build_partitions(self, lifecycle: BrokerLifecycle) -> Partitions:
@@ -481,7 +489,7 @@ class BrokerNode:
             self._disk_report.cancel()
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
-        """Return a log's config: the topic's configs over the broker's."""
+        """Return the config of a log: the topic's configs, with the broker's configs as defaults."""
         broker = self._dynamic_config.current
         return LogConfig.from_topic(
             TopicConfig.usable(self._topic_defaults, options),
@@ -496,9 +504,10 @@ class BrokerNode:
         return TopicConfig.usable(self._topic_defaults, options).unclean_leader_election_enable
 
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
-        """Open the log directories, and return whether all of them could be opened (KIP-112).
+        """Open the log directories. Return whether all of them could be opened (KIP-112).
 
-        The first one must: it contains the metadata store, like Kafka's metadata.log.dir.
+        Raises StartupError if the first one could not, because it has the metadata store, like Kafka's
+        metadata.log.dir.
         """
         config = self.config
         faults: list[UnusableDirectoryError] = []
@@ -552,7 +561,7 @@ class BrokerNode:
         )
 
     async def _assign_id(self, store: MetadataStore) -> None:
-        """Let the metadata store generate the id of a broker that has none in its configs and log directories."""
+        """If the broker has no id in its configs and log directories, have the metadata store generate one."""
         config = self.config
         if self._has_id:
             if config.broker_id_generation_enable:
@@ -567,7 +576,7 @@ class BrokerNode:
         self._has_id = True
 
     def _check_id(self, reserved: int) -> None:
-        """Raise for an id that may be generated for another broker, unless it was generated for this one."""
+        """Raise StartupError if the id is one of those that are generated, unless it was generated for this broker."""
         if self.broker_id > reserved and self.broker_id not in map(owner_of, self.config.data_dirs):
             raise StartupError(
                 f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where ids are generated; "
@@ -582,7 +591,7 @@ class BrokerNode:
         return AddPartitionsClient(lifecycle.interbroker, self.config.request_timeout_ms / 1000)
 
     def _build_authorizer(self, store: MetadataStore) -> tuple[Authorizer | None, AclStore | None]:
-        """Build the authorizer, if one is configured, and the store of its ACLs."""
+        """Create the authorizer and the store of its ACLs; None if no authorizer is configured."""
         if not self.config.authorizer_class_name:
             return None, None
         from ottla.cluster.broker.acl_store import AclStore  # other brokers start without it
@@ -593,7 +602,7 @@ class BrokerNode:
         return authorizer, AclStore(store, authorizer.replace, self._clock.monotonic)
 
     def _build_delegation_tokens(self, stack: AsyncExitStack, store: MetadataStore) -> DelegationTokenStore | None:
-        """Build the store of delegation tokens, if there is a master key."""
+        """Create the store of delegation tokens; None if no master key is configured."""
         config = self.config
         if not config.delegation_token_key:
             return None
@@ -635,7 +644,9 @@ class BrokerNode:
         self.endpoints = tuple(bound)
 
     def _close_least_recently_used(self) -> None:
-        """Make room for a connection of another broker: close the client connection that was idle longest (KIP-402)."""
+        """Close the client connection that has been idle longest, to make room for a connection of another broker
+        (KIP-402).
+        """
         clients = (
             c
             for listener in self._listeners
@@ -648,7 +659,7 @@ class BrokerNode:
             oldest.close()
 
     def _service(self, listener: str, dispatch: Dispatch) -> Service:
-        """Return the service of a listener: authentication first if it uses SASL."""
+        """Return the service of a listener, which authenticates clients first if the listener uses SASL."""
         if not self.config.security_protocol(listener).startswith("SASL"):
             return dispatch
         from ottla.broker.security.sasl_authenticator import (
@@ -671,7 +682,7 @@ class BrokerNode:
         )
 
     def _advertised(self) -> tuple[Endpoint, ...]:
-        """Return the advertised addresses: the configured ones, otherwise those that the listeners are bound to."""
+        """Return the advertised listeners: the configured addresses, or else those that the listeners are bound to."""
         advertised = {e.name: e for e in self.config.advertised_listeners}
         addresses = []
         for bound in self.endpoints:
@@ -732,13 +743,13 @@ class BrokerNode:
 
 
 def _stored_id(data_dirs: Sequence[str]) -> int | None:
-    """Return the broker id in the log directories; None for new ones."""
+    """Return the broker id in the log directories; None if they are new."""
     owners = (owner_of(path) for path in data_dirs)
     return next((owner for owner in owners if owner is not None), None)
 
 
 def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> int:
-    """Return the highest producer id in the logs that can have been allocated; -1 without one."""
+    """Return the highest plausible producer id in the logs; -1 if there is none."""
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     producer_ids += [coordinators.highest_producer_id]
     return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)

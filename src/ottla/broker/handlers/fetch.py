@@ -1,14 +1,15 @@
-"""Fetch: slices of log files, sent without being read.
+"""Fetch: return slices of log files, which are sent without being read into memory.
 
 The broker answers when `min_bytes` are available, when a partition has an error, or after `max_wait_ms`. Partitions
-notify a waiting fetch of appends, so nothing polls. The limits are those of KIP-74: the first batch of the first
-partition with data is returned whole, whatever its size. Up to version 3, batches are down-converted to messages of
-format 0 or 1.
+notify a waiting fetch of appends, so there is no polling. As in KIP-74, the first batch of the first partition with
+data is returned even if it exceeds the limits. Up to version 3, batches are down-converted to messages of format 0 or
+1.
 
-Followers read to the end of the log; their fetch offset shows the leader what they have. Consumers read up to the high
-watermark, from version 11 on also from followers, and may be redirected to a nearer replica (KIP-392).
+Followers read to the end of the log. Their fetch offset shows the leader which records they have. Consumers read up to
+the high watermark. From version 11 on they may read from followers, and may be redirected to a nearer replica
+(KIP-392).
 
-Requires READ on the topic, or, from followers, CLUSTER_ACTION on the cluster.
+Requires READ on the topic; of followers, CLUSTER_ACTION on the cluster.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from ottla.storage.log import Log
 
 READ_COMMITTED = 1
 FOLLOWERS_SINCE = 11
-"""The version from which consumers may read from followers."""
+"""The first version in which consumers may read from followers."""
 FORMAT_1_SINCE = 2
 BATCHES_SINCE = 4
 ZSTD_SINCE = 10
@@ -60,32 +61,32 @@ LEADERS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 ADDRESSES_SINCE = 16
 READ_AT_ONCE = 256
-"""Partitions that are read before other requests have their turn."""
+"""Number of partitions that are read before other requests are processed."""
 SHORTEST_PAUSE_SECONDS = 0.002
 IDLE_FACTOR = 9
-"""After a notification that brought too little, a fetch pauses this many times as long as reading took."""
+"""If there is not enough data after a notification, the fetch pauses this many times as long as reading has taken."""
 Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
 class Budget:
-    """The bytes that are left for one response."""
+    """The number of bytes that one response may still have."""
 
     __slots__ = ("is_empty", "left")
 
     def __init__(self, nbytes: int) -> None:
         self.left = nbytes
         self.is_empty = True
-        """Whether nothing was read yet: the first batch may exceed all limits."""
+        """Whether nothing has been read yet. The first batch may exceed all limits."""
 
     def use(self, data: PartitionData) -> None:
-        """Count what was read of a partition."""
+        """Count the bytes that were read of a partition."""
         if data.records is not None and data.records.nbytes:
             self.is_empty = False
             self.left = max(0, self.left - data.records.nbytes)
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
-    """Answer at once if there is enough to read, otherwise wait for it."""
+    """Answer at once if there is enough data, otherwise wait for it."""
     fetch_context = context.broker.fetch_sessions.context(request, context.version)
     fetch = Fetch(request, fetch_context, context)
     if len(fetch_context.partitions) > READ_AT_ONCE:
@@ -115,7 +116,7 @@ class Fetch:
         self._more = False
         self._enough: asyncio.Event | None = None  # most fetches never wait
         self._is_reading = False
-        """Whether partitions are being read: data that arrives now may or may not be included."""
+        """Whether partitions are being read. Data that arrives now may or may not be included."""
         state = request.replica_state
         self._replica_id, self._broker_epoch = (
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
@@ -124,9 +125,11 @@ class Fetch:
         self._followed_at = float("-inf") if fetch_context.session is None else fetch_context.session.answered_at
         self._is_gone = False
         self._not_cached: list[tuple[int, PartitionKey, CachedPartition, NotCachedError]] = []
-        """Partitions to be read from the disk, each with its place in the results."""
+        """Partitions whose data is not in the page cache, with their index in the results and the error that describes
+        the missing data.
+        """
         self.is_progress_recorded = False
-        """Whether the partitions have recorded the follower's progress: it counts once per request."""
+        """Whether the partitions have recorded the follower's progress, which is done once per request."""
         self._may_follow = not self._is_follower or context.is_broker
         topics = (
             () if self._is_follower else (topic for key, _ in fetch_context.partitions if (topic := self._topic(key)))
@@ -134,7 +137,10 @@ class Fetch:
         self._unauthorized = context.unauthorized_errors(ACLOperation.READ, ResourceType.TOPIC, topics)
 
     def read(self, partitions: Sequence[tuple[PartitionKey, CachedPartition]], budget: Budget) -> list[Result]:
-        """Read some of the partitions, within the limits and without waiting for a disk."""
+        """Read some of the partitions, within the limits.
+
+        Partitions whose data is not in the page cache are left out.
+        """
         results: list[Result] = []
         skips = self._is_follower and self._fetch_context.incremental and self._may_follow
         now = self._broker.clock.monotonic()
@@ -157,7 +163,9 @@ class Fetch:
         return bool(self._not_cached)
 
     async def _read_from_disk(self, results: list[Result], budget: Budget) -> list[Result]:
-        """Add the partitions that were left out to the results, once workers have read what they need."""
+        """Have workers read the data of partitions that were left out into the page cache, and add them to the
+        results.
+        """
         missing, self._not_cached = self._not_cached, []
         try:
             loads = [error.load() for *_, error in missing]
@@ -172,7 +180,7 @@ class Fetch:
         return results
 
     async def _read_all(self) -> list[Result]:
-        """Read all partitions; if there are many, other requests have their turn in between."""
+        """Read all partitions. If there are many, other requests are processed in between."""
         partitions, budget = self._fetch_context.partitions, Budget(self.max_bytes)
         results: list[Result] = []
         assert self._enough is not None
@@ -193,7 +201,7 @@ class Fetch:
         return results
 
     def satisfied(self, results: list[Result]) -> bool:
-        """Return whether the request can be answered now; otherwise count the missing bytes."""
+        """Return whether the request can be answered now. If not, compute the number of missing bytes."""
         size = 0
         for _, _, data in results:
             if data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
@@ -203,9 +211,11 @@ class Fetch:
         return self._missing <= 0 or self._more
 
     async def wait(self, results: list[Result] | None = None, budget: Budget | None = None) -> FetchResponse:
-        """Answer when enough data has arrived, after the timeout, or when the client has disconnected.
+        """Wait until enough data has arrived, the timeout has passed, or the client has disconnected.
 
-        `results`: what was read within `budget` before a part was found to be on the disk.
+        Return the response.
+
+        `results`: the partitions that were read within `budget` before others turned out not to be in the page cache.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
@@ -245,8 +255,8 @@ class Fetch:
                 await asyncio.sleep(0)
 
     async def _rest(self, earliest: float, deadline: float) -> None:
-        """Wait for a notification, and at least until `earliest`: reading must not take all the time of the event
-        loop.
+        """Wait for a notification, but at least until `earliest`, so that reading does not use all the time of the
+        event loop.
         """
         assert self._enough is not None
         loop = asyncio.get_running_loop()
@@ -265,7 +275,7 @@ class Fetch:
             self._enough.set()
 
     async def _respond(self, results: list[Result]) -> FetchResponse:
-        """Build the response; if there are many partitions, other requests have their turn in between."""
+        """Build the response. If there are many partitions, other requests are processed in between."""
         if len(results) <= READ_AT_ONCE:
             return self.response(results)
         try:
@@ -280,7 +290,9 @@ class Fetch:
         return whole
 
     def response(self, results: list[Result]) -> FetchResponse:
-        """Build the response: all partitions, or in a session those with changes."""
+        """Build the response with all partitions; in an incremental fetch session, only with those that have
+        changed.
+        """
         session = self._fetch_context.session
         if session is not None:
             session.answered_at = self._broker.clock.monotonic()
@@ -323,7 +335,7 @@ class Fetch:
 
     def _on_news(self, gained: int) -> None:
         self._missing -= gained
-        # a small marker may release many records to a reader of committed records
+        # a small transaction marker may make many records readable for read_committed consumers
         committed = self._request.isolation_level == READ_COMMITTED
         if (self._missing <= 0 or gained == 0 or committed or self._is_reading) and self._enough is not None:
             self._enough.set()
@@ -337,7 +349,7 @@ class Fetch:
             return None
 
     def _topic(self, key: PartitionKey) -> str | None:
-        """Return the name of the topic, None for an unknown id."""
+        """Return the name of a topic; None for an unknown topic id."""
         if self._version < TOPIC_IDS_SINCE:
             return key.topic
         return None if key.topic_id == ZERO_UUID else self._broker.image.names.get(key.topic_id)
@@ -373,7 +385,7 @@ class Fetch:
             committed = self._request.isolation_level == READ_COMMITTED
             self._check_known(log.config)
             data: RecordData = partition.read(request.fetch_offset, size, committed_only=committed, at_least_one=first)
-            # a read ends with its segment: if there is a later segment, more data is available at once
+            # a read ends at the end of a segment: if there is a later one, more data is available at once
             self._more = self._more or bool(data.nbytes and request.fetch_offset < log.active.base_offset)
             aborted = _aborted(log, request.fetch_offset, data.nbytes) if committed else None
             if self._version < BATCHES_SINCE:
@@ -419,13 +431,16 @@ class Fetch:
         return _of(log, key, data)
 
     def _is_held_back(self, partition: Partition) -> bool:
-        """Return whether the quota of throttled replicas is used up; replicas in the ISR are never throttled."""
+        """Return whether the follower is throttled and the replication quota is exceeded.
+
+        Replicas in the ISR are never throttled.
+        """
         if not partition.throttled_leader or self._replica_id in partition.image.isr:
             return False
         return self._broker.partitions.leader_quota.is_exceeded(self._broker.clock.monotonic())
 
     def _count(self, results: list[Result]) -> None:
-        """Count the partitions and bytes per topic."""
+        """Count the fetches and bytes in the topics' statistics."""
         topic_stats = self._broker.partitions.topic_stats
         for key, _, data in results:
             stats = topic_stats.get(key.topic or self._topic(key))
@@ -450,7 +465,7 @@ class Fetch:
                 quota.record(data.records.nbytes, now)
 
     def _check_known(self, config: LogConfig) -> None:
-        """Raise if clients of this version cannot read the topic's batches."""
+        """Raise an error if clients with this version of Fetch cannot read the topic's batches."""
         if self._version < ZSTD_SINCE and config.compression_type == "zstd":
             raise errors.UnsupportedCompressionTypeError(f"reading zstd requires version {ZSTD_SINCE} of Fetch")
         if config.message_format > self._format and not config.message_downconversion_enable:
@@ -464,7 +479,10 @@ class Fetch:
     def _in_old_format(
         self, partition: Partition, data: FileSlice, offset: int, size: int, *, committed: bool
     ) -> memoryview:
-        """Down-convert batches. Skips control batches: an empty result would make the client fetch them forever."""
+        """Down-convert batches.
+
+        Control batches are skipped, because the client would fetch them again and again if the result were empty.
+        """
         while data.nbytes:
             with data:
                 content = data.read()
@@ -482,12 +500,15 @@ class Fetch:
         return memoryview(b"")
 
     def _diverging(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
-        """Return the point where the follower's log diverges from this one (KIP-595), if it asked for the check."""
+        """Return where the follower's log diverges from this log (KIP-595).
+
+        Return None if it does not, or the request has no epoch to check.
+        """
         if request.last_fetched_epoch < 0:
             return None
         log = partition.log
         if request.last_fetched_epoch > log.leader_epochs.latest:
-            return None  # nothing was written in that epoch, so the follower cannot have more of it
+            return None  # this log has no records of that epoch, so the follower cannot have diverging ones
         epoch, end = log.end_offset_for_epoch(request.last_fetched_epoch)
         if epoch < 0 or (epoch == request.last_fetched_epoch and end >= request.fetch_offset):
             return None
@@ -495,20 +516,20 @@ class Fetch:
 
 
 def _of(log: Log, key: PartitionKey, records: RecordData | None = None, **more: Any) -> PartitionData:
-    """Return a partition's response: its offsets, and the records if any."""
+    """Return the response for a partition: its offsets, and the records if there are any."""
     return PartitionData(
         partition_index=key.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        # a new view each time, as it is released if the response is not sent
+        # a new view each time, because it is released if the response is not sent
         records=memoryview(b"") if records is None else records,
         **more,
     )
 
 
 def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:
-    """Return the aborted transactions within the data; the rest of the log may have very many."""
+    """Return the aborted transactions within the data that is returned."""
     if not nbytes:
         return []
     until = min(log.offset_after(offset, nbytes), log.last_stable_offset)
@@ -519,7 +540,7 @@ def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:
 
 
 def drop(results: list[Result]) -> None:
-    """Release the file slices of a response that is not sent."""
+    """Release the file slices of a response that will not be sent."""
     for _, _, data in results:
         if data.records is not None:
             data.records.release()

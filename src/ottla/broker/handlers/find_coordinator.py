@@ -20,7 +20,7 @@ from ottla.security.acl import ResourceType
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STATE}
 """The internal topic of each key type: groups, transactional ids, share partitions."""
 KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
-"""The resource that requires DESCRIBE, by the key type."""
+"""The type of the resource on which DESCRIBE is required, by key type."""
 SHARE = 2
 SHARE_SINCE = 6
 SHARE_KEY_COLONS = 2

@@ -15,7 +15,7 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
 from ottla.records.compression import CODEC_IDS
 
 ACCEPTED = [CODEC_IDS[name] for name in ("zstd", "lz4", "gzip", "snappy")]
-"""Accepted compression types, in order of preference."""
+"""The accepted compression types, in the order of preference."""
 
 
 def handle(request: GetTelemetrySubscriptionsRequest, context: RequestContext) -> GetTelemetrySubscriptionsResponse:

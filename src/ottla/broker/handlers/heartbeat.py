@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive; an error makes it join again."""
+"""Heartbeat: renew the session of a member of a classic group. An error makes the member join again."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ async def handle(request: IncrementalAlterConfigsRequest, context: RequestContex
 
 
 Words = Callable[[str], tuple[str, ...]]
-"""Returns the items of a list config, set or default; raises for a config that is not a list."""
+"""Returns the current items of a list config, or its default. Raises an error if the config is not a list."""
 Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
-"""Returns the new configs of a resource, from its present ones."""
+"""Returns the new configs of a resource, given the current ones and a function for items of lists."""
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, context: RequestContext) -> None:
@@ -53,7 +53,7 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, conte
             raise InvalidConfigError(f"{option} is not a list: nothing can be appended to it or subtracted from it")
         return words()(next((e.value for e in resource.entries(name, context) if e.name == option), None) or "")
 
-    resource.options(name, context)  # raises if the resource does not exist
+    resource.options(name, context)  # raises an error if the resource does not exist
     async with context.broker.config_store.changing(resource.path(name)):
         before = dict(resource.options(name, context))
         checked = resource.check(name, change(before, words_in), context)
@@ -65,7 +65,7 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, conte
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Return the changed configs as text, without the values of secrets."""
+    """Return a description of the changed configs for the log, without the values of secrets."""
     return ", ".join(
         f"{key} removed" if key not in after else f"{key}={'[hidden]' if is_secret(key) else after[key]}"
         for key in sorted(before.keys() | after.keys())

@@ -1,8 +1,8 @@
 """InitProducerId: a producer id for an idempotent producer; id and epoch for a transactional one.
 
 Each request increments the epoch of a transactional id, which fences the previous producer and aborts its open
-transaction. A producer that sends its id and epoch (from version 3, KIP-360) keeps its id, unless the epochs are
-exhausted. Clients before version 4 get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+transaction. A producer that sends its id and epoch (from version 3 on, KIP-360) keeps its id, unless the epochs are
+exhausted. Up to version 3, clients get INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
 
 Left out on purpose: keeping prepared transactions (version 6, KIP-939), which Apache Kafka rejects as well.
 """
@@ -19,7 +19,7 @@ from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.security.acl import ResourceType
 
 FENCED_SINCE = 4
-"""The version that knows PRODUCER_FENCED."""
+"""The first version whose clients know PRODUCER_FENCED."""
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
@@ -39,7 +39,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
 
 
 def _authorize(request: InitProducerIdRequest, context: RequestContext) -> None:
-    """Raise if the client is not authorized. WRITE on any topic is enough for an idempotent producer."""
+    """Raise an error if the client is not authorized. For an idempotent producer, WRITE on any topic is enough."""
     name = request.transactional_id
     if name is not None:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)

@@ -1,4 +1,4 @@
-"""JoinGroup: join a classic group. Decided in `coordinator.group.classic.classic_groups`."""
+"""JoinGroup: join a classic group. The logic is in `coordinator.group.classic.classic_groups`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answer when the rebalance is complete."""
+    """Pass the request to the coordinator, which answers when all members have joined."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((protocol.metadata for protocol in request.protocols), context)
     runtime = context.broker.groups
@@ -26,7 +26,9 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Resp
 
 
 def check_size(parts: Iterable[bytes], context: RequestContext) -> None:
-    """Raise InvalidRequestError for more data than a record of the group can hold: it would only fill the memory."""
+    """Raise InvalidRequestError if a member's data is too large for a record of the group, so that it does not fill
+    memory for nothing.
+    """
     size, most = sum(map(len, parts)), context.broker.config.message_max_bytes
     if size > most:
         raise InvalidRequestError(f"a member's data has {size} bytes, more than message.max.bytes={most}")

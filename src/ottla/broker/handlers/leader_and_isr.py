@@ -1,7 +1,7 @@
-"""LeaderAndIsr: the controller makes this broker leader or follower of partitions. Between brokers.
+"""LeaderAndIsr: the controller makes this broker the leader or a follower of partitions. Between brokers.
 
-A partition of an unknown topic changes its role with the UpdateMetadata that follows
-(`cluster/broker/metadata_updates`).
+Partitions of topics that this broker does not know yet get their role with the UpdateMetadata that follows (see
+`cluster/broker/metadata_updates`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _outcomes(topic: LeaderAndIsrTopicState, context: RequestContext) -> list[Le
 
 
 def _outcome(tp: TopicPartition, context: RequestContext) -> LeaderAndIsrPartitionError:
-    """Return KAFKA_STORAGE_ERROR for a replica on a failed disk, so that the controller elects another leader."""
+    """Return the result for a partition: KAFKA_STORAGE_ERROR if the replica is on a failed disk, so that the controller
+    elects another leader.
+    """
     broker = context.broker
     partition, image = broker.partitions.get(tp), broker.image.partition(tp)
     has_none = partition is None and image is not None and broker.broker_id in image.replicas

@@ -1,4 +1,4 @@
-"""ListGroups: the groups of this coordinator, filtered by state (from version 4) and type (from 5).
+"""ListGroups: the groups that this broker coordinates, filtered by state (from version 4 on) and type (from 5 on).
 
 A client without DESCRIBE on the cluster sees only the groups that it may describe.
 """

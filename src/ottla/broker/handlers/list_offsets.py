@@ -1,13 +1,14 @@
-"""ListOffsets: the earliest offset, the latest, or the first one at or after a timestamp. Requires DESCRIBE on the
-topic.
+"""ListOffsets: the earliest offset, the latest, or the first one at or after a timestamp.
 
-Version 0, of the 0.8 consumer, returns the base offsets of segments written before a timestamp. Special timestamps
-came with later versions (`KNOWN_SINCE`). Without tiered storage the first local offset is the log start offset, and
-there is neither a last tiered nor a first pending one.
+Requires DESCRIBE on the topic.
 
-The end for a consumer is the high watermark, or the last stable offset with read_committed; for a replica the log
-end offset. Right after an election the high watermark may be below what the previous leader returned; a consumer
-gets OFFSET_NOT_AVAILABLE then, instead of going back (KIP-207).
+Version 0, of the 0.8 consumer, returns the base offsets of segments that were written before a timestamp. Later
+versions have introduced special timestamps (`KNOWN_SINCE`). Because there is no tiered storage, the earliest local
+offset is the log start offset, and there are no tiered or pending offsets.
+
+For a consumer, the latest offset is the high watermark, or with read_committed the last stable offset; for a replica,
+it is the log end offset. Right after an election, the high watermark may be lower than the previous leader's. A
+consumer then gets OFFSET_NOT_AVAILABLE, so that its offsets do not go back (KIP-207).
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ KNOWN_SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that introduced each special timestamp."""
+"""The versions that have introduced the special timestamps."""
 NOT_AVAILABLE_SINCE = 5
-"""The version that introduced OFFSET_NOT_AVAILABLE; older clients get LEADER_NOT_AVAILABLE."""
+"""The first version whose clients know OFFSET_NOT_AVAILABLE. Older clients get LEADER_NOT_AVAILABLE."""
 NOTHING = OffsetAndTimestamp(-1, -1, -1)
 READ_COMMITTED = 1
 CONSUMER = -1
@@ -60,9 +61,12 @@ CONSUMER = -1
 def handle(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Answer at once if the page cache has what lookups by time need, otherwise have workers read it."""
+    """Answer at once if the data that lookups by time need is in the page cache.
+
+    Otherwise have workers read it first.
+    """
     if request.replica_id != CONSUMER and not context.is_broker:
-        request.replica_id = CONSUMER  # it sees what consumers see
+        request.replica_id = CONSUMER  # a client that is not a broker gets the offsets that consumers get
     times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     unauthorized = context.unauthorized_errors(
         ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
@@ -140,7 +144,7 @@ def _answer(
 
 
 def _end(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the offset after the last one that the client may read."""
+    """Return the offset after the last record that the client may read."""
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset
@@ -148,7 +152,7 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _is_late(timestamp: int, entry: OffsetAndTimestamp) -> bool:
-    """Return whether a higher high watermark would change the result."""
+    """Return whether the result would change if the high watermark were higher."""
     return timestamp == LATEST_TIMESTAMP or (
         entry is NOTHING and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
     )
@@ -169,7 +173,7 @@ def _segments(partition: Partition, requested: ListOffsetsPartition, *, from_con
 def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAndTimestamp:
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
-        # the last record's epoch, not the leader's, in which nothing may ever be written
+        # the epoch of the last record, not the leader's epoch, in which there may be no records
         return OffsetAndTimestamp(end, -1, log.leader_epochs.latest)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
         start = log.log_start_offset

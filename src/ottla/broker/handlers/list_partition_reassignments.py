@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the partition reassignments in progress. The controller answers it."""
+"""ListPartitionReassignments: the partition reassignments in progress. Only the controller handles it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 
 
 def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
-    context.broker.controller.term  # noqa: B018 - raises on brokers that may not know
+    context.broker.controller.term  # noqa: B018 - raises NotControllerError on other brokers, whose images may be outdated
     topics = context.broker.image.topics
     if request.topics is None:
         requested = {name: list(range(len(topic.partitions))) for name, topic in topics.items()}

@@ -1,6 +1,7 @@
 """ListTransactions: the transactional ids that this broker coordinates.
 
-Filters: state, producer id, duration (version 1), pattern of the id (version 2). Ids without DESCRIBE are left out.
+They are filtered by state, producer id, duration (from version 1 on), and a pattern of the id (from version 2 on). Ids
+for which the client lacks DESCRIBE are left out.
 """
 
 from __future__ import annotations

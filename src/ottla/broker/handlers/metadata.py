@@ -1,11 +1,13 @@
-"""Metadata: brokers, topics and leaders, from the cluster image. Creates unknown topics if client and broker allow it.
+"""Metadata: brokers, topics and leaders, from the cluster image.
 
-The request that creates a topic still gets UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: a client that polls for the end of
-a deletion must not see the new topic. Addresses are those of the client's listener.
+Unknown topics are created if client and broker allow it.
 
-A request for all topics leaves out those without DESCRIBE. A topic that is named has an authorization error, whether or
-not it exists; one requested by id does not reveal its name. Creating a topic requires CREATE on the cluster or the
-topic.
+As in Kafka, the request that creates a topic still gets UNKNOWN_TOPIC_OR_PARTITION, so that a client that waits for the
+end of a deletion does not see the new topic. The addresses are those of the listener that the client is connected to.
+
+In a request for all topics, those without DESCRIBE are left out. If a request names such a topic, there is an
+authorization error, whether or not the topic exists. The response to a request by id does not reveal its name. Creating
+a topic requires CREATE on the cluster or the topic.
 """
 
 from __future__ import annotations
@@ -32,10 +34,13 @@ from ottla.protocol.messages.metadata import (
 from ottla.security.acl import ResourceType
 
 TOPIC_IDS_SINCE = 12
-"""The version from which topics can be requested by id; 10 and 11 have the field, but responses need a name."""
+"""The first version in which topics can be requested by id.
+
+Versions 10 and 11 have the field, too, but their responses need a name.
+"""
 
 PARTITIONS_AT_ONCE = 1000
-"""Partitions that are described before other requests have their turn."""
+"""Number of partitions that are described before other requests are processed."""
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
@@ -74,7 +79,7 @@ async def _create_then_answer(request: MetadataRequest, context: RequestContext,
 def _answer(
     request: MetadataRequest, context: RequestContext, topic_errors: Mapping[str, errors.KafkaError]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    # only now: creating topics may have added ids
+    # computed only now, because creating topics may have added ids
     names = _names(request.topics or [], context.broker.image)
     topic_errors = {**topic_errors, **context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
     return _describe(
@@ -85,7 +90,10 @@ def _answer(
 def _requested_topic(
     requested: MetadataRequestTopic, topic_errors: Mapping[str, errors.KafkaError], context: RequestContext
 ) -> TopicImage | MetadataResponseTopic:
-    """Return the requested topic, or a response with its error; if it was requested by id, without its name."""
+    """Return the requested topic, or a response with its error.
+
+    If the topic was requested by id, the response does not have its name.
+    """
     try:
         return _find(requested, topic_errors, context)
     except errors.KafkaError as error:
@@ -96,7 +104,7 @@ def _requested_topic(
 def _describe(
     request: MetadataRequest, context: RequestContext, topics: Sequence[TopicImage | MetadataResponseTopic]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Describe topics; if they have many partitions, other requests have their turn in between."""
+    """Describe topics. If they have many partitions, other requests are processed in between."""
     if sum(len(topic.partitions) for topic in topics) > PARTITIONS_AT_ONCE:
         return _describe_in_turns(request, context, topics)
     return _response(request, context, [_described(topic, request, context) for topic in topics])
@@ -181,7 +189,7 @@ def _topic(topic: TopicImage, operations: int, context: RequestContext) -> Metad
 
 
 def _partition(index: int, p: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
-    """Describe a partition. Clients of version 0 fail on replicas that are not among the brokers."""
+    """Describe a partition. In version 0, replicas on dead brokers are left out, because clients fail on them."""
     brokers = context.broker.image.brokers
     leader = p.leader if p.leader in brokers else NO_LEADER
     offline = [replica for replica in p.replicas if replica not in brokers]

@@ -1,8 +1,8 @@
-"""OffsetCommit: commit a group's offsets. Topics are identified by id from version 10.
+"""OffsetCommit: commit a group's offsets. From version 10 on, topics are identified by id.
 
-The offsets of one request are one batch: either all are stored or none. Version 0 predates offsets in Kafka: it writes
-them to the metadata store and checks neither member nor generation. Version 1 may contain the time of the commit, 2 to
-4 a retention time.
+The offsets of one request are appended as one batch, so all or none are stored. Version 0 is from before Kafka stored
+offsets in a topic: it writes them to the metadata store, and checks neither member nor generation. Version 1 may have
+the time of the commit, versions 2 to 4 a retention time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.security.acl import ResourceType
 NOW = -1
 DEFAULT_RETENTION = -1
 IN_REGISTRY = 0
-"""The version whose offsets are in the metadata store."""
+"""The version that stores offsets in the metadata store."""
 TOPIC_IDS_SINCE = 10
 
 
@@ -58,7 +58,8 @@ async def _commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
 def _append(
     request: OffsetCommitRequest, context: RequestContext, accepted: dict[TopicPartition, CoordinatorRecord]
 ) -> Awaitable[None]:
-    # checked in one step with the append: in between, another broker might have coordinated and changed the group
+    # The check and the append are one step: in between, another broker might have become the coordinator and changed
+    # the group.
     runtime = context.broker.groups
     runtime.check(request.group_id)
     who = Committer(

@@ -16,7 +16,7 @@ from ottla.security.acl import ResourceType
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Delete the offsets; a partition without one is no error."""
+    """Delete the offsets. It is not an error if a partition has none."""
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     runtime = context.broker.groups
     runtime.check(request.group_id)

@@ -1,8 +1,10 @@
-"""OffsetFetch: the committed offsets of a group; of several groups from version 8, topics by id from 10.
+"""OffsetFetch: the committed offsets of a group; from version 8 on, of several groups.
 
-A partition without a commit has offset -1 and no error. Topics without DESCRIBE have an error if the client names them,
-and are left out of a request for all topics. Version 0 reads what version 0 of OffsetCommit wrote to the metadata
-store, and returns UNKNOWN_TOPIC_OR_PARTITION without a commit.
+From version 10 on, topics are identified by id.
+
+A partition without a committed offset has offset -1 and no error. For topics without DESCRIBE, there is an error if the
+request names them; if it requests all topics, they are left out. Version 0 reads the offsets that version 0 of
+OffsetCommit has written to the metadata store, and returns UNKNOWN_TOPIC_OR_PARTITION if there is none.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from ottla.security.acl import ResourceType
 
 NOTHING = CommittedOffset(-1, -1, "", -1)
 IN_REGISTRY = 0
-"""The version whose offsets are in the metadata store."""
+"""The version that reads offsets from the metadata store."""
 SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 ERROR_SINCE = 2
-"""The first version with an error for the whole response; before, each partition has it."""
+"""The first version that has an error for the whole response. In earlier ones, each partition has the error."""
 
 
 def handle(
@@ -127,7 +129,9 @@ def _group(group: OffsetFetchRequestGroup, stable: bool, context: RequestContext
 
 
 def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext) -> None:
-    """Replace offsets that an open transaction may change by UNSTABLE_OFFSET_COMMIT; the client retries (KIP-447)."""
+    """Replace offsets that an open transaction may change by UNSTABLE_OFFSET_COMMIT, so that the client retries
+    (KIP-447).
+    """
     pending = context.broker.groups.offsets.pending
     for topic in topics:
         for partition in topic.partitions:

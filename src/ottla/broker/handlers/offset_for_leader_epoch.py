@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which clients detect a truncated log (KIP-320).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, with which clients detect that a log was truncated (KIP-320).
 
 Requires DESCRIBE on the topic; of followers, CLUSTER_ACTION on the cluster.
 """
@@ -51,7 +51,7 @@ def _answer(
         return EpochEndOffset(partition=requested.partition, error_code=code_of(error))
     log = partition.log
     if log.leader_epochs.latest < requested.leader_epoch <= partition.image.leader_epoch:
-        # an epoch without records (each start of the broker has one) ends at the log end offset
+        # the requested epoch has no records (each start of the broker begins one), so it ends at the log end offset
         return EpochEndOffset(
             partition=requested.partition, leader_epoch=requested.leader_epoch, end_offset=log.log_end_offset
         )

@@ -1,13 +1,14 @@
 """Produce: append the client's batches, and answer when `acks` is satisfied.
 
-The bytes go from the request's frame to the file without a copy, after all records were validated
-(`storage.validation`). Message sets of versions 0 to 2 (formats 0 and 1) are up-converted first. With `acks=0` there is
-no response: if such a request fails, the broker closes the connection. Batches for internal topics are rejected.
+All records are validated (`storage.validation`), then the bytes are written from the request's frame to the file
+without copying. Message sets of versions 0 to 2 (formats 0 and 1) are up-converted first. With `acks=0` there is no
+response; if such a request fails, the broker closes the connection. Batches for internal topics are rejected.
 
-A partition must be in the producer's transaction before the first batch is appended. From version 12 on the broker adds
-it with that batch; for older producers, which send AddPartitionsToTxn, the broker verifies it (KIP-890).
+A partition must be in the producer's transaction before its first batch is appended. From version 12 on, the broker
+adds the partition. Older producers send AddPartitionsToTxn, and the broker verifies that the partition was added
+(KIP-890).
 
-Requires WRITE on the topic and, for transactional batches, on the transactional id; without the latter the whole
+Requires WRITE on the topic and, for transactional batches, on the transactional id. If the latter is missing, the whole
 request fails.
 """
 
@@ -65,35 +66,37 @@ from ottla.storage.validation import (
 )
 
 BATCHES_SINCE = 3
-"""The version from which clients send batches of format 2, one per partition."""
+"""The first version in which clients send batches of format 2, one per partition."""
 LEADERS_SINCE = 10
 ABORTABLE_SINCE = 11
 ZSTD_SINCE = 7
 JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 OLD_FORMAT_FACTOR = 4
-"""Up-conversion accepts this many times max.message.bytes of decompressed messages."""
+"""Maximum decompressed size of messages that are up-converted, as a multiple of max.message.bytes."""
 COMPRESSED_AT_ONCE = 4
-"""Compressed batches in a request above which other clients have their turn in between."""
+"""Number of compressed batches in a request above which other requests are processed in between."""
 NOT_ASKED = VerificationResult()
 """The result if no verification was necessary."""
 CONFIRM_SECONDS = 2.0
-"""Time for a leader to confirm its leadership, before the producer gets the error anyway."""
+"""Maximum time in seconds to confirm the leadership before the producer gets an error that only the leader may
+return.
+"""
 
 
 class Wait(NamedTuple):
-    """A partition's response that is complete when `future` is done; the future's error replaces it."""
+    """A partition's response to be sent when `future` is done. If the future fails, its error replaces the response."""
 
     response: PartitionProduceResponse
     topic_partition: TopicPartition
     header: BatchHeader
     future: asyncio.Future[None]
     failure: errors.KafkaError | None = None
-    """The error to return in any case, once the leadership is confirmed."""
+    """An error to return once the leadership is confirmed; None if the append succeeded."""
 
 
 class DeferredAppend(NamedTuple):
-    """A batch that cannot be appended at once, and the place of its response."""
+    """A batch that cannot be appended at once, and the position (`responses[place]`) of its response."""
 
     responses: list[PartitionProduceResponse]
     place: int
@@ -103,7 +106,7 @@ class DeferredAppend(NamedTuple):
 
 
 class Pending:
-    """The appends of a request that are not complete yet."""
+    """The appends of a request that are not complete yet: those deferred, and those not committed."""
 
     __slots__ = ("admission", "deferred", "waits")
 
@@ -116,7 +119,7 @@ class Pending:
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append to each partition; wait for those whose appends are not committed yet."""
+    """Append the batches to their partitions. Wait for appends that are not committed at once."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return _nothing_taken(request, errors.InvalidRequiredAcksError())
     newest = _highest_producer_id(request)
@@ -126,7 +129,7 @@ def handle(
 
 
 async def _verify_and_take(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Append the batches if their producer ids are allocated; another broker may just have done that."""
+    """Append the batches if their producer ids have been allocated, possibly just now by another broker."""
     if not await context.broker.producer_ids.is_allocated(newest):
         return _nothing_taken(request, errors.UnknownProducerIdError(f"producer id {newest} has not been allocated"))
     answer = _append_authorized(request, context)
@@ -136,7 +139,7 @@ async def _verify_and_take(newest: int, request: ProduceRequest, context: Reques
 def _append_authorized(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append to each partition if the client may use the transactional id."""
+    """Append the batches if the client may use the transactional id."""
     if context.broker.authorizer is not None and not _may_be_transactional(request, context):
         return _nothing_taken(request, errors.TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
@@ -152,7 +155,7 @@ def _highest_producer_id(request: ProduceRequest) -> int:
 
 
 def _producer_id(records: RecordData | None) -> int:
-    """Return the producer id of the first batch; -1 without one, and for older formats."""
+    """Return the producer id of the first batch; NO_PRODUCER_ID if it has none or an older format."""
     if records is None or len(records) < HEADER_BYTES or records[MAGIC_POSITION] != MAGIC:
         return NO_PRODUCER_ID
     return int.from_bytes(records[PRODUCER_ID_POSITION : PRODUCER_ID_POSITION + 8], "big", signed=True)
@@ -170,7 +173,7 @@ def _may_be_transactional(request: ProduceRequest, context: RequestContext) -> b
 
 
 def _has_transactional(records: RecordData | None) -> bool:
-    """Return whether any batch is transactional; up to version 2 there may be several."""
+    """Return whether any batch is transactional. Up to version 2, there may be several batches."""
     if records is None:
         return False
     position = 0
@@ -188,7 +191,7 @@ async def _join_and_append(request: ProduceRequest, context: RequestContext) -> 
 
 
 async def _join(request: ProduceRequest, context: RequestContext) -> VerificationResult:
-    """Add the partitions of transactional batches to the transaction, or verify them."""
+    """Add the partitions of transactional batches to the transaction, or verify that they are in it."""
     written: dict[Producer, dict[TopicPartition, int]] = {}
     for tp, header in _transactional(request, context):
         producer = Producer(header.producer_id, header.producer_epoch)
@@ -201,7 +204,9 @@ async def _join(request: ProduceRequest, context: RequestContext) -> Verificatio
 
 
 def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """Yield the partitions led by this broker with a transactional batch that is not in the log yet."""
+    """Yield partition and header of the transactional batches for partitions that this broker leads, except
+    duplicates.
+    """
     for topic in request.topic_data:
         name = _name(topic, context)
         if name is None or not context.allows(ACLOperation.WRITE, ResourceType.TOPIC, name):
@@ -219,7 +224,7 @@ def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator
 def _append_all(
     request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append all batches; transactional ones only to partitions in the transaction."""
+    """Append all batches; transactional ones only to partitions that are in the transaction."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
         return _append_in_turns(request, context, admission)
     pending = Pending(admission)
@@ -234,7 +239,10 @@ def _compressed_batches(request: ProduceRequest) -> int:
 
 
 def _is_compressed(records: RecordData | None) -> bool:
-    """Return whether a batch is compressed. Older formats count as compressed: they are converted record by record."""
+    """Return whether a batch is compressed.
+
+    Batches of older formats count as compressed, because converting them takes as long.
+    """
     if records is None or len(records) <= MAGIC_POSITION:
         return False
     return magic_of(records) < MAGIC or _codec(records) != NONE
@@ -243,7 +251,7 @@ def _is_compressed(records: RecordData | None) -> bool:
 async def _append_in_turns(
     request: ProduceRequest, context: RequestContext, admission: VerificationResult
 ) -> ProduceResponse | None:
-    """Append to one partition after the other; other clients have their turn while batches are decompressed.
+    """Append the batches one after the other. Other requests are processed in between.
 
     A batch of 2 kB may decompress to message.max.decompressed.bytes, and a request may contain thousands of them. The
     connection processes no other request meanwhile, so a producer's batches stay in order.
@@ -264,7 +272,7 @@ async def _append_in_turns(
 
 
 async def _append_deferred(pending: Pending, request: ProduceRequest, context: RequestContext) -> None:
-    """Append the batches that workers validate, and that have to wait for the disk to catch up.
+    """Append the batches that workers have to validate, or that have to wait for the queue of writes.
 
     The connection processes no other request meanwhile.
     """
@@ -378,7 +386,10 @@ def _append_topic(
 def _rejected(
     tp: TopicPartition, data: PartitionProduceData, error: errors.KafkaError, context: RequestContext
 ) -> PartitionProduceResponse:
-    """Return the response for a batch that was rejected; later ones of its producer have to wait for its retry."""
+    """Record that a batch was rejected, so that later batches of its producer are rejected until it is sent again.
+
+    Return the response for it.
+    """
     header, partitions = _header(data.records), context.broker.partitions
     if header is not None:
         partitions.rejected_batches.add(tp, header, error)
@@ -387,7 +398,7 @@ def _rejected(
 
 
 def _header(records: RecordData | None) -> BatchHeader | None:
-    """Return the header of a batch of format 2, otherwise None."""
+    """Return the header of a batch of format 2; None for older formats and incomplete batches."""
     if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
         return None
     try:
@@ -397,7 +408,7 @@ def _header(records: RecordData | None) -> BatchHeader | None:
 
 
 def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
-    """Return the topic's name; raise if it is unknown or the client may not write to it."""
+    """Return the topic's name. Raises an error if the topic is unknown or the client may not write to it."""
     name = _name(topic, context)
     if name is None:
         raise errors.UnknownTopicIdError
@@ -406,7 +417,7 @@ def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
 
 
 def _failed(partition: int, error: errors.KafkaError) -> PartitionProduceResponse:
-    """Return the response for a batch that was not appended, with the invalid records."""
+    """Return the response for a batch that was not appended, with the list of invalid records."""
     records = error.records if isinstance(error, InvalidRecordsError | InvalidTimestampsError) else []
     return PartitionProduceResponse(
         index=partition,
@@ -422,7 +433,10 @@ def _checked(
     data: PartitionProduceData,
     context: RequestContext,
 ) -> tuple[Partition, RecordData]:
-    """Return the partition, and the batch to append, of format 2. Raises if the client may not append it."""
+    """Return the partition, and the batch to append, converted to format 2.
+
+    Raises an error if the batch may not be appended.
+    """
     broker = context.broker
     partition = broker.partitions.leader(broker.image, TopicPartition(name, data.index))
     if name in INTERNAL_TOPICS:
@@ -451,13 +465,18 @@ def _append_records(
     context: RequestContext,
     pending: Pending,
 ) -> PartitionProduceResponse:
-    """Append a batch. Raises DeferredAppendError if a worker has to prepare it, or the disk has to catch up, first."""
-    if _is_transactional(records):  # just before the append, as the transaction may end while a worker prepares
+    """Append a batch, and return the response for it.
+
+    Raises DeferredAppendError if a worker has to validate the batch first, or it has to wait for the queue of writes.
+    """
+    if _is_transactional(
+        records
+    ):  # checked just before the append, because the transaction may end while a worker validates the batch
         _check_transaction(request, records, partition, context, pending.admission)
     try:
         appended = _append_in_order(partition, records, prepared, request.acks, context)
     except errors.OutOfOrderSequenceNumberError as error:
-        # librdkafka fails fatally if its oldest batch gets this error from a broker that is not the leader any more
+        # for librdkafka this error of its oldest batch is fatal, even if the broker is not the leader any more
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise
@@ -480,7 +499,10 @@ def _append_records(
 def _append_in_order(
     partition: Partition, records: RecordData, prepared: RecordData | Prepared, acks: int, context: RequestContext
 ) -> Appended:
-    """Append, unless an earlier batch of the producer was rejected and has to be retried first."""
+    """Append a batch.
+
+    Raises the error of an earlier batch of the producer if that was rejected and has to be sent again first.
+    """
     rejected = context.broker.partitions.rejected_batches
     if rejected and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
@@ -512,7 +534,7 @@ def _check_transaction(
         raise errors.InvalidTxnStateError("a transactional batch in a request without a transactional id")
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
-        return  # the response has the offset of the first append
+        return  # a duplicate: the response has the offset of the first append
     writer = TransactionalWriter(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
     transaction_verification.ensure_verified(
         context.broker, writer, partition, _rules(context), header.base_sequence, admission

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: postpone the expiry of a token (KIP-48). Only its owner and its renewers may."""
+"""RenewDelegationToken: postpone the expiry of a token (KIP-48). Only the token's owner and renewers may do this."""
 
 from __future__ import annotations
 

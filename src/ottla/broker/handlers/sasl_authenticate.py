@@ -1,4 +1,6 @@
-"""SaslAuthenticate: on SASL listeners `security/sasl_authenticator` answers it.
+"""SaslAuthenticate, after authentication or on listeners without SASL.
+
+Before that, `security/sasl_authenticator` handles it.
 
 This handler only verifies the proof that the client is a broker of this cluster
 (`cluster/interbroker/membership_proof`).

@@ -1,4 +1,6 @@
-"""SaslHandshake: on SASL listeners `security/sasl_authenticator` answers it.
+"""SaslHandshake, after authentication or on listeners without SASL.
+
+Before that, `security/sasl_authenticator` handles it.
 
 This handler only starts the proof that the client is a broker of this cluster (`cluster/interbroker/membership_proof`).
 """

@@ -14,7 +14,10 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: m.ShareAcknowledgeRequest, context: RequestContext) -> Awaitable[m.ShareAcknowledgeResponse]:
-    """Apply each partition's acknowledgements; the last request of a session releases all remaining records."""
+    """Apply the acknowledgements of each partition.
+
+    The last request of a session releases all records that are still acquired.
+    """
     if not request.group_id or not request.member_id:
         raise InvalidRequestError("group id and member id are required")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)

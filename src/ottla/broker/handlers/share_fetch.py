@@ -1,7 +1,7 @@
 """ShareFetch: acquire records for a member of a share group, after applying its acknowledgements (KIP-932).
 
-From version 2 on a member can enforce max_records and renew its locks. The broker answers when records are available or
-after `max_wait_ms`; `min_bytes` is ignored, as in Kafka.
+From version 2 on, a member can enforce max_records and renew its locks. The broker answers when records are available,
+or after `max_wait_ms`. As in Kafka, `min_bytes` is ignored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ShareFetch:
         self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
         self._not_cached: NotCachedError | None = None
-        """Records that must be read from the disk before they can be acquired."""
+        """The error that describes data to be read from the disk before records can be acquired; None if there is
+        none.
+        """
 
     async def answer(self) -> m.ShareFetchResponse:
         session = self._session()
@@ -108,7 +110,7 @@ class ShareFetch:
                 connection.on_close.remove(on_close)
 
     def _acquire_now(self, session: ShareSession) -> bool:
-        """Acquire records that are in the page cache, and return whether there is anything to respond."""
+        """Acquire records that are in the page cache. Return whether there is anything to respond."""
         request = self._request
         self._not_cached = None
         records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)

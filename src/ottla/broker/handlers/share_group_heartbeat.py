@@ -18,7 +18,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answer when the records of the decision are replicated."""
+    """Pass the request to the coordinator, which answers when its records are committed."""
     if "share" not in context.broker.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow share groups")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)

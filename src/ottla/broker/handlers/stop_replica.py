@@ -1,8 +1,8 @@
 """StopReplica: the controller stops or deletes replicas of this broker. Between brokers.
 
-Logs are deleted nowhere else, and only if by this broker's metadata it has no replica of the partition: a late request
-must not delete a log that was assigned to it again. A replica that stops without being deleted belongs to a broker that
-is shutting down: fetching on would bring it back into the ISR.
+Only this request deletes logs, and only if this broker has no replica of the partition according to its metadata, so
+that a late request does not delete a log that was assigned to the broker again. Replicas are stopped without being
+deleted if the broker is shutting down, because further fetches would bring it back into the ISR.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ async def handle(request: StopReplicaRequest, context: RequestContext) -> StopRe
 def _stop(tp: TopicPartition, epoch: int, delete: bool, context: RequestContext) -> int:
     image = context.broker.image.partition(tp)
     late = epoch == DELETED or 0 <= epoch < (image.leader_epoch if image is not None else 0)
-    if image is not None and late:  # a deleted topic is not in the image: this one was created since
+    if image is not None and late:  # a deleted topic is not in the image, so this topic was created later
         return FencedLeaderEpochError.code or 0
     context.broker.partitions.stop(tp, delete)
     return 0
 
 
 def _partitions(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
-    """Yield (partition, leader epoch or -1, whether to delete) from any form of the request."""
+    """Yield partition, leader epoch (or -1) and whether to delete the log, for all versions of the request."""
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition

@@ -1,7 +1,7 @@
 """StreamsGroupDescribe: state, epochs, topology, members and tasks of streams groups (KIP-1071).
 
-Requires DESCRIBE on the group and on all topics of its topology. Version 1 has the assignor's name; a description of
-the topology by its nodes needs a plugin in Kafka, and is never stored here.
+Requires DESCRIBE on the group and on all topics of its topology. Version 1 has the assignor's name. A description of
+the topology by nodes, for which Kafka needs a plugin, is never returned.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _check_described(group: StreamsGroup, context: RequestContext) -> None:
 
 
 def _topology(group: StreamsGroup) -> m.Topology | None:
-    """Return the topology; once its topics are right, with the numbers of partitions that were decided."""
+    """Return the group's topology, with the computed partition counts of internal topics if its topics exist and
+    fit.
+    """
     topology, configured = group.topology, group.transient.configured
     if topology is None:
         return None

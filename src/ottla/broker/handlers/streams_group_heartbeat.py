@@ -1,11 +1,13 @@
-"""StreamsGroupHeartbeat: join, stay in, or leave a streams group (KIP-1071). Decided in `coordinator.group.streams`.
+"""StreamsGroupHeartbeat: join, stay in, or leave a streams group (KIP-1071).
 
-Requires READ on the group, and DESCRIBE on all topics of the topology that a joining member sends. Internal topics that
-are missing are created if the client has CREATE on the cluster or the topics; if not, or if that fails, the status
-MISSING_INTERNAL_TOPICS says so.
+The logic is in `coordinator.group.streams`.
 
-Left out on purpose: version 1, in which members report the offsets of their tasks (Kafka 4.4). Newer clients use
-version 0 then, as with Kafka 4.3.
+Requires READ on the group, and DESCRIBE on all topics of the topology that a joining member sends. Missing internal
+topics are created if the client has CREATE on the cluster or the topics. If they cannot be created, the detail of
+status MISSING_INTERNAL_TOPICS has the reason.
+
+Left out on purpose: version 1 (Kafka 4.4), in which members report the offsets of their tasks. Newer clients then use
+version 0, as with Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ from ottla.protocol.messages import streams_group_heartbeat as m
 from ottla.security.acl import ResourceType
 
 MAX_ERRORS = 3
-"""The most topics whose errors are in a status."""
+"""Maximum number of topics whose errors are in a status."""
 
 
 async def handle(request: m.StreamsGroupHeartbeatRequest, context: RequestContext) -> m.StreamsGroupHeartbeatResponse:
-    """Answer when the records of the decision are replicated."""
+    """Pass the request to the coordinator, which answers when its records are committed.
+
+    Then start to create missing internal topics.
+    """
     if "streams" not in context.broker.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow streams groups")
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
@@ -72,7 +77,10 @@ def _is_valid(name: str) -> bool:
 
 
 def _create_missing(group_id: str, response: m.StreamsGroupHeartbeatResponse, context: RequestContext) -> None:
-    """Create the internal topics that are missing; add to the status why that is impossible."""
+    """Start to create the internal topics that are missing.
+
+    Add the reasons why topics cannot be created to the status.
+    """
     groups = context.broker.groups.groups.streams
     missing = groups.missing_topics(group_id)
     if not missing:

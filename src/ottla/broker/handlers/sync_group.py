@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group sends the assignment, every member receives its part."""
+"""SyncGroup: the leader of a classic group sends the assignment, and every member receives its part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> Awaitable[Response]:
-    """Answer when the leader has sent the assignment."""
+    """Pass the request to the coordinator, which answers when the leader has sent the assignment."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((assigned.assignment for assigned in request.assignments), context)
     runtime = context.broker.groups

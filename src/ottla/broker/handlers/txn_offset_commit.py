@@ -1,7 +1,8 @@
-"""TxnOffsetCommit: commit a group's offsets when the transaction commits.
+"""TxnOffsetCommit: store a group's offsets, which become visible when the transaction is committed.
 
-From version 3 on member and generation are checked (KIP-447). From 5 on the broker adds the group's partition of
-`__consumer_offsets` to the transaction, without AddOffsetsToTxn (KIP-890). Version 6 identifies topics by id.
+From version 3 on, member and generation are checked (KIP-447). From 5 on, the broker adds the group's partition of
+`__consumer_offsets` to the transaction, so AddOffsetsToTxn is not needed (KIP-890). From 6 on, topics are identified by
+id.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ottla.records.batch import NO_SEQUENCE
 from ottla.security.acl import ResourceType
 
 LOADING_SINCE = 2
-"""The version that knows COORDINATOR_LOAD_IN_PROGRESS."""
+"""The first version whose clients know COORDINATOR_LOAD_IN_PROGRESS."""
 ABORTABLE_SINCE = 4
 JOINS_SINCE = 5
 TOPIC_IDS_SINCE = 6
@@ -110,7 +111,7 @@ def _record(
 
 
 def _for_version(error: errors.KafkaError, version: int) -> errors.KafkaError:
-    """Return an error that clients of this version know."""
+    """Return the error, or one that clients of this version know instead."""
     if version < LOADING_SINCE and isinstance(error, errors.CoordinatorLoadInProgressError):
         return errors.CoordinatorNotAvailableError()
     return error

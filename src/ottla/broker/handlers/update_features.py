@@ -1,7 +1,7 @@
 """UpdateFeatures: set the levels of the cluster's features. Requires ALTER on the cluster.
 
-Up to version 1 each feature has its own result; from 2 on either all change or none. Version 0 has one kind of
-downgrade, later ones have safe and unsafe ones; here every downgrade is safe.
+Up to version 1, each feature has its own result. From 2 on, all features are changed or none. Later versions than 0
+distinguish safe and unsafe downgrades; here every downgrade is safe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.protocol.messages.update_features import (
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 KINDS_SINCE = 1
-"""The first version with the kind of a change."""
+"""The first version that has the type of a change."""
 ALL_OR_NONE_SINCE = 2
 KRAFT_FEATURES = ("metadata.version", "kraft.version")
 KRAFT_ONLY = "It belongs to KRaft, which Ottla does not have; upgrade other features by --feature NAME=LEVEL."
@@ -47,21 +47,21 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
 def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
     feature, level = BY_NAME.get(update.feature), update.max_version_level
 
-    def refuse(why: str) -> KafkaError:
+    def reject(why: str) -> KafkaError:
         return InvalidUpdateVersionError(f"Invalid update version {level} for feature {update.feature}. {why}")
 
     if feature is None:
         raise refuse(KRAFT_ONLY if update.feature in KRAFT_FEATURES else "This feature is unknown.")
     if not feature.first <= level <= feature.last:
-        raise refuse(f"Levels {feature.first} to {feature.last} are supported.")
+        raise reject(f"Levels {feature.first} to {feature.last} are supported.")
     present = context.broker.image.features.get(feature.name, 0)
     kind = update.upgrade_type
     if context.version < KINDS_SINCE:
         kind = SAFE_DOWNGRADE if update.allow_downgrade and level < present else UPGRADE
     if level < present and kind == UPGRADE:
-        raise refuse(
+        raise reject(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade."
         )
     if level > present and kind != UPGRADE:
-        raise refuse("Can't downgrade to a newer version.")
+        raise reject("Can't downgrade to a newer version.")

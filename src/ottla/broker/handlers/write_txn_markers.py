@@ -1,10 +1,10 @@
 """WriteTxnMarkers: write the markers that end transactions to partitions that this broker leads.
 
-Transaction coordinators send it to leaders; `kafka-transactions.sh abort` sends it for a hanging transaction. Requires
-ALTER or CLUSTER_ACTION on the cluster.
+Transaction coordinators send it to leaders, and `kafka-transactions.sh abort` for a hanging transaction. Requires ALTER
+or CLUSTER_ACTION on the cluster.
 
-A client that is not a broker of the cluster can only abort, and each partition must have an open transaction of this
-producer id and epoch. Brokers are trusted, since a repeated marker is legal.
+A client that is not a broker of the cluster can only abort, and only if the partition has an open transaction of this
+producer id and epoch. This is not checked for brokers, because they may repeat a marker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
     authorization_error = None
     if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
         authorization_error = context.authorization_error(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    # side by side: each marker waits for its replicas
+    # concurrently, because each marker waits for its replicas
     written = await asyncio.gather(*(_write(marker, authorization_error, context) for marker in request.markers))
     return WriteTxnMarkersResponse(markers=written)
 
@@ -52,7 +52,7 @@ async def _write(
 
 
 def _why_not(ending: TransactionEnd, tp: TopicPartition, context: RequestContext) -> KafkaError | None:
-    """Return why the client may not end this transaction in a partition, None if it may."""
+    """Return the error why the client may not end this transaction in a partition; None if it may."""
     broker = context.broker
     try:
         producers = broker.partitions.leader(broker.image, tp).log.producers

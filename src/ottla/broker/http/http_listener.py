@@ -1,8 +1,8 @@
-"""The socket of `ottla.http.listener`. Everything behind it is loaded with the first connection, so that a broker
-starts as fast as without it.
+"""The socket of `ottla.http.listener`.
 
-A port that is in use does not keep the broker from serving Kafka's clients: it is logged, and the broker has no HTTP
-listener then. Not thread-safe: event loop only.
+The HTTP server is imported with the first connection, so that a broker starts as fast as without it.
+
+If the port is in use, this is logged, and the broker runs without an HTTP listener. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger("ottla.http")
 
 BACKLOG = 32
 TLS_NAME = "http"
-"""The name under which configs of the listener's TLS are set: `listener.name.http.ssl.keystore.location`."""
+"""The listener's name in its TLS configs, such as `listener.name.http.ssl.keystore.location`."""
 
 
 class HttpListener:
     """Accepts connections from `start` to `close`."""
 
     def __init__(self, config: BrokerConfig, endpoint: Endpoint, node: ObservedNode) -> None:
-        """Raises ConfigurationError if the key store of an https listener is unusable."""
+        """Raises ConfigurationError if the key store of an https listener cannot be used."""
         self._endpoint = endpoint
         self._passwords = config.ottla_http_passwords
         self._node = node
@@ -49,7 +49,7 @@ class HttpListener:
         """Bind the address, or log why it cannot be bound."""
         host, port = self._endpoint.host, self._endpoint.port
         try:
-            # of a str, Python loads the codec of internationalised names, which takes longer than all of this
+            # for a str, Python would load the codec of internationalised names, which takes longer than the rest
             name = host.encode() if host.isascii() else host
             family, kind, proto, _, address = socket.getaddrinfo(
                 name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -63,7 +63,7 @@ class HttpListener:
                 sock.close()
                 raise
         except OSError as error:
-            # several brokers of a machine may have no properties file
+            # several brokers on a machine may have the default address, without a properties file
             is_standard = f"{host}:{port}" == STANDARD_HTTP_LISTENER
             log.log(
                 logging.INFO if is_standard else logging.WARNING,
@@ -88,7 +88,7 @@ class HttpListener:
         self._loading = loop.create_task(self._serve(self._sock))
 
     async def _serve(self, sock: socket.socket) -> None:
-        # in a worker: importing takes many milliseconds, in which clients would wait
+        # in a worker, because the import takes many milliseconds, for which clients would have to wait
         load: Callable[[str], Any] = importlib.import_module
         module = await asyncio.to_thread(load, "ottla.broker.http.http_server")
         server: HttpServer = module.HttpServer(self._node, self._passwords)

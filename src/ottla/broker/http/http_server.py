@@ -1,8 +1,8 @@
-"""HTTP/1.1 for the pages of a broker, over h11, with bounds on everything that a client controls.
+"""The HTTP/1.1 server of a broker's pages, over h11, with limits of everything that a client controls.
 
-h11 parses and checks, without I/O; here are sockets, times and limits. A request has no more than 16 KiB of headers and
-64 KiB of a body, which is ignored, and 10 seconds to arrive; a response has 30 seconds to be read. Not thread-safe:
-event loop only.
+h11 parses and validates, without I/O; this module handles sockets, timeouts and limits. A request may have 16 KiB of
+headers and 64 KiB of a body, which is ignored, and must arrive within 10 seconds. The client must read a response
+within 30 seconds. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_BODY_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 16 * 1024
 REQUEST_SECONDS: Final = 10.0
-"""Time for a request to arrive, from the moment that the connection is open or the last response was sent."""
+"""Maximum time in seconds for a request to arrive."""
 IDLE_SECONDS: Final = 90.0
-"""Time that a connection stays open without a request: Prometheus scrapes each minute at least, as a rule."""
+"""Maximum time in seconds that a connection stays open without a request.
+
+Prometheus usually scrapes at least every minute.
+"""
 RESPONSE_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 1.0
 METHODS: Final = ("GET", "HEAD")
@@ -38,19 +41,19 @@ REALM: Final = 'Basic realm="ottla", charset="UTF-8"'
 
 
 class Sending(NamedTuple):
-    """The way in which a page is sent."""
+    """The way to send one page."""
 
     has_body: bool = True
     """False for HEAD."""
     closes: bool = False
-    """Whether the connection is closed after it."""
+    """Whether the connection is closed after the page."""
 
 
 class HttpServer:
     """The connections of one HTTP listener."""
 
     def __init__(self, node: ObservedNode, passwords: Mapping[str, str]) -> None:
-        """`passwords` by user; empty: pages are served to every client."""
+        """`passwords`: by user; if it is empty, pages are served to every client."""
         self._node = node
         self._passwords = passwords
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
@@ -127,7 +130,7 @@ class HttpServer:
         except ValueError:
             return False
         expected = self._passwords.get(user)
-        # compared in constant time, and also for an unknown user
+        # compared in constant time, even if the user is unknown
         return hmac.compare_digest(password.encode(), (expected or "").encode()) and expected is not None
 
 
@@ -142,7 +145,7 @@ async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader
         elif isinstance(event, h11.Request):
             request = event
             if request.method.decode() not in METHODS:
-                return request  # it is rejected, without its body
+                return request  # the request is too large, and is rejected without reading its body
         elif isinstance(event, h11.Data):
             nbytes += len(event.data)
             if nbytes > MAX_BODY_BYTES:

@@ -1,4 +1,4 @@
-"""The pages of a broker's HTTP listener: a row each in `PAGES`."""
+"""The pages of a broker's HTTP listener. Each has a row in `PAGES`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class HttpRequest(NamedTuple):
-    """A GET request: the broker, the parameters of the query, and the headers by their names in lower case."""
+    """A GET request: the broker, the parameters of the query, and the headers by name in lower case."""
 
     node: ObservedNode
     query: Mapping[str, Sequence[str]]
@@ -31,7 +31,7 @@ class HttpRequest(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A response. A body in blocks is sent while it is made."""
+    """A response. If the body is an iterator of blocks, each block is sent when it is created."""
 
     status: int
     content_type: str
@@ -44,7 +44,7 @@ class PageEntry(NamedTuple):
 
     render: Callable[[HttpRequest], Awaitable[Page]]
     is_protected: bool
-    """Whether it needs a password, if there are any: probes of health have none."""
+    """Whether a password is required, if any are configured. Health probes send none."""
 
 
 def plain(status: int, text: str, headers: Headers = ()) -> Page:
@@ -64,7 +64,7 @@ async def metrics(request: HttpRequest) -> Page:
 
 
 async def _blocks(scrape: Scrape, text_format: TextFormat, names: Collection[str]) -> AsyncIterator[bytes]:
-    """Yield the text in blocks; clients of the broker have their turn in between."""
+    """Yield the metrics' text in blocks. Requests of the broker's clients are processed in between."""
     pace, block, nbytes = Pace(), list[str](), 0
     for line in lines(scrape, text_format, names):
         block.append(line)
@@ -79,7 +79,7 @@ async def _blocks(scrape: Scrape, text_format: TextFormat, names: Collection[str
 
 
 async def health(request: HttpRequest) -> Page:
-    """Return 200 while the broker's process works: it answers, and nothing keeps it from going on."""
+    """Return 200 while the broker can continue to run, else 503 with the reason."""
     failure = request.node.failure
     return plain(503, f"{failure}\n") if failure else plain(200, "ok\n")
 

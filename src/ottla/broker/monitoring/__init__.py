@@ -1,1 +1,1 @@
-"""Metrics of the broker, and the HTTP listener for those who watch over it."""
+"""Metrics of the broker."""

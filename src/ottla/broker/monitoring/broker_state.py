@@ -6,7 +6,7 @@ import enum
 
 
 class BrokerState(enum.IntEnum):
-    """Kafka's numbers, as the metric `BrokerState` has them."""
+    """The states of a broker, with Kafka's numbers, which are the values of the metric `BrokerState`."""
 
     NOT_RUNNING = 0
     STARTING = 1

@@ -1,4 +1,4 @@
-"""Measures how long the event loop waits for its sockets: the idle time of a broker."""
+"""Measures the time that the event loop waits for sockets: the idle time of a broker."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import time
 from typing import Any, Final
 
 WINDOW_SECONDS: Final = 15.0
-"""The idle fraction is of one to two windows."""
+"""Size of a window in seconds. The idle fraction is measured over one to two windows."""
 
 
 class EventLoopTime(selectors.DefaultSelector):
-    """The selector of an event loop, which measures its waiting. Two clock readings per iteration of the loop."""
+    """A selector for an event loop that measures the time it waits.
+
+    It reads the clock twice per iteration of the loop.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.idle_seconds = 0.0
         self.woken_at = self.began_at = time.perf_counter()
-        """The end of the last wait, and the beginning of the measurement, in seconds of `time.perf_counter`."""
+        """The time of the end of the last wait, and of the start of the measurement, in seconds of
+        `time.perf_counter`.
+        """
         self._marks = [(self.began_at, 0.0), (self.began_at, 0.0)]
-        """Time and idle seconds at the beginning of the last window and of the current one."""
+        """Time and total idle seconds at the start of the last window and of the current one."""
 
     def select(self, timeout: float | None = None) -> Any:
         began = time.perf_counter()
@@ -30,11 +35,11 @@ class EventLoopTime(selectors.DefaultSelector):
 
     @property
     def busy_seconds(self) -> float:
-        """The time that the event loop did not wait, since its start."""
+        """The time in seconds since the start in which the event loop did not wait."""
         return self.woken_at - self.began_at - self.idle_seconds
 
     def idle_fraction(self) -> float:
-        """Return the share of the time that the event loop waited, in the last one or two windows."""
+        """Return the fraction of time that the event loop waited, in the last one or two windows."""
         now = time.perf_counter()
         since, idle = self._marks[0]
         fraction = (self.idle_seconds - idle) / max(now - since, 1e-6)

@@ -1,4 +1,4 @@
-"""The metrics as text for Prometheus, in the text format 0.0.4 or as OpenMetrics 1.0.0."""
+"""Renders the metrics as text for Prometheus, in text format 0.0.4 or as OpenMetrics 1.0.0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.latency import LatencySnapshot
 log = logging.getLogger("ottla.metrics")
 
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""As the JMX exporter writes the percentiles of Kafka's histograms."""
+"""The quantiles of Kafka's histograms, as the JMX exporter writes them."""
 MILLISECONDS: Final = 1000
 
 
@@ -33,7 +33,10 @@ class TextFormat(enum.Enum):
 
 
 def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) -> Iterator[str]:
-    """Yield the metrics, or those of these names, line by line, so that the caller may pause at any of them."""
+    """Yield the metrics line by line, so that the caller may pause at any line.
+
+    `names`: only these metrics; empty for all.
+    """
     rendered: dict[tuple[Labels, Labels], str] = {}
     for metric in METRICS:
         if names and metric.name not in names:
@@ -41,7 +44,7 @@ def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) 
         try:
             yield from _family(metric, scrape, text_format, rendered)
         except Exception:
-            # a bug in one metric, or a change of what it reads during a pause, must not hide the others
+            # a bug in one metric, or data that changes during a pause, must not hide the others
             log.exception("Cannot read the metric %s", metric.name)
     if text_format is TextFormat.OPEN_METRICS:
         yield "# EOF\n"
@@ -50,7 +53,7 @@ def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) 
 def _family(
     metric: BrokerMetric, scrape: Scrape, text_format: TextFormat, rendered: dict[tuple[Labels, Labels], str]
 ) -> Iterator[str]:
-    """Yield the lines of one metric. `rendered`: the text of labels that other metrics have as well."""
+    """Yield the lines of one metric. `rendered`: cache of the texts of labels, which metrics have in common."""
     head, family = _head(metric, text_format), metric.name
     for values, value in samples_of(metric.source(scrape)):
         if head:
@@ -101,7 +104,7 @@ def escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as both formats write it."""
+    """Return a number in the format of both text formats."""
     if isinstance(value, int):
         return str(value)
     if math.isnan(value):

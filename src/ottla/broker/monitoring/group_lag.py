@@ -1,7 +1,7 @@
-"""The lag of consumer groups: the records of a partition that its group has not committed yet.
+"""The lag of consumer groups: the number of records in a partition after a group's committed offset.
 
-A group's coordinator knows its committed offsets; the end of a partition is known to its leader and, a moment later, to
-its followers. A coordinator without a replica asks the leader: one request per broker, for all partitions together.
+The group coordinator has the committed offsets. The leader of a partition and its followers have its high watermark. If
+the coordinator has no replica, it requests the offset from the leader, with one request per broker for all partitions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 log = logging.getLogger("ottla.metrics")
 
 MAX_OFFSETS: Final = 20_000
-"""Committed offsets that are read at a time; those of the remaining groups are left out, and counted."""
+"""Maximum number of committed offsets that are read at a time. Those of the remaining groups are left out."""
 LIST_OFFSETS_VERSION: Final = 7
 CONSUMER: Final = -1
 TIMEOUT_SECONDS: Final = 2.0
@@ -35,21 +35,26 @@ class CommittedPosition(NamedTuple):
 
 
 class GroupLags(NamedTuple):
-    """The committed offsets of all groups of this broker, and their lags if the end of the partition is known."""
+    """The committed offsets of all groups that this broker coordinates, and the lags of those whose partitions' ends
+    are known.
+    """
 
     committed: list[CommittedPosition]
     lags: list[tuple[CommittedPosition, int]]
     sums: dict[tuple[str, str], int]
-    """Lags by group and topic."""
+    """The sum of lags by group and topic."""
     omitted: int
-    """The number of offsets above `MAX_OFFSETS`."""
+    """The number of offsets that were left out."""
 
 
 NO_LAGS: Final = GroupLags([], [], {}, 0)
 
 
 async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]]) -> GroupLags:
-    """Read the committed offsets and the ends of their partitions. Awaits `rest` again and again."""
+    """Read the committed offsets and the ends of their partitions.
+
+    `rest`: awaited again and again, so that other tasks can run.
+    """
     runtime = context.coordinators.existing_groups
     if runtime is None:
         return NO_LAGS
@@ -83,7 +88,7 @@ async def read_lags(context: BrokerContext, rest: Callable[[], Awaitable[None]])
 
 
 async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the ends of partitions that another broker leads; none if it does not answer in time."""
+    """Request the ends of partitions that another broker leads. Return none if it does not answer in time."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for tp in partitions:
         item = ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST_TIMESTAMP)

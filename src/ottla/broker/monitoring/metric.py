@@ -13,32 +13,32 @@ from ottla.latency import LatencySnapshot
 Labels = tuple[str, ...]
 Value = int | float | LatencySnapshot
 Samples = Iterable[tuple[Labels, Value]]
-"""Values with those of their labels; () is the value of all of them together."""
+"""Pairs of label values and value. The label values () stand for the sum over all labels."""
 Source = Callable[[Scrape], Samples | int | float | None]
-"""Returns a metric's samples, its value if it has no labels, or None if it does not exist on this broker."""
+"""Returns a metric's samples; its value if it has no labels; None if this broker does not have the metric."""
 
 NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9_]")
 PER_SECOND: Final = "persec"
 
 
 class Kind(enum.Enum):
-    """The type of a metric, as Prometheus calls it."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
     SUMMARY = "summary"
-    """A `LatencySnapshot` in milliseconds: count, sum and quantiles."""
+    """A `LatencySnapshot` in milliseconds, with count, sum and quantiles."""
     SIZES = "summary of sizes"
     """A `LatencySnapshot` whose sum is in bytes, without quantiles."""
     COUNT = "unknown"
-    """A value that only grows under a name of Kafka that Prometheus does not accept for counters."""
+    """A value that never decreases, but whose name Prometheus does not accept for counters."""
 
 
 class BrokerMetric(NamedTuple):
     """One metric.
 
-    `mbean` is Kafka's name, as its documentation of monitoring has it: `domain:type=T,name=N`, with `#attribute` at the
-    end for MBeans with several attributes. A name without a domain is the name in Prometheus.
+    `mbean`: Kafka's name, as in its documentation of monitoring: `domain:type=T,name=N`, followed by `#attribute` for
+    MBeans with several attributes. A name without a domain is the name in Prometheus.
     """
 
     mbean: str
@@ -49,7 +49,7 @@ class BrokerMetric(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name in Prometheus, as the usual rules of its JMX exporter for Kafka make it."""
+        """The name in Prometheus, according to the usual rules of the JMX exporter for Kafka."""
         domain, colon, rest = self.mbean.partition(":")
         if not colon:
             return self.mbean
@@ -63,7 +63,7 @@ class BrokerMetric(NamedTuple):
 
 
 def samples_of(result: Samples | int | float | None) -> Samples:
-    """Return the samples of what a source has returned."""
+    """Return the result of a source as samples."""
     if result is None:
         return ()
     return (((), result),) if isinstance(result, (int, float)) else result
