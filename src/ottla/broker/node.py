@@ -1,11 +1,11 @@
 """A node of several brokers: one process each, with its own event loop, port and log directories.
 
 Kafka's clients send each request to the leader of its partition, so nothing is forwarded, and the brokers share only
-the metadata. The parent process starts them, waits until all are ready, starts one again that has failed, and stops
-all of them.
+the metadata. The parent process starts the brokers, waits until all are ready, restarts a broker that has failed, and
+stops all of them.
 
-A socket connects the parent with each broker: the broker writes its addresses into it when it is ready, and stops when
-it is closed, so that no broker outlives a parent that was killed.
+A socket connects the parent with each broker. The broker sends its addresses when it is ready, and stops when the
+parent closes its end. So brokers also stop if the parent was killed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from ottla.errors import StartupError
 log = logging.getLogger("ottla.broker")
 
 SOCKET_VARIABLE: Final = "OTTLA_NODE_SOCKET"
-"""Environment variable of a broker's process: the descriptor of its socket to the parent."""
+"""Environment variable of a broker's process: the file descriptor of the socket to the parent."""
 RESTART_SECONDS: Final = (0.1, 30.0)
 STABLE_SECONDS: Final = 60.0
-"""A broker that ran for this long is started again at once after a failure."""
+"""Seconds after which a broker counts as stable: the delay before its next restart starts at the minimum again."""
 MAX_MESSAGE: Final = 64 * 1024
 
 
 class MultiBrokerNode:
-    """The parent process. `stop` may be called at any time, also before `run`."""
+    """The parent process of the brokers. `stop` may be called at any time, even before `run`."""
 
     def __init__(self, brokers: Sequence[Mapping[str, Any]], arguments: Sequence[str]) -> None:
-        """`brokers`: their configs. `arguments`: of the command that runs one broker, which reads its configs from
-        its standard input.
+        """`brokers`: the configs of each broker.
+
+        `arguments`: the command line that runs one broker; it reads its configs from its standard input.
         """
         self._brokers = [_Process(configs, arguments) for configs in brokers]
         self._stopping = asyncio.Event()
         self.endpoints: list[str] = []
-        """The addresses of the brokers, when all are ready."""
+        """The addresses of the brokers; empty until all are ready."""
 
     async def start(self) -> None:
         """Start all brokers, and return when they serve clients. Raises StartupError if one cannot start."""
@@ -59,24 +60,27 @@ class MultiBrokerNode:
             starting.cancel()
 
     async def run(self) -> int:
-        """Keep the brokers running until `stop`. Returns the exit code: 1 if a broker did not stop in order."""
+        """Keep the brokers running until `stop`, and stop them.
+
+        Returns the exit code: 1 if a broker did not stop cleanly, else 0.
+        """
         if not self._stopping.is_set():
             running = asyncio.gather(*(broker.keep_running() for broker in self._brokers))
             await self._until_stopping(running)
             running.cancel()
             await asyncio.wait([running])
             if not running.cancelled():
-                running.exception()  # marks it as retrieved: that brokers stop in order is no error
+                running.exception()  # marks it as retrieved: a clean stop is no error
         return await self._end()
 
     async def _until_stopping(self, work: asyncio.Future[Any]) -> None:
-        """Return when the work is done, or `stop` was called."""
+        """Return when the work is done or `stop` is called."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
 
     def stop(self) -> None:
-        """Let `run` stop all brokers in order, and return."""
+        """Make `run` stop all brokers cleanly and return."""
         self._stopping.set()
 
     async def _end(self) -> int:
@@ -109,7 +113,7 @@ class _Process:
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, SOCKET_VARIABLE: str(theirs.fileno())},
-                start_new_session=True,  # Ctrl+C is for the parent, which stops the brokers in order
+                start_new_session=True,  # only the parent receives Ctrl+C; it stops the brokers
             )
         assert process.stdin is not None
         process.stdin.write(json.dumps(self._configs).encode())
@@ -121,11 +125,11 @@ class _Process:
         if not endpoints:
             code = await process.wait()
             raise StartupError(f"broker {self._id} did not start (exit code {code}); the reason is logged above")
-        self._configs["listeners"] = endpoints.decode()  # a free port stays this broker's when it is started again
+        self._configs["listeners"] = endpoints.decode()  # a restarted broker keeps the port that was chosen for port 0
         return endpoints.decode()
 
     async def keep_running(self) -> None:
-        """Start the broker again whenever it fails, and return when it has stopped in order."""
+        """Restart the broker whenever it fails; return when it has stopped cleanly."""
         backoff, failures, loop = ExponentialBackoff(*RESTART_SECONDS), 0, asyncio.get_running_loop()
         while True:
             assert self._process is not None
@@ -147,11 +151,11 @@ class _Process:
                     code = 1
 
     async def stop(self) -> int:
-        """Stop in order, and return the exit code."""
+        """Stop the broker cleanly, and return the exit code of its process."""
         process = self._process
         if process is None:
             return 0
-        self._close_socket()  # before the signal, which then stops the whole node, not one broker of it
+        self._close_socket()  # before the signal, so that the broker knows that the whole node stops
         if process.returncode is None:
             try:
                 process.send_signal(signal.SIGTERM)
@@ -165,7 +169,7 @@ class _Process:
 
 
 class Parent:
-    """The parent process, as a broker of its node sees it."""
+    """The connection of a broker to the parent process of its node."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
@@ -173,12 +177,12 @@ class Parent:
 
     @staticmethod
     def read_configs() -> dict[str, Any]:
-        """Return this broker's configs."""
+        """Read this broker's configs from the standard input."""
         configs: dict[str, Any] = json.load(sys.stdin)
         return configs
 
     async def report_ready(self, endpoints: str) -> None:
-        """Send the addresses of this broker, which serves clients now."""
+        """Send the addresses of this broker to the parent: it serves clients now."""
         await asyncio.get_running_loop().sock_sendall(self._socket, endpoints.encode())
 
     async def wait_end(self) -> None:
@@ -189,7 +193,7 @@ class Parent:
             pass
 
     def has_ended(self) -> bool:
-        """Return whether the parent process stops the whole node, or has ended."""
+        """Return whether the parent process has closed the socket, because it stops the whole node or has ended."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -199,6 +203,6 @@ class Parent:
 
 
 def parent() -> Parent | None:
-    """Return the parent of this process if it runs a broker of a node."""
+    """Return the connection to the parent process; None if this broker is not part of a node of several brokers."""
     descriptor = os.environ.pop(SOCKET_VARIABLE, None)
     return None if descriptor is None else Parent(int(descriptor))

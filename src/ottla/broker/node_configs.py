@@ -1,15 +1,15 @@
-"""The configs of the brokers of one node: `ottla.brokers` of them, from one properties file.
+"""The configs of the brokers of one node, derived from one properties file. `ottla.brokers` is their number.
 
-| config | broker N of them |
+| config | value for broker N, counted from 0 |
 |---|---|
-| `broker.id` | that of the first one plus N |
+| `broker.id` | the configured id plus N |
 | `listeners`, `advertised.listeners`, `ottla.http.listener` | each port plus N; port 0 stays 0 |
 | `log.dirs` | a directory `broker-ID` below each |
 | `ottla.metadata.dir` | `metadata` below the first log directory, unless `zookeeper.connect` is set |
 | `broker.rack` | the machine's name, so that replicas prefer other machines |
 | replication factors of internal topics | at most the number of brokers, if the node is a cluster of its own |
 
-`ottla.broker.ID.NAME=VALUE` sets a config of one broker, such as a port that does not follow from the first one's.
+`ottla.broker.ID.NAME=VALUE` sets a config of the broker with this id, such as a port other than the derived one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ MOST_BROKERS: Final = 256
 
 
 def broker_count(configs: Mapping[str, Any]) -> int:
-    """Return the number of brokers of a node: `ottla.brokers`, where 0 is one per core that it may use."""
+    """Return the number of brokers of a node from `ottla.brokers`, where 0 means one per CPU core that it may use."""
     count: int = BrokerConfig.options[COUNT].read(configs.get(COUNT, 1))
     return count or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
 
 def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """Return the configs of each of a node's brokers. Raises ConfigurationError, or StartupError for data of a broker
-    that was alone.
+    """Return the configs of each broker of a node.
+
+    Raises ConfigurationError, or StartupError if the log directory has the data of a single broker.
     """
     common = {name: value for name, value in configs.items() if not name.startswith(OWN_PREFIX)}
     base = BrokerConfig.from_kafka(common)
@@ -58,7 +59,7 @@ def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]
 
 
 def check_single(configs: Mapping[str, Any]) -> None:
-    """Raise StartupError if the log directory of a single broker has the data of several ones."""
+    """Raise StartupError if the log directory of a single broker has the data of a node of several brokers."""
     directory = BrokerConfig(configs).data_dirs[0]
     if (Path(directory) / METADATA / STORE_FILE).exists():
         raise StartupError(f"log.dirs: {directory} has the data of a node of several brokers; start it with --brokers")
@@ -90,7 +91,7 @@ def _configs(common: Mapping[str, Any], base: BrokerConfig, count: int, index: i
 
 
 def _shifted(endpoints: Iterable[Endpoint], by: int, config: str = "listeners") -> str:
-    """Return endpoints with higher ports; each broker has a free one instead of 0."""
+    """Return the endpoints with `by` added to each port. Port 0, which means any free port, stays 0."""
     shifted = [endpoint._replace(port=endpoint.port and endpoint.port + by) for endpoint in endpoints]
     for endpoint in shifted:
         if endpoint.port > 65535:

@@ -16,7 +16,7 @@ from ottla.security.acl import ResourceType
 
 
 class CommitTopic(Protocol):
-    """A topic of the request, by name or by id."""
+    """A topic of the request, identified by its name or its id."""
 
     name: str
     topic_id: UUID
@@ -36,7 +36,7 @@ class ResponseTopic(Protocol):
 def codes_of(
     topic: CommitTopic, context: RequestContext, ids_since: int, accept: Callable[[TopicPartition, Any], None]
 ) -> Iterable[tuple[int, int]]:
-    """Yield index and error code of each partition; pass those that may be committed to `accept`."""
+    """Yield the index and error code of each partition, and call `accept` with those that may be committed."""
     try:
         name = readable(topic, context, ids_since)
     except KafkaError as error:
@@ -48,7 +48,10 @@ def codes_of(
 
 
 def readable(topic: CommitTopic, context: RequestContext, ids_since: int) -> str:
-    """Return the name of a topic, identified by id from version `ids_since` on; raise if it may not be read."""
+    """Return the name of a topic, which requests identify by its id from version `ids_since` on.
+
+    Raises the error of an unknown topic or of a client without READ.
+    """
     name: str | None = topic.name
     if context.version >= ids_since:
         name = context.broker.image.names.get(topic.topic_id)
@@ -65,7 +68,7 @@ def check_partition(tp: TopicPartition, context: RequestContext) -> None:
 
 
 def fail(topics: Iterable[ResponseTopic], error: KafkaError) -> None:
-    """Set the error of every partition without one."""
+    """Set the error code of each partition that has no error yet."""
     code = code_of(error)
     for topic in topics:
         for partition in topic.partitions:

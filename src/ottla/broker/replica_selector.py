@@ -7,11 +7,13 @@ from ottla.config.broker import RACK_AWARE
 from ottla.replication.partition import Partition
 
 NONE = -1
-"""The consumer stays with this broker."""
+"""The value in a response that lets the consumer continue to read from this broker."""
 
 
 def preferred_read_replica(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
-    """Return the most caught-up replica in the consumer's rack; -1 to stay with the leader."""
+    """Return the id of the most caught-up replica in the consumer's rack; -1 if the consumer shall read from the
+    leader.
+    """
     if not rack or broker.config.replica_selector_class != RACK_AWARE:
         return NONE
     brokers = broker.image.brokers

@@ -49,7 +49,7 @@ class RequestContext:
 
     @property
     def user(self) -> str:
-        """The authenticated user: from SASL, or from the certificate; ANONYMOUS without authentication."""
+        """The user that was authenticated by SASL or by a TLS certificate; ANONYMOUS without authentication."""
         return str(self.connection.state.get(USER, ANONYMOUS))
 
     @property
@@ -103,7 +103,10 @@ class RequestContext:
         raise self.deny(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
     def allows(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the client is authorized. A denial is not logged: for what a response leaves out."""
+        """Return whether the client is authorized.
+
+        A denial is not logged; use it for resources that a response omits.
+        """
         authorizer = self.broker.authorizer
         if authorizer is None:
             return True
@@ -127,19 +130,19 @@ class RequestContext:
     def authorization_error(
         self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME
     ) -> errors.KafkaError | None:
-        """Return the error of an unauthorized operation, None if the client is authorized."""
+        """Return None if the client is authorized; otherwise log the denial and return its error."""
         return None if self.allows(operation, kind, name) else self.deny(operation, kind, name)
 
     def unauthorized_errors(
         self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]
     ) -> Mapping[str, errors.KafkaError]:
-        """Return the errors of those resources that the client is not authorized for, by name."""
+        """Log each denial, and return the errors of those resources that the client is not authorized for, by name."""
         if self.broker.authorizer is None:
             return NO_ERRORS
         return {name: self.deny(operation, kind, name) for name in self.unauthorized(operation, kind, names)}
 
     def unauthorized(self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]) -> Collection[str]:
-        """Return those resources that the client is not authorized for. Not logged, as in `allows`."""
+        """Return the names of those resources that the client is not authorized for. Denials are not logged."""
         authorizer = self.broker.authorizer
         if authorizer is None:
             return NO_ERRORS
@@ -147,7 +150,7 @@ class RequestContext:
         return {name for name in set(names) if not authorizer.allows(client, operation, kind, name)}
 
     def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> errors.KafkaError:
-        """Log the denial and return its error."""
+        """Log the denial of an operation, and return the authorization error of the resource's type."""
         client = self.client
         command = allowing_command(client.principal, operation, kind, name)
         log.info(
@@ -165,9 +168,7 @@ class RequestContext:
         )
 
     def throttle(self, seconds: float) -> int:
-        """Read nothing more from the connection for a while after this response, and return the time in
-        milliseconds.
-        """
+        """Stop reading from the connection for this time after the response. Returns the time in milliseconds."""
         if seconds > 0:
             self.connection.throttle(seconds)
         return min(round(seconds * 1000), MAX_THROTTLE_MS)

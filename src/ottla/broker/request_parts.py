@@ -2,9 +2,9 @@
 
 Handlers are plain functions over all items of a request. `ApiEntry.parts` names the arrays whose items are independent
 (`topics.partitions`, `resources`); a request with many items is split into requests with some of them each. These are
-handled one after the other, with a turn of the event loop in between, and their responses are merged. The size of a
-part follows from the time that the previous one took. Equal items stay in one part and are reduced to two, which is
-enough for a handler that rejects duplicates. Not thread-safe: event loop only.
+handled one after the other, other tasks may run in between, and their responses are merged. The size of a part follows
+from the time that the previous one took. Equal items stay in one part and are reduced to two, which is enough for a
+handler that rejects duplicates. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any, Final
 from ottla.protocol.message import Request, Response, Struct
 
 PART_ITEMS: Final = 16
-"""Items of the first part; a request with no more is not split."""
+"""Number of items of the first part. A request with at most this many items is not split."""
 MAX_PART_ITEMS: Final = 512
 PART_SECONDS: Final = 0.005
-"""Target time of a part on the event loop."""
+"""Time in seconds that a part should take on the event loop."""
 AT_ONCE: Final = 200
-"""Items that are sorted into parts, or whose results are merged, before others have their turn."""
+"""Number of items that are sorted into parts, or whose results are merged, before other tasks may run."""
 SHARED: Final = frozenset({"brokers", "node_endpoints"})
-"""Arrays of responses that are equal for all parts."""
+"""Names of arrays that are equal in the responses to all parts."""
 
 Handle = Callable[[Request[Any]], "Response | Awaitable[Response | None] | None"]
 Chain = tuple[Any, ...]
-"""An item with the items around it: (topic, partition)."""
+"""An item of an array, after the items that contain it, such as (topic, partition)."""
 
 
 def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
-    """Return the path of an array with more items than one part; None if there is none."""
+    """Return the path of an array with more items than fit into the first part; None if there is none."""
     for path in paths:
         first, *others = _names_of(path)
         items = getattr(request, first)
@@ -55,7 +55,9 @@ def _names_of(path: str) -> tuple[str, ...]:
 
 
 async def handle_in_parts(handle: Handle, request: Request[Any], path: str, joined: int) -> Response | None:
-    """Return the merged response of all parts. Raises the handler's error; parts that wait do so side by side.
+    """Handle a request in parts, and return the merged response.
+
+    Raises the handler's error. Parts that wait do so concurrently.
 
     `joined`: how many levels of the response's arrays are containers (topics of partitions), merged by name.
     """
@@ -76,7 +78,7 @@ async def handle_in_parts(handle: Handle, request: Request[Any], path: str, join
 
 
 class _Pace:
-    """The number of items of the next part."""
+    """Computes the number of items of the next part from the time that the previous one took."""
 
     def __init__(self) -> None:
         self.items = 1  # until the first part was timed
@@ -87,7 +89,7 @@ class _Pace:
 
 
 async def _parts(request: Request[Any], names: list[str], pace: _Pace) -> AsyncIterator[Request[Any]]:
-    """Split the request into smaller ones."""
+    """Yield the parts of a request, as requests with some of its items each."""
     grouped: dict[Chain, list[Chain]] = {}
     for at, chain in enumerate(_chains(request, names)):
         twins = grouped.setdefault(_key(chain), [])
@@ -106,7 +108,10 @@ async def _parts(request: Request[Any], names: list[str], pace: _Pace) -> AsyncI
 
 
 def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
-    """Yield each item of the innermost array with the items around it; an item without inner ones ends its chain."""
+    """Yield each item of the innermost array, after the items that contain it.
+
+    An item with an empty inner array is the last of its chain.
+    """
     for inner in getattr(item, names[0]) or ():
         if len(names) > 1 and getattr(inner, names[1]):
             for rest in _chains(inner, names[1:]):
@@ -116,7 +121,9 @@ def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
 
 
 def _key(chain: Chain) -> Chain:
-    """Return what makes items equal: their content, and the scalar fields of the items around them."""
+    """Return a key that is the same for equal items: their content, and the scalar fields of the items that contain
+    them.
+    """
     *around, item = chain
     return *(_scalars(container) for container in around), _content(item)
 
@@ -155,7 +162,7 @@ def _request(request: Request[Any], names: Sequence[str], part: Sequence[Chain])
 
 
 async def _whole(answers: Sequence[Response | None], joined: int) -> Response | None:
-    """Merge the responses of all parts."""
+    """Return one response with the content of the responses to all parts; None if there are none."""
     responses = [answer for answer in answers if answer is not None]
     if not responses:
         return None
@@ -222,5 +229,5 @@ class Merged:
 
 
 def _names(item: Struct) -> Chain:
-    """Return the fields that identify a container in a response."""
+    """Return the fields that identify a container of a response: its strings and UUIDs."""
     return tuple(getattr(item, field.name) for field in item.FIELDS if field.kind in ("string", "uuid"))

@@ -1,4 +1,5 @@
-"""Measures the time that a request keeps the broker busy: on the event loop, in tasks that it starts, and in workers.
+"""Measurement of the time that a request keeps the broker busy: on the event loop, in tasks that it starts, and in
+workers.
 
 Handlers are coroutines that wait most of the time; only running time counts against `request_percentage`. The request's
 `RequestTime` is a context variable, which tasks (by `task_factory`) and calls in workers (by `MeteredWorkers`) inherit.
@@ -23,7 +24,7 @@ class RequestTime:
     __slots__ = ("_seconds", "_since")
 
     def __init__(self, since: float) -> None:
-        """`since`: when the event loop began with the request; the stopwatch is running."""
+        """`since`: when the event loop began to process the request. The stopwatch is running from then on."""
         self._seconds = 0.0
         self._since: float | None = since
 
@@ -38,7 +39,7 @@ class RequestTime:
             self._since = None
 
     def add(self, seconds: float) -> None:
-        """Add time of a worker."""
+        """Add the time of a call in a worker."""
         self._seconds += seconds
 
     @property
@@ -47,11 +48,11 @@ class RequestTime:
 
 
 CURRENT: ContextVar[RequestTime | None] = ContextVar("request_time", default=None)
-"""The time of the current request, if quotas are set."""
+"""The stopwatch of the current request; None if no quotas are set."""
 
 
 class Timed(Generic[T]):
-    """An awaitable whose steps are measured."""
+    """An awaitable that measures the time of its steps on the event loop."""
 
     __slots__ = ("_awaitable", "_spent")
 
@@ -81,19 +82,19 @@ class Timed(Generic[T]):
 
 
 async def timed(awaitable: Awaitable[T], spent: RequestTime) -> T:
-    """Await, measuring each step, also of tasks that are started on the way."""
+    """Await, and measure the time of each step, including the steps of tasks that are started meanwhile."""
     CURRENT.set(spent)
     return await Timed(awaitable, spent)
 
 
 def task_factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-    """Make tasks whose steps count for the request that starts them."""
+    """Create a task; the time of its steps counts for the request that creates it."""
     spent = CURRENT.get()
     return asyncio.Task(coro if spent is None else timed(coro, spent), loop=loop, **options)
 
 
 class MeteredWorkers(ThreadPoolExecutor):
-    """Workers whose time counts for the request that submits the call."""
+    """A thread pool that counts the time of each call for the request that submits it."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         spent = CURRENT.get()

@@ -28,12 +28,13 @@ MIN_CLEANER_PAUSE_SECONDS = 0.1
 DELETE_FILES_MS = 10_000
 """Interval in milliseconds between removals of deleted files."""
 REST_MS = 60_000
-"""Files of a log are closed if it was not used for one to two such intervals, in milliseconds."""
+"""Interval in milliseconds. The files of a log that was not used for one to two such intervals are closed."""
 
 
 class BackgroundTasks:
-    """The broker's timers. Each task runs on the event loop and passes blocking work to a worker; its failures do not
-    end it.
+    """The broker's periodic tasks.
+
+    Each runs on the event loop and passes blocking work to a worker. A failure does not end the task.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class BackgroundTasks:
         self._workers = workers
         self._remove_expired_tokens = remove_expired_tokens
         self._throttle = Throttle()
-        """Shared by all compactions; stopping it ends them."""
+        """Limits the I/O of all compactions together. Stopping it ends them."""
         self._tasks: list[asyncio.Task[None]] = []
         self._cleaners: dict[int, asyncio.Task[None]] = {}
 
@@ -82,7 +83,7 @@ class BackgroundTasks:
         self.resize_cleaner_pool()
 
     def resize_cleaner_pool(self) -> None:
-        """Run log.cleaner.threads cleaners; surplus ones end after their current log."""
+        """Run `log.cleaner.threads` cleaners. Surplus ones end after the log that they are compacting."""
         config = self._live.current
         for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
             cleaner = self._cleaners.get(number)
@@ -97,7 +98,7 @@ class BackgroundTasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def apply_retention(self) -> None:
-        """Delete segments according to their topic's retention."""
+        """Delete segments according to the retention configs of their topic."""
         now = self._clock.now_ms()
         for partition in self._in_service():
             try:
@@ -114,11 +115,11 @@ class BackgroundTasks:
         return [log_dir for log_dir in self._log_dirs if not log_dir.offline]
 
     async def checkpoint(self) -> None:
-        """Write recovery points, high watermarks and log start offsets."""
+        """Write the checkpoint files of recovery points, high watermarks and log start offsets."""
         await asyncio.gather(*(self._in_worker(log_dir, log_dir.begin_checkpoint()) for log_dir in self._usable()))
 
     async def _in_worker(self, log_dir: LogDir, work: Callable[[], None] | None) -> None:
-        """Run work on a directory in a worker, and react to its failure."""
+        """Run work on a log directory in a worker. If it fails, take the directory offline or log the error."""
         if work is None:
             return
         try:
@@ -139,7 +140,7 @@ class BackgroundTasks:
             partition.leader_replica.check_isr()
 
     def flush_old(self) -> None:
-        """Fsync logs whose records have waited for `flush.ms`."""
+        """Fsync logs whose oldest unflushed records are older than `flush.ms`."""
         now = self._clock.now_ms()
         for partition in self._in_service():
             partition_log = partition.log
@@ -166,7 +167,10 @@ class BackgroundTasks:
                 log.error("%s", error)
 
     async def compact(self, log_dir: LogDir) -> None:
-        """Compact logs one after the other until none is dirty enough. A worker copies the records."""
+        """Compact the logs of a directory one after the other until none is dirty enough.
+
+        A worker copies the records.
+        """
         config = self._live.current
         self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         share = config.log_cleaner_io_buffer_load_factor / config.log_cleaner_threads
@@ -179,7 +183,7 @@ class BackgroundTasks:
     async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
         """Run one pass of the cleaner.
 
-        Return False if `compact` must stop for now: disk error, or the log changed meanwhile.
+        Return False if `compact` must stop for now, because of a disk error or because the log has changed meanwhile.
         """
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
@@ -197,7 +201,7 @@ class BackgroundTasks:
             return True
 
     async def _run_steps(self, steps: Steps) -> bool:
-        """Run steps of storage; workers wait for the disk."""
+        """Run the steps of an operation on a log, those that use the disk in a worker."""
         loop = asyncio.get_running_loop()
         try:
             wait_for_disk = next(steps)
@@ -212,7 +216,9 @@ class BackgroundTasks:
             return bool(done.value)
 
     async def _run_cleaner(self, number: int) -> None:
-        """Run one of the log.cleaner.threads cleaners until the config has fewer of them."""
+        """Run the cleaner with this number, counted from 0, until `log.cleaner.threads` is not larger than the
+        number.
+        """
         while number < self._live.current.log_cleaner_threads:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
             for log_dir in self._usable():

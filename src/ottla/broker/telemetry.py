@@ -25,7 +25,7 @@ from ottla.records.crc import crc32c
 log = logging.getLogger("ottla.telemetry")
 
 MAX_CLIENTS = 16_384
-"""Maximum number of clients that are remembered, as in Kafka; the longest inactive one is dropped first."""
+"""Maximum number of clients whose state is kept, as in Kafka. The client that was inactive longest is dropped first."""
 ALL_METRICS = "*"
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 KAFKAS_OWN = "org.apache.kafka."
@@ -72,16 +72,19 @@ class Telemetry:
 
     @property
     def has_receivers(self) -> bool:
-        """Whether `metric.reporters` has a receiver. Without one, ApiVersions does not list these APIs."""
+        """Whether `metric.reporters` has a receiver of client metrics.
+
+        Without one, ApiVersions omits the APIs of KIP-714.
+        """
         return bool(self._receivers)
 
     def check_has_receivers(self) -> None:
-        """Raise UnsupportedVersionError without a receiver of client metrics, as Kafka does."""
+        """Raise UnsupportedVersionError if there is no receiver of client metrics, as Kafka does."""
         if not self._receivers:
             raise errors.UnsupportedVersionError("metric.reporters of this broker has no receiver of client metrics")
 
     def subscribe(self, client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
-        """Return the client's subscription."""
+        """Return the client's subscription, and keep it for the checks of its pushes."""
         subscription = subscription_for(client, subscriptions)
         now = self._monotonic() * 1000
         state = self._clients.pop(client.client_instance_id, None)
@@ -132,7 +135,7 @@ class Telemetry:
 
 
 def subscription_for(client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
-    """Merge all subscriptions that match a client; the shortest interval counts."""
+    """Return the union of all subscriptions that match a client, with the shortest of their intervals."""
     metrics: set[str] = set()
     intervals = []
     for options in subscriptions.values():

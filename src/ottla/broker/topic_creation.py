@@ -1,4 +1,4 @@
-"""Topic creation: check a client's request, and complete it with the broker's defaults."""
+"""Creation of topics, requested by clients or automatically, with the broker's defaults."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ UNREACHED = (
     errors.NotControllerError,
     errors.RequestTimedOutError,
 )
-"""Errors of requests to the controller."""
+"""Errors of a request that did not reach the controller or was not answered in time."""
 FORWARDED_VERSION = 7
 """Version of CreateTopics that is forwarded; the newest one of Kafka 3.9."""
 SEEN_SECONDS = 5.0
-"""Time until a broker must have received a topic that the controller has created."""
+"""Seconds within which a broker must have received the metadata of a topic that the controller has created."""
 USE_DEFAULT = -1
-"""The value of partitions or replicas that leaves the number to the broker (KIP-464)."""
+"""The number of partitions or replicas that stands for the broker's default (KIP-464)."""
 
 
 class TopicPlan(NamedTuple):
@@ -74,7 +74,7 @@ def plan(
 
 
 async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
-    """Create a planned topic. `by`: the client that requests it, for the log."""
+    """Create a planned topic. `by`: the end of the log line, which names the client that requests it."""
     return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options, by=by)
 
 
@@ -92,8 +92,9 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
 
 
 async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
-    """Return an internal topic; create it if necessary. Raises CoordinatorNotAvailableError if that is impossible
-    now.
+    """Return an internal topic; create it if necessary.
+
+    Raises CoordinatorNotAvailableError if it cannot be created now.
     """
     topic = broker.image.topics.get(name)
     if topic is not None:
@@ -114,7 +115,7 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
 
 
 async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
-    """Create a planned topic, through the controller on another broker if necessary."""
+    """Create a planned topic. If another broker is the controller, send it the request."""
     try:
         return await create(broker, topic_plan, by)
     except errors.NotControllerError:
@@ -141,7 +142,7 @@ async def _ask_controller(broker: BrokerContext, topic_plan: TopicPlan) -> None:
 
 
 async def _seen(broker: BrokerContext, name: str) -> TopicImage:
-    """Wait until this broker has received the topic."""
+    """Wait until this broker has received the metadata of a topic, and return it."""
     await broker.metadata_cache.wait_for(lambda image: name in image.topics, SEEN_SECONDS)
     topic = broker.image.topics.get(name)
     if topic is None:
@@ -185,7 +186,9 @@ INTERNAL = {
     TRANSACTION_STATE: _transaction_state,
     SHARE_GROUP_STATE: _share_group_state,
 }
-"""Partitions, replicas and configs of the internal topics."""
+"""Functions that return the number of partitions, the replication factor and the configs of an internal topic, by its
+name.
+"""
 
 
 def check_options(options: Mapping[str, str | None]) -> dict[str, str]:

@@ -40,14 +40,14 @@ PASSING = (
     errors.RequestTimedOutError,
     errors.OperationNotAttemptedError,
 )
-"""Errors that do not concern the transaction itself."""
+"""Temporary errors of the verification, which say nothing about the transaction."""
 FENCED_SINCE = 2
-"""The version of most transactional APIs that introduced PRODUCER_FENCED (KIP-588)."""
+"""The first version with PRODUCER_FENCED of most transactional APIs (KIP-588)."""
 
 
 @contextmanager
 def known_errors_only(version: int, fenced_since: int = FENCED_SINCE) -> Iterator[None]:
-    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients that do not know it."""
+    """Raise INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for clients that do not know the latter."""
     try:
         yield
     except errors.ProducerFencedError as error:
@@ -58,15 +58,15 @@ class ClientCapabilities(NamedTuple):
     """Abilities of a client that follow from the version of its request."""
 
     joins: bool
-    """The broker adds partitions to the transaction with the first write."""
+    """Whether the broker adds partitions to the transaction with the first write."""
     abortable: bool
-    """The client knows TRANSACTION_ABORTABLE."""
+    """Whether the client knows the error TRANSACTION_ABORTABLE."""
     retriable_error: type[errors.KafkaError]
     """The error after which a client without `joins` retries the request."""
 
 
 class TransactionalWriter(NamedTuple):
-    """A transactional producer."""
+    """A transactional producer: its transactional id, producer id and epoch."""
 
     transactional_id: str
     producer: Producer
@@ -98,9 +98,9 @@ async def add_or_verify(
     rules: ClientCapabilities,
     admission: VerificationResult,
 ) -> None:
-    """Add the partitions to the transaction, or have the coordinator on another broker verify them.
+    """Add the partitions to the transaction, or let the coordinator on another broker add or verify them.
 
-    `written`: the sequence of each partition's batch.
+    `written`: the base sequence of the batch, by partition.
     """
     new = [tp for tp in written if not _is_open(broker.partitions.get_leader(tp), writer.producer)]
     elsewhere = is_remote(broker, writer.transactional_id)
@@ -134,7 +134,7 @@ async def _verify_remotely(
     rules: ClientCapabilities,
     admission: VerificationResult,
 ) -> None:
-    """Have the coordinator on another broker add or verify partitions.
+    """Let the coordinator on another broker add or verify partitions.
 
     Retried for a while if the previous transaction is still completing, or if a marker arrived meanwhile: it may be one
     of the previous transaction that was written while the request was under way.
@@ -177,7 +177,7 @@ def ensure_verified(
     sequence: int,
     admission: VerificationResult,
 ) -> None:
-    """Raise unless the partition is in the writer's open transaction."""
+    """Raise an error of the transaction unless the partition is in the writer's open transaction."""
     tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
     if _is_open(partition, writer.producer):
         return
@@ -196,7 +196,7 @@ def ensure_verified(
 def _look_up(
     broker: BrokerContext, writer: TransactionalWriter, partition: Partition, rules: ClientCapabilities, sequence: int
 ) -> None:
-    """Raise unless this broker, as the coordinator, has the partition in the open transaction."""
+    """Raise unless the partition is in the open transaction, according to the coordinator on this broker."""
     try:
         missing = broker.transactions.missing(*writer, [partition.topic_partition])
     except errors.ConcurrentTransactionsError as error:
@@ -214,7 +214,7 @@ def _is_open(partition: Partition | None, producer: Producer) -> bool:
 
 
 def _error_for(error: errors.KafkaError, rules: ClientCapabilities) -> errors.KafkaError:
-    """Return the error in terms that this client knows."""
+    """Return the error to send to a client with these capabilities, which may not know the given one."""
     if isinstance(error, errors.ProducerFencedError):
         return errors.InvalidProducerEpochError(error.message)
     if isinstance(error, errors.TransactionAbortableError) and not rules.abortable:

@@ -1,8 +1,9 @@
-"""The metrics of the broker, one row each: Kafka's name, type, labels, help, and where the value comes from.
+"""The metrics of the broker, one row each: Kafka's name, type, labels, help text, and the function that returns the
+value.
 
 The page docs/metrics.md, the output for Prometheus and the metrics of `metric.reporters` follow from this table. Names
-of the domain `ottla` are our own; `kafka:type=consumergroup` and `process_*` are those of the exporters that dashboards
-for Kafka and for processes use.
+of the domain `ottla` are our own; `kafka:type=consumergroup` and `process_*` are the names of the exporters that
+dashboards for Kafka and for processes expect.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.broker.monitoring.sources import controller, coordinators, logs, netw
 
 COUNTER, GAUGE, SUMMARY, SIZES, COUNT = Kind.COUNTER, Kind.GAUGE, Kind.SUMMARY, Kind.SIZES, Kind.COUNT
 
-# What the labels of Kafka's MBeans are called there.
+# The names of the labels, as in Kafka's MBeans.
 TOPIC = ("topic",)
 PARTITION = ("topic", "partition")
 REQUEST = ("request",)

@@ -1,4 +1,4 @@
-"""A broker, as its HTTP listener and its metrics reporters see it."""
+"""The interface of a broker that its HTTP listener and its metrics reporters use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class ObservedNode(Protocol):
-    """A broker, also before it is ready."""
+    """A broker that is starting or running."""
 
     @property
     def failure(self) -> str:
-        """The reason why the broker cannot continue; empty while it can."""
+        """The reason why the broker cannot continue; empty if it can."""
         ...
 
     @property
@@ -23,5 +23,5 @@ class ObservedNode(Protocol):
 
     @property
     def monitored(self) -> MonitoredBroker | None:
-        """The parts that metrics are read from; None before they are built."""
+        """The parts that metrics are read from; None while the broker is starting and has not created them."""
         ...

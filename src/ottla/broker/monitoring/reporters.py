@@ -1,8 +1,8 @@
-"""`metric.reporters` in the broker: the metrics of the table as `KafkaMetric`s, for the same reporters as in clients.
+"""`metric.reporters` of the broker: reporters receive the metrics of `metric_table` as `KafkaMetric`s, as in clients.
 
 Kafka's reporters are notified of each metric that is added or removed, and read its value when they need it, on any
-thread. The broker's metrics may only be read on the event loop, so all values are read twice a minute, and reporters
-get the last ones. A summary becomes several metrics: its count, sum and quantiles.
+thread. The broker's metrics may only be read on the event loop, so all values are read every 30 seconds, and reporters
+get the values that were read last. A summary is reported as several metrics: its count, sum and quantiles.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class BrokerReporters:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop reading, and close the reporters: in a worker, as they may send their last values over the network."""
+        """Stop reading, and close the reporters in a worker thread, as they may send their last values over the
+        network.
+        """
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -56,7 +58,10 @@ class BrokerReporters:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def read(self) -> None:
-        """Read all values; add the metrics of new topics and the like, and remove those of deleted ones."""
+        """Read all values.
+
+        Add metrics that are new, such as those of a new topic, and remove those that no longer exist.
+        """
         broker = self._node.monitored
         if broker is None:
             return
@@ -81,7 +86,7 @@ class BrokerReporters:
 
 
 def _named(metric: BrokerMetric, labels: Labels, value: Value) -> Iterator[tuple[MetricName, float]]:
-    """Yield the metrics that a sample becomes."""
+    """Yield name and value of each metric that reports a sample."""
     domain, _, rest = metric.mbean.partition(":")
     rest, _, attribute = rest.partition("#")
     parts = dict(part.split("=", 1) for part in rest.split(",")) if rest else {}
@@ -102,7 +107,7 @@ def _named(metric: BrokerMetric, labels: Labels, value: Value) -> Iterator[tuple
 
 
 async def start_reporters(stack: AsyncExitStack, reporters: Iterable[Any], node: ObservedNode) -> None:
-    """Start those reporters that take a broker's metrics; others only receive those of clients (KIP-714)."""
+    """Start those reporters that accept a broker's metrics; the others only receive metrics of clients (KIP-714)."""
     own = [one for one in reporters if any(hasattr(one, name) for name in ("init", "metric_change"))]
     if own:
         broker_reporters = BrokerReporters(own, node)

@@ -1,7 +1,7 @@
-"""The request log: one line per request, while the logger `ottla.request` has the level DEBUG. Kafka's request logger.
+"""The request log, as in Kafka: one line per request while the level of the logger `ottla.request` is set to DEBUG.
 
-It is off by default, also with `--log-level debug`: it has a line for each fetch. Operators set the level while the
-broker runs: `ottla configs --entity-type broker-loggers`.
+It is off by default, even with `--log-level debug`, because it has a line for each fetch. Operators set the level while
+the broker runs: `ottla configs --entity-type broker-loggers`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ log = logging.getLogger("ottla.request")
 
 
 class LoggedDispatch(Dispatch):
-    """The service behind every listener, with the request log."""
+    """Dispatches requests to their handlers, and writes the request log."""
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        if log.level == logging.NOTSET or log.level > logging.DEBUG:  # its own level: not the one it inherits
+        if (
+            log.level == logging.NOTSET or log.level > logging.DEBUG
+        ):  # the level set for this logger, not an inherited one
             return super().__call__(frame, connection)
         began, size = time.perf_counter(), len(frame)
         try:

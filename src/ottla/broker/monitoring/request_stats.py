@@ -1,8 +1,8 @@
 """Counters and times of the requests of each API: Kafka's `RequestMetrics`.
 
-Most requests are answered in the step of the event loop that receives them: their whole time is local. The others wait
-for other brokers, for new records or for the time to pass: their time until then is local, the rest is remote. Plain
-additions on the event loop, without a lock.
+Most requests are answered in the step of the event loop that receives them, so that their whole time is local. The
+others wait for other brokers, for new records or for a timeout: their time until they start to wait is local, the rest
+is remote. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ottla.protocol.message import Response, Struct
 R = TypeVar("R")
 
 QUEUE_SAMPLING: Final = 8
-"""The time in the queue is measured for one of this many requests."""
+"""The queue time is measured for one in this many requests."""
 COUNTED_AT_ONCE: Final = 256
-"""Items of a large response whose error codes are counted before other requests have their turn."""
+"""Number of items of a large response whose error codes are counted before other tasks may run."""
 
 CountErrors = Callable[[Any, dict[int, int]], None]
 
 
 class LoopTime(Protocol):
-    """Reports when the event loop has begun its current iteration."""
+    """The interface that reports when the event loop began its current iteration."""
 
     @property
     def woken_at(self) -> float:
@@ -62,11 +62,11 @@ class ApiStats:
         self.versions: dict[int, int] = {}
         """The number of requests by version."""
         self.errors: dict[int, int] = {}
-        """The number of error codes in responses; 0 for those without an error."""
+        """The number of occurrences in responses, by error code; code 0 is success."""
         self.request_bytes = 0
         self.started = 0
         self.inline = LatencyHistogram()
-        """Times of requests that were answered at once."""
+        """Total time, in seconds, of requests that were answered at once."""
         self.deferred = LatencyHistogram()
         """Local time (Kafka's LocalTimeMs) of requests that were not answered at once."""
         self.remote = LatencyHistogram()
@@ -116,7 +116,7 @@ class ApiStats:
         count(response, self.errors)
 
     async def count_errors_in_slices(self, response: Response) -> None:
-        """Count all error codes in a large response; other requests have their turn in between."""
+        """Count all error codes in a large response; other tasks may run in between."""
         done = 0
         if hasattr(response, "error_code"):
             _count_own(response, self.errors)
@@ -138,7 +138,7 @@ class RequestStats:
         self._apis: dict[str, ApiStats] = {}
 
     def add(self, name: str) -> ApiStats:
-        """Return the counters of an API."""
+        """Return the counters of an API; create them if there are none yet."""
         return self._apis.setdefault(name, ApiStats(name, self._loop_time))
 
     def get(self, name: str) -> ApiStats | None:
@@ -150,13 +150,14 @@ class RequestStats:
 
 
 def _count_none(_response: Any, errors: dict[int, int]) -> None:
-    """Count a response that has no field for errors: it has none."""
+    """Count a response that has no field for error codes as a success."""
     errors[0] = errors.get(0, 0) + 1
 
 
 def _counter(struct: Any) -> CountErrors | None:
-    """Return a function that counts the error codes in such a structure, and in those of its arrays; None if it has no
-    field for them.
+    """Return a function that counts the error codes in a structure and in the structures of its arrays.
+
+    None if there is no field for error codes.
     """
     if not (isinstance(struct, type) and issubclass(struct, Struct)):
         return None

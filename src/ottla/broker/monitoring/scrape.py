@@ -1,6 +1,6 @@
-"""One reading of the broker's metrics: the broker's parts, and what one pass over all partitions and groups yields.
+"""One reading of the broker's metrics: the broker's parts, and counts of all partitions and groups.
 
-A broker may have ten thousand partitions, so a pass is made in slices: other requests have their turn in between.
+A broker may have ten thousand partitions, so they are counted in slices, and other requests are processed in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.replication.fetcher import ReplicaFetcherManager
 
 SLICE_SECONDS: Final = 0.0005
-"""Time on the event loop before other requests have their turn."""
+"""Seconds on the event loop after which other tasks may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class MonitoredBroker:
     memory: MemoryPool
     store: MetadataStore
     state: Callable[[], int]
-    """Kafka's number of the broker's state (`BrokerState`)."""
+    """Returns the number of the broker's state, as in Kafka's metric `BrokerState`."""
     isr_updates: AlterPartitionManager | None = None
     fetchers: ReplicaFetcherManager | None = None
     """None for a standalone broker."""
     loop_time: EventLoopTime | None = None
-    """None if the event loop is another program's."""
+    """None if the broker runs in the event loop of another program."""
     loop_monitor: EventLoopMonitor | None = None
     """None if `ottla.event.loop.stall.ms` is 0."""
 
 
 class DiskSpace(NamedTuple):
-    """The size of a log directory's file system, and the bytes that the broker may still write."""
+    """The total size of a log directory's file system and its free space, in bytes."""
 
     total: int
     free: int
@@ -59,7 +59,7 @@ class DiskSpace(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaCounts:
-    """Counts of one pass over this broker's replicas. ISRs are those of the partitions that it leads."""
+    """Counts of this broker's replicas. Counts about ISRs cover only the partitions that this broker leads."""
 
     leaders: int = 0
     under_replicated: int = 0
@@ -71,7 +71,7 @@ class ReplicaCounts:
 
 @dataclass(slots=True)
 class ClusterCounts:
-    """Counts of one pass over the cluster's partitions; zeros unless this broker is the controller."""
+    """Counts of the cluster's topics and partitions. All are 0 unless this broker is the controller."""
 
     topics: int = 0
     partitions: int = 0
@@ -81,16 +81,16 @@ class ClusterCounts:
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Counts of one pass over the groups that this broker coordinates."""
+    """Counts of the groups that this broker coordinates."""
 
     by_type: Counter[str] = field(default_factory=Counter)
     by_state: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By type and state."""
+    """The number of groups by type and state."""
     offsets: int = 0
 
 
 class Pace:
-    """Interrupts a long computation on the event loop, so that other requests have their turn."""
+    """Pauses a long computation on the event loop every `SLICE_SECONDS`, so that other tasks can run."""
 
     __slots__ = ("_until",)
 
@@ -130,7 +130,7 @@ class Scrape:
         self.disks: dict[str, DiskSpace] = {}
 
     async def prepare(self) -> None:
-        """Make the passes over replicas, cluster and groups."""
+        """Count replicas, the cluster's partitions and groups."""
         pace = Pace()
         for partition in self.partitions:
             self._count_replica(partition)
@@ -140,7 +140,7 @@ class Scrape:
         await self._count_groups(pace)
         self.lags = await read_lags(self.context, pace.rest_if_over)
         paths = [str(log_dir.path) for log_dir in self.context.partitions.log_dirs if not log_dir.offline]
-        # in a worker, as a file system of the network may not answer
+        # in a worker, as a network file system may not respond
         self.disks = await asyncio.get_running_loop().run_in_executor(None, _disk_spaces, paths)
 
     def _count_replica(self, partition: Partition) -> None:
@@ -204,6 +204,6 @@ def _disk_spaces(paths: Sequence[str]) -> dict[str, DiskSpace]:
         try:
             stat = os.statvfs(path)
         except OSError:
-            continue  # the directory fails with its next use
+            continue  # the next use of the directory takes it offline
         spaces[path] = DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
     return spaces

@@ -2,7 +2,8 @@
 
 A request above its quota is executed and answered at once, with a `throttle_time_ms` for which the client should pause;
 for that time the broker does not read from its connection either. Quotas are looked up by user and client id in Kafka's
-order of precedence; everyone under a default quota has a separate share. Not thread-safe: event loop only.
+order of precedence; each user or client under a default quota has the full quota for itself. Not thread-safe: event
+loop only.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for an unauthenticated user."""
 MAX_REMEMBERED_ID = 255
 MAX_SHARES = 10_000
-"""Maximum number of shares: clients with generated ids must not fill the memory."""
+"""Maximum number of quotas whose usage is kept, so that clients with generated ids cannot fill the memory."""
 
 
 class _Measured:
-    """The usage of a quota per second, and the throttle times of its owner's requests, over the same windows."""
+    """The usage of a quota per second and the throttle times of requests, measured over the same time windows."""
 
     __slots__ = ("_throttled", "rate")
 
@@ -55,21 +56,24 @@ class _Measured:
 
 
 class _Share(NamedTuple):
-    """The quota of one client or user: its usage, and the limit per second."""
+    """The quota of one client or user: its measured usage, and its limit per second."""
 
     measured: _Measured
     bound: float
 
 
 class QuotaUsage(NamedTuple):
-    """The usage of a quota: bytes per second, or percent of a core. Empty names: of all users, or all clients."""
+    """The usage of a quota per second: bytes, or percent of a CPU core.
+
+    An empty name means all users, or all clients.
+    """
 
     quota: str
     user: str
     client_id: str
     per_second: float
     throttle_ms: float
-    """The average throttle time of the requests that exceed the quota."""
+    """The average throttle time, in milliseconds, of the requests that exceed the quota."""
 
 
 class Quotas:
@@ -86,7 +90,7 @@ class Quotas:
         """Whether any quota is set; otherwise nothing is measured."""
 
     def update(self, image: ClusterImage) -> None:
-        """Apply changed quotas. Past usage still counts."""
+        """Apply changed quotas. The usage that was measured before still counts."""
         self._image = image
         self._shares.clear()
         self.active = any(
@@ -97,7 +101,7 @@ class Quotas:
         )
 
     def wait_seconds(self, key: str, user: str, client_id: str, amount: float) -> float:
-        """Count `amount` against a quota, and return the time for which its owner has to pause."""
+        """Count `amount` against a quota, and return the time in seconds for which the client has to pause."""
         share = self._share(key, user, client_id)
         if share is None:
             return 0.0
@@ -118,8 +122,9 @@ class Quotas:
         ]
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
-        """Return the mutation quota of one request; `strict`: reject the excess, for clients that know the error
-        (KIP-599).
+        """Return the controller mutation quota of one request (KIP-599).
+
+        `strict`: reject what exceeds the quota, for clients that know the error THROTTLING_QUOTA_EXCEEDED.
         """
         limit = self._find(MUTATIONS, user, client_id) if self.active else None
         if limit is None:
@@ -152,7 +157,9 @@ class Quotas:
         return share
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
-        """Return the owner of the quota and its limit: the first that is set, in Kafka's order."""
+        """Return the (user, client id) that the quota applies to and its limit: the first that is set, in Kafka's
+        order.
+        """
         for path, owner in _precedence(user, client_id):
             value = self._image.configs.get(path, {}).get(key)
             if value is not None:
@@ -161,7 +168,7 @@ class Quotas:
 
 
 def _short(client_id: str) -> str:
-    """Return the client id, or a digest of a very long one, thousands of which would fill the memory."""
+    """Return the client id, or a digest of a very long one, so that long client ids cannot fill the memory."""
     if len(client_id) <= MAX_REMEMBERED_ID:
         return client_id
     return hashlib.sha256(client_id.encode(errors="replace")).hexdigest()
@@ -183,7 +190,7 @@ def _precedence(user: str, client_id: str) -> tuple[tuple[str, tuple[str, str]],
 
 
 class TokenBucket:
-    """A token bucket: `rate` tokens arrive per second, up to `burst`; spending more leads to a wait."""
+    """A token bucket: `rate` tokens are added per second, up to `burst`. It may be overspent, which leads to a wait."""
 
     __slots__ = ("_filled", "_tokens", "burst", "rate")
 
@@ -194,7 +201,7 @@ class TokenBucket:
         self._filled = now
 
     def spend(self, tokens: float, now: float) -> None:
-        """Spend tokens, including those that have not arrived yet."""
+        """Spend tokens. The number of tokens may become negative."""
         self._tokens = self.tokens(now) - tokens
         self._filled = now
 
@@ -203,7 +210,7 @@ class TokenBucket:
         return min(self.burst, self._tokens + (now - self._filled) * self.rate)
 
     def wait_seconds(self, now: float) -> float:
-        """Return the time until there are no missing tokens."""
+        """Return the time in seconds until the number of tokens is not negative."""
         return max(0.0, -self.tokens(now)) / self.rate if self.rate > 0 else float(self.tokens(now) < 0)
 
 
@@ -216,7 +223,10 @@ class MutationQuota:
         self._strict = strict
 
     def record(self, partitions: int) -> None:
-        """Count a change before it is made; raise ThrottlingQuotaExceededError if the quota is exceeded."""
+        """Count partitions before they are changed.
+
+        Raises ThrottlingQuotaExceededError if `strict` and the quota is exceeded.
+        """
         if self._bucket is None:
             return
         if self._strict and self._bucket.tokens(self._now) < 0:
@@ -225,5 +235,5 @@ class MutationQuota:
 
     @property
     def wait_seconds(self) -> float:
-        """The time for which the client has to pause."""
+        """The time in seconds for which the client has to pause."""
         return 0.0 if self._bucket is None else self._bucket.wait_seconds(self._now)

@@ -1,4 +1,4 @@
-"""Entities of quotas: as types and names in the protocol, and as paths in the metadata store."""
+"""Conversion of quota entities between types and names, as in the protocol, and paths in the metadata store."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ KEYS: Final[Mapping[str, Mapping[str, type]]] = {
 """The quotas of users and clients, and those of IP addresses."""
 
 Parts = Mapping[str, str | None]
-"""An entity as types and names; None is the default entity of a type."""
+"""An entity: the name by entity type. The name None means the default entity of the type."""
 
 
 def path_of(parts: Parts) -> str:
-    """Return the path of an entity; raise InvalidRequestError for an unsupported combination of types."""
+    """Return the path of an entity.
+
+    Raises InvalidRequestError for an empty name or an unsupported combination of types.
+    """
     if any(name == "" for name in parts.values()):
         raise InvalidRequestError("an entity's name must not be empty")
     address = parts.get(IP)
@@ -38,7 +41,7 @@ def path_of(parts: Parts) -> str:
 
 
 def parts_of(path: str) -> dict[str, str | None] | None:
-    """Return the entity of a path; None if it has no quotas."""
+    """Return the entity of a path; None if entities of this type have no quotas."""
     head, nested, client = path.partition(f"{config_entities.NESTED}/")
     if nested:
         return {USER: config_entities.name_of(head), CLIENT_ID: config_entities.decoded(client)}

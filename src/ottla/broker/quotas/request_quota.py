@@ -1,4 +1,4 @@
-"""Measures one request against its client's quotas. Used only if quotas are set."""
+"""Measurement of one request for its client's quotas. Used only if quotas are set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ PRODUCE, FETCH = 0, 1
 
 
 class RequestQuotaTracker:
-    """Bytes of Produce and Fetch, and the time of any request on the event loop and its workers."""
+    """Measures the bytes of a Produce or Fetch request, and the time of any request on the event loop and in
+    workers.
+    """
 
     __slots__ = ("_api_key", "_context", "_nbytes", "_quotas", "spent")
 
@@ -25,7 +27,7 @@ class RequestQuotaTracker:
         self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
-        """Count the request, and return True if the response now has a throttle time."""
+        """Count the request against its quotas. Return whether the throttle time of the response was set."""
         context, user = self._context, self._context.user
         wait = 0.0
         if self._api_key == PRODUCE:

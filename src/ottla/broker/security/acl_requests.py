@@ -1,4 +1,4 @@
-"""Conversion between ACLs and the numbers in requests. Invalid ones are rejected here."""
+"""Conversion between ACLs and the numbers in requests, with the rejection of invalid ACLs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AclFilterFields(Protocol):
 
 
 def authorization_error(context: RequestContext, items: int) -> KafkaError | None:
-    """Return the error of the whole request, None if it may be executed."""
+    """Return the error of the whole request; None if it may be executed."""
     if context.broker.acl_store is None:
         return SecurityDisabledError(NO_AUTHORIZER)
     if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
@@ -87,7 +87,7 @@ def _check_who(principal: str, host: str) -> None:
 
 
 def acl_filter(filter_: AclFilterFields) -> ACLFilter:
-    """Return the filter; raise InvalidRequestError for an unknown value, whose meaning would be a guess."""
+    """Return the ACL filter of a request. Raises InvalidRequestError for an unknown value."""
     kind = _enum_member(ResourceType, filter_.resource_type_filter)
     how = _enum_member(ACLResourcePatternType, filter_.pattern_type_filter)
     operation = _enum_member(ACLOperation, filter_.operation)
@@ -123,7 +123,7 @@ def acl_text(acl: ACL) -> str:
 
 
 def _enum_member(kind: type[E], number: int) -> E:
-    """Return the member of a number, UNKNOWN for those of newer clients."""
+    """Return the member with this number; UNKNOWN for numbers that only newer clients know."""
     try:
         return kind(number)
     except ValueError:

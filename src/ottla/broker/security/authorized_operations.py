@@ -1,7 +1,7 @@
 """The client's authorized operations on a resource, as bits (KIP-430).
 
-Handlers only look up resources with DESCRIBE. Without DESCRIBE on the cluster there are no operations on it, as in
-Kafka.
+Handlers ask only for resources that the client may DESCRIBE. A client that may not DESCRIBE the cluster gets no
+operations on it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.model import ACLOperation
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS, ResourceType
 
 UNASKED = -0x8000_0000
-"""The value in a response if the request does not include operations."""
+"""The value in a response if the request did not ask for authorized operations."""
 
 
 def _sum(operations: Iterable[ACLOperation]) -> int:
@@ -25,17 +25,17 @@ ALL = {kind: _sum(operations) for kind, operations in OPERATIONS.items()}
 
 
 def on_topic(context: RequestContext, name: str) -> int:
-    """Return the operations on a topic."""
+    """Return the client's authorized operations on a topic, one bit each."""
     return _bits(context, ResourceType.TOPIC, name)
 
 
 def on_group(context: RequestContext, name: str) -> int:
-    """Return the operations on a group."""
+    """Return the client's authorized operations on a group, one bit each."""
     return _bits(context, ResourceType.GROUP, name)
 
 
 def on_cluster(context: RequestContext) -> int:
-    """Return the operations on the cluster."""
+    """Return the client's authorized operations on the cluster, one bit each."""
     if not context.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
         return 0
     return _bits(context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -21,7 +21,10 @@ log = logging.getLogger("ottla.broker")
 
 
 def connections(config: BrokerConfig, listener: str) -> Connects:
-    """Return the factory of a listener's connections, by its security protocol. Raises ConfigurationError."""
+    """Return the factory of a listener's connections, with TLS if its security protocol requires it.
+
+    Raises ConfigurationError for unusable certificates.
+    """
     if not config.security_protocol(listener).endswith("SSL"):
         return Connection
     from ottla.net.server.listener_ssl import accepting  # imported late: TLS takes time to load
@@ -30,14 +33,17 @@ def connections(config: BrokerConfig, listener: str) -> Connects:
 
 
 def check_certificates(config: BrokerConfig, listeners: Collection[str]) -> None:
-    """Raise ConfigurationError unless these listeners, named in lower case, can use the configs."""
+    """Raise ConfigurationError if the certificates of one of these listeners are unusable.
+
+    `listeners`: names in lower case.
+    """
     for endpoint in config.listeners:
         if endpoint.name.lower() in listeners:
             connections(config, endpoint.name)
 
 
 def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
-    """Return whether certificates of any listener are configured differently."""
+    """Return whether the configs of the certificates of any listener differ."""
     names = (
         {key: value for key, value in config.originals.items() if renewed_listener(key) is not None}
         for config in (before, after)

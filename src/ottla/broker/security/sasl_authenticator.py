@@ -32,9 +32,9 @@ M = TypeVar("M", SaslHandshakeRequest, SaslAuthenticateRequest)
 HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
 AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 SESSION: Final = "sasl"
-"""The key of the session in a connection's state."""
+"""The key of the `SaslSession` in a connection's state."""
 REAUTHENTICATION_PAUSE_SECONDS: Final = 1.0
-"""Minimum time between authentications of one connection, as in Kafka."""
+"""Minimum time in seconds between authentications of one connection, as in Kafka."""
 
 
 class SaslMechanism(Protocol):
@@ -50,23 +50,23 @@ class SaslMechanism(Protocol):
     """Whether the client authenticates with a delegation token."""
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer to a message; SaslAuthenticationFailedError ends the exchange."""
+        """Return the answer to a message. Raises SaslAuthenticationFailedError, which ends the exchange."""
         ...
 
 
 class MechanismFactory(NamedTuple):
-    """A mechanism of the listener, and the lifetime of sessions in milliseconds (0: unlimited)."""
+    """Begins exchanges of one mechanism of a listener. `lifetime_ms`: the lifetime of sessions (0: unlimited)."""
 
     begin: Callable[[], SaslMechanism]
     lifetime_ms: int = 0
 
 
 class SaslState(enum.Enum):
-    """The state of a connection."""
+    """The state of a connection, with Kafka's names."""
 
-    OPEN = enum.auto()
-    TOKENS = enum.auto()
-    KNOWN = enum.auto()
+    INITIAL = enum.auto()
+    AUTHENTICATE = enum.auto()
+    COMPLETE = enum.auto()
 
 
 class SaslSession:
@@ -75,7 +75,7 @@ class SaslSession:
     __slots__ = ("expires", "lifetime_ms", "mechanism", "name", "raw", "renewed", "stage", "user")
 
     def __init__(self) -> None:
-        self.stage = SaslState.OPEN
+        self.stage = SaslState.INITIAL
         self.name = ""  # of the mechanism
         self.mechanism: SaslMechanism | None = None
         self.raw = False
@@ -86,7 +86,10 @@ class SaslSession:
 
 
 class SaslAuthenticator:
-    """The service of a SASL listener, in front of the broker's."""
+    """The service of a SASL listener.
+
+    It authenticates clients, and passes requests of authenticated ones to the broker.
+    """
 
     def __init__(
         self, service: Service, offers: Mapping[str, MechanismFactory], *, failure_delay_ms: int, max_frame_bytes: int
@@ -102,11 +105,11 @@ class SaslAuthenticator:
         session = connection.state.get(SESSION)
         if not isinstance(session, SaslSession):
             session = connection.state[SESSION] = SaslSession()
-        if session.stage is SaslState.KNOWN and (
+        if session.stage is SaslState.COMPLETE and (
             session.expires is None or not self._must_renew(session, frame, connection)
         ):
             return self._service(frame, connection)
-        if session.stage is SaslState.TOKENS:
+        if session.stage is SaslState.AUTHENTICATE:
             return self._token(frame, session, connection)
         return self._handshake(frame, session, connection)
 
@@ -125,7 +128,7 @@ class SaslAuthenticator:
 
     def _handshake(self, frame: memoryview, session: SaslSession, connection: Connection) -> Reply | Awaitable[Reply]:
         header, pos = _header(frame)
-        if header.api_key == API_VERSIONS and session.stage is SaslState.OPEN:
+        if header.api_key == API_VERSIONS and session.stage is SaslState.INITIAL:
             return self._service(frame, connection)
         if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
             raise CloseConnectionError(
@@ -141,7 +144,7 @@ class SaslAuthenticator:
             return self._fail(framed(answer, header), connection, f"mechanism {handshake!r} is not enabled")
         if session.user is not None and handshake != session.name:
             return self._fail(None, connection, f"mechanism {handshake} differs from {session.name}, used before")
-        session.stage, session.name, session.raw = SaslState.TOKENS, handshake, header.api_version == 0
+        session.stage, session.name, session.raw = SaslState.AUTHENTICATE, handshake, header.api_version == 0
         session.mechanism = offer.begin()
         return framed(answer, header)
 
@@ -167,7 +170,7 @@ class SaslAuthenticator:
             claimed = session.mechanism.claimed if session.mechanism is not None else ""
             why += f" (user={claimed} sasl.mechanism={session.name})"
             return self._fail(framed(response, header), connection, why)
-        lifetime_ms = session.lifetime_ms if session.stage is SaslState.KNOWN else 0
+        lifetime_ms = session.lifetime_ms if session.stage is SaslState.COMPLETE else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
 
     def _step(self, token: bytes, session: SaslSession, connection: Connection) -> bytes:
@@ -187,7 +190,7 @@ class SaslAuthenticator:
             counts.reauthenticated += 1
         lifetime_ms = session.lifetime_ms = _lifetime_ms(self._offers[session.name], mechanism)
         session.expires = time.monotonic() + lifetime_ms / 1000 if lifetime_ms else None
-        session.stage, session.user, session.mechanism = SaslState.KNOWN, mechanism.user, None
+        session.stage, session.user, session.mechanism = SaslState.COMPLETE, mechanism.user, None
         connection.state[USER], connection.state[BY_TOKEN] = mechanism.user, mechanism.by_token
         connection.max_frame = self._max_frame
         return said
@@ -200,7 +203,10 @@ class SaslAuthenticator:
 
 
 def _lifetime_ms(offer: MechanismFactory, mechanism: SaslMechanism) -> int:
-    """Return the lifetime of the session: the listener's, and no longer than that of the token; 0: unlimited."""
+    """Return the lifetime of the session in milliseconds: that of the listener, at most that of the token.
+
+    0: unlimited.
+    """
     if mechanism.expires is None:
         return offer.lifetime_ms
     left = max(1, int((mechanism.expires - time.time()) * 1000))

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.net")
 
 LOOKED_AT: Final = 1000
-"""Entities among which an example credential is searched: an unknown user must not cost more than that."""
+"""Maximum number of entities among which an example credential is searched, to bound the cost of an unknown user."""
 
 Options = Callable[[], Mapping[str, Mapping[str, str]]]
-"""Returns the current configs of users and other entities, by their paths."""
+"""A function that returns the current configs of users and other entities, by their paths."""
 
 
 def offers(
@@ -96,7 +96,7 @@ def _credential(mechanism: str, options: Options, user: str) -> Credential | Non
 
 
 def _example(mechanism: str, options: Options) -> Credential | None:
-    """Return the credential of any user; None if the first entities have none."""
+    """Return the credential of some user; None if none of the first `LOOKED_AT` entities has one."""
     for path, configs in islice(options().items(), LOOKED_AT):
         if path.startswith(f"{config_entities.USERS}/") and mechanism in configs:
             try:

@@ -1,4 +1,4 @@
-"""The topics that group members, and clients that describe groups, can see: those with DESCRIBE."""
+"""Checks that group members, and clients that describe groups, have DESCRIBE on the topics of the group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.security.acl import ResourceType
 
 
 def client_of(context: RequestContext) -> GroupClient:
-    """Return the client that joins a group, with the topics visible to it."""
+    """Return the client that joins a group, with the topics that it may DESCRIBE."""
     sees = (
         None
         if context.broker.authorizer is None
@@ -23,13 +23,13 @@ def client_of(context: RequestContext) -> GroupClient:
 
 
 def check_subscription(names: Iterable[str] | None, context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError for a member that names a topic without DESCRIBE."""
+    """Raise TopicAuthorizationFailedError if the client does not have DESCRIBE on one of these topics."""
     for error in context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names or ()).values():
         raise error
 
 
 def check_described(partitions: Iterable[TopicIdPartition], context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError for a group that reads a topic without DESCRIBE."""
+    """Raise TopicAuthorizationFailedError if the client does not have DESCRIBE on a topic that the group reads."""
     names = context.broker.image.names
     read = (names[partition.topic_id] for partition in partitions if partition.topic_id in names)
     if context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, read):

@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): a client sends its partitions once; later requests and responses contain only changes.
 
 A session belongs to a client and has an id; each request carries the next epoch. Epoch 0 opens a session, -1 fetches
-without one or closes the one that it names. The cache is bounded: a session that was idle for two minutes makes room
-for a new one, the longest idle first. Without that minimum, clients would evict each other's sessions all the time. A
-client without a session gets full responses. Not thread-safe: event loop only.
+without one or closes the one that it names. The number of sessions is limited. At the limit, a new session evicts the
+one that was idle longest, if that was for at least two minutes. Without that minimum, clients would evict each other's
+sessions all the time. A client without a session gets full responses. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class CachedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
-        """In a follower's session: the partition that was read and validated, and the replica that reads it."""
+        """In a follower's session: the partition on this broker; None until it was read."""
         self.follower: Replica | None = None
+        """In a follower's session: the leader's state of that follower; None until it has read the partition."""
 
     def change(self, request: FetchPartition) -> None:
         """Store the client's new offset or limits."""
@@ -59,11 +60,12 @@ class CachedPartition:
         self.partition = None
 
     def is_quiet(self, now: float, broker_epoch: int) -> bool:
-        """Return whether the follower has everything and knows it; it counts as caught up now. Most partitions are
-        quiet.
+        """Return whether there is nothing to send to the follower, which then counts as caught up.
 
-        Not after the follower has registered again since its last fetch of the partition: its leader needs the new
-        broker epoch, or the controller would reject it as a member of the ISR.
+        Most partitions are quiet.
+
+        Return False if the follower has registered again since its last fetch of the partition: the leader needs the
+        new broker epoch, or the controller would reject the follower as a member of the ISR.
         """
         partition, follower = self.partition, self.follower
         if partition is None or follower is None or not partition.leads or partition.closed:
@@ -83,7 +85,9 @@ class CachedPartition:
         return True
 
     def news(self, data: PartitionData) -> bool:
-        """Return whether an incremental response must contain this partition; store what it contains."""
+        """Return whether an incremental response must contain this partition; if so, store the offsets that it
+        contains.
+        """
         has_news = bool(
             data.error_code
             or (data.records is not None and data.records.nbytes)
@@ -109,7 +113,7 @@ class FetchSession:
         self.epoch = 1
         self.uses_ids = uses_ids
         self.answered_at = float("-inf")
-        """The time when the last response was made; the client sends its next request only after it."""
+        """The time when the last response was created. The client sends its next request only after it."""
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:
@@ -125,12 +129,12 @@ class FetchSession:
                 self.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)
 
     def served(self, key: PartitionKey) -> None:
-        """Move a partition that returned data to the end, so that all have their turn within the size limit."""
+        """Move a partition that returned data to the end, so that the size limit does not starve other partitions."""
         self.partitions.move_to_end(key)
 
 
 class FetchContext(NamedTuple):
-    """The partitions of one request, and their session, if any."""
+    """The partitions of one request, and the fetch session of the client; None if it has none."""
 
     partitions: list[tuple[PartitionKey, CachedPartition]]
     session: FetchSession | None
@@ -159,7 +163,7 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """Return or open the session of a request. Raises the errors that make a client start again."""
+        """Return the session of a request, or open one. Raises the errors after which a client opens a new session."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             partitions = [
@@ -187,7 +191,10 @@ class FetchSessions:
         return session
 
     def _make_room(self, now: float) -> bool:
-        """Evict the session that was idle longest, if it was idle for long enough."""
+        """Evict the session that was idle longest, if it was idle for `EVICTION_SECONDS`.
+
+        Return whether it was evicted.
+        """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now - oldest.used < EVICTION_SECONDS:
             return False

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge for one partition: acquire records, apply acknowledgements."""
+"""Acquisition and acknowledgement of the records of one partition, for ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from ottla.replication.topic_stats import TopicStats
 from ottla.security.acl import ResourceType
 
 READ_BYTES = 1 << 20
-"""Maximum bytes that are read of a partition at a time, except for a single larger batch."""
+"""Maximum number of bytes that one read of a partition returns, except for a single larger batch."""
 
 
 class Acquired(NamedTuple):
-    """Whole batches, and which of their records the member has acquired."""
+    """Whole batches (`data`), and the ranges of their records that the member has acquired (`runs`)."""
 
     data: bytes
     runs: list[RecordRange]
@@ -57,7 +57,7 @@ class SharePartitionReader:
         return self._broker.partitions.leader(self._broker.image, TopicPartition(name, tip.partition))
 
     async def ready(self) -> None:
-        """Create the topic with the state of share partitions, if it does not exist."""
+        """Create the topic `__share_group_state` if it does not exist."""
         if SHARE_GROUP_STATE not in self._broker.image.topics:
             await topic_creation.create_internal(self._broker, SHARE_GROUP_STATE)
 
@@ -119,7 +119,7 @@ class SharePartitionReader:
         return Acquired(data[first:last], _joined(runs))
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
-        """Apply acknowledgements and store them, and return the error code."""
+        """Apply and store acknowledgements. Returns the error code; 0 if successful."""
         stats = self.stats(tip)
         stats.share_acknowledgements += 1
         code = await self._acknowledge(tip, batches)
@@ -165,7 +165,7 @@ class SharePartitionReader:
     async def wait_for_change(
         self, partitions: Iterable[TopicIdPartition], changed: asyncio.Event, seconds: float
     ) -> None:
-        """Wait until one of the partitions may have records to acquire, `changed` is set, or the time is over."""
+        """Wait until one of the partitions may have records to acquire, `changed` is set, or `seconds` have passed."""
         changed.clear()
         logs, shares = [], []
         for tip in partitions:
@@ -202,7 +202,7 @@ class SharePartitionReader:
 
 
 def _joined(runs: list[RecordRange]) -> list[RecordRange]:
-    """Merge ranges that continue in the next batch."""
+    """Merge ranges that are adjacent."""
     merged: list[RecordRange] = []
     for run in runs:
         if merged and merged[-1].last + 1 == run.first and merged[-1].delivered == run.delivered:

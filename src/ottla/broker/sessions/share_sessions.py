@@ -27,7 +27,7 @@ MAX_PARTITIONS = 10_000
 
 
 class ShareSession:
-    """One session. Partitions that returned records move to the end, so that all have their turn."""
+    """One session. Partitions that returned records move to the end, so that they do not starve the others."""
 
     __slots__ = ("epoch", "partitions", "used")
 
@@ -55,7 +55,7 @@ class ShareSessions:
         self._clock = clock
         self._sessions: dict[SessionKey, ShareSession] = {}
         self.evictions = 0
-        """The number of sessions of inactive members that were closed for others."""
+        """The number of sessions of inactive members that were closed to make room for others."""
 
     def open(self, key: SessionKey) -> ShareSession:
         """Open a session, which replaces the member's previous one."""
@@ -68,7 +68,7 @@ class ShareSessions:
         return session
 
     def next_epoch(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Return the session of a request with the next epoch; the final epoch closes it."""
+        """Return the session of a request, and advance its epoch. The final epoch closes the session."""
         session = self._sessions.get(key)
         if session is None:
             raise ShareSessionNotFoundError

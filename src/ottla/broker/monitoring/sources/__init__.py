@@ -1,1 +1,1 @@
-"""The sources of the metrics' values: functions of one reading, a module per subject."""
+"""Functions that return the values of the metrics from one `Scrape`, in one module per subject."""

@@ -1,4 +1,4 @@
-"""Sources of `kafka.controller`, and of the metadata store. All are 0 on brokers that are not the controller."""
+"""Values of the metrics of the controller, 0 on other brokers, and of the connection to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def unclean_elections(scrape: Scrape) -> int:
 
 
 def _zookeeper(scrape: Scrape) -> ZooKeeperMetadataStore | None:
-    """Return the metadata store if it is ZooKeeper. Not imported for the check: brokers without it have no kazoo."""
+    """Return the metadata store if it is ZooKeeper, else None.
+
+    The class is not imported, as it needs the package kazoo.
+    """
     store: Any = scrape.broker.store
     return store if hasattr(store, "request_times") else None
 

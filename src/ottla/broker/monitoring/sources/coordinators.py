@@ -1,4 +1,4 @@
-"""Sources of the metrics of groups and transactions that this broker coordinates."""
+"""Values of the metrics of groups and transactions that this broker coordinates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.monitoring.metric import Samples, Source
 from ottla.broker.monitoring.scrape import Scrape
 
-if TYPE_CHECKING:  # a broker that coordinates nothing has not loaded them
+if TYPE_CHECKING:  # not imported by a broker that coordinates nothing
     from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
@@ -26,7 +26,7 @@ def offsets(scrape: Scrape) -> int:
 
 
 def classic_in(state: str) -> Source:
-    """Return the source of the number of classic groups in a state."""
+    """Return a function that returns the number of classic groups in a state."""
     return lambda scrape: scrape.groups.by_state[CLASSIC, state]
 
 
@@ -36,7 +36,7 @@ def group_count(scrape: Scrape) -> Samples:
 
 
 def states_of(group_type: str, states: tuple[str, ...]) -> Source:
-    """Return the source of the number of groups of a type by state."""
+    """Return a function that yields the number of groups of a type, by state."""
 
     def source(scrape: Scrape) -> Samples:
         for state in states:
@@ -62,7 +62,7 @@ def deletions(scrape: Scrape) -> int:
 
 
 def rebalances_of(group_type: str) -> Source:
-    """Return the source of the number of rebalances of groups of a type."""
+    """Return a function that returns the number of rebalances of groups of a type."""
 
     def source(scrape: Scrape) -> int:
         runtime = scrape.context.coordinators.existing_groups

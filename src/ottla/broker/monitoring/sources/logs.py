@@ -1,4 +1,4 @@
-"""Sources of `kafka.log`: logs, log directories, flushes and the cleaner."""
+"""Values of the metrics of logs, log directories, flushes and the log cleaner."""
 
 from __future__ import annotations
 

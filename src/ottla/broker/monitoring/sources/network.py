@@ -1,4 +1,4 @@
-"""Sources of the metrics of connections and of the memory of requests."""
+"""Values of the metrics of connections and of the memory that received requests use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.broker.monitoring.metric import Samples, Source
 from ottla.broker.monitoring.scrape import Scrape
 
 PROCESSOR = "0"
-"""The only network processor: the event loop."""
+"""The value of the label `networkProcessor`: the event loop is the only network processor."""
 
 
 def connections(scrape: Scrape) -> Samples:
@@ -15,7 +15,7 @@ def connections(scrape: Scrape) -> Samples:
 
 
 def counted(name: str) -> Source:
-    """Return the source of a counter of `ConnectionCounts`, by listener."""
+    """Return a function that yields the counter with this name in `ConnectionCounts`, by listener."""
 
     def source(scrape: Scrape) -> Samples:
         for listener in scrape.broker.listeners:

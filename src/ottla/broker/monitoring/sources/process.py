@@ -1,4 +1,4 @@
-"""Sources of the metrics of the broker as a process: its event loop, CPU time, memory and files."""
+"""Values of the metrics of the broker's process: its event loop, CPU time, memory and files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def cpu_seconds(_: Scrape) -> float:
 def resident_bytes(_: Scrape) -> int:
     if STATUS.exists():
         return int(STATUS.read_text().split()[1]) * resource.getpagesize()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS has no cheap way to the current value
+    peak = resource.getrusage(
+        resource.RUSAGE_SELF
+    ).ru_maxrss  # the peak, as macOS has no cheap way to read the current value
     return peak if sys.platform == "darwin" else peak * 1024
 
 

@@ -1,4 +1,4 @@
-"""Sources of `BrokerTopicMetrics`, `ReplicaManager`, replica fetchers and partitions."""
+"""Values of the metrics of topics, replicas, replica fetchers and partitions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ottla.broker.monitoring.metric import Samples, Source
 from ottla.broker.monitoring.scrape import Scrape, is_at_min_isr, is_under_min_isr, is_under_replicated
 
 FETCHER = "Replica"
-"""The client id of replica fetchers, as in Kafka's names."""
+"""The value of the label `clientId` of replica fetchers, as in Kafka."""
 
 
 def per_topic(name: str) -> Source:
-    """Return the source of a counter of `TopicStats`: of each topic, and of all together."""
+    """Return a function that yields the counter with this name in `TopicStats`: the total, and that of each topic."""
 
     def source(scrape: Scrape) -> Samples:
         stats = scrape.context.partitions.topic_stats
@@ -25,7 +25,7 @@ def per_topic(name: str) -> Source:
 
 
 def of_all_topics(name: str) -> Source:
-    """Return the source of a counter of `TopicStats`, of all topics together."""
+    """Return a function that yields the total over all topics of the counter with this name in `TopicStats`."""
 
     def source(scrape: Scrape) -> Samples:
         stats = scrape.context.partitions.topic_stats

@@ -13,7 +13,7 @@ from ottla.errors import for_code
 from ottla.latency import LatencyHistogram, LatencySnapshot
 
 FETCHES = ("FetchConsumer", "FetchFollower")
-"""The fetches of consumers and of followers, which are counted separately and together."""
+"""The names of fetches by consumers and by followers, which are reported separately and as the sum `Fetch`."""
 WAITING = {
     "Produce": ("Produce",),
     "Fetch": FETCHES,
@@ -88,7 +88,7 @@ def remote_time(stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnaps
 def _with_zeros_for_others(
     stats: ApiStats, read: Callable[[LatencyHistogram], LatencySnapshot], measured: LatencySnapshot
 ) -> LatencySnapshot:
-    """Return the measured times of some requests, with 0 for each of the other requests."""
+    """Return the measured times, with a time of 0 for each request that was not measured."""
     everything = read(stats.inline).merged(read(stats.deferred))
     others = max(0, everything.count - measured.count)
     return measured.with_zeros(others, max(0, sum(everything.recent) - sum(measured.recent)))
