@@ -1,6 +1,7 @@
-"""Records and batches: the hot path. Plain Python that Cython also compiles; see `batch`, `builder`, `decoder`.
+"""Records and batches: the hot path.
 
-OTTLA_PURE=1 runs the plain form even if a compiled one exists.
+The modules are plain Python, most of which Cython can compile. With OTTLA_PURE=1 the plain form runs even if a compiled
+one exists.
 """
 
 import os as _os

@@ -1,7 +1,7 @@
-"""Batches of every message format under one interface, by which storage reads logs.
+"""One interface to batches of every message format, with which storage reads logs.
 
-A message of format 0 or 1 counts as a batch, a compressed one including its inner messages. Such a batch has no
-leader epoch and no producer, and its header has only the offset of its last record, in `base_offset`.
+A message of format 0 or 1 counts as a batch, a compressed one including its inner messages. Such a batch has no leader
+epoch and no producer, and its header has only the offset of its last record, in `base_offset`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _MIN_SIZE: Final = (14, 22)
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header of the batch at `pos`. Raises CorruptMessageError if there cannot be a batch.
+    """Return the header of the batch at `pos`. Raises CorruptMessageError if the bytes cannot be a batch.
 
-    At least 61 bytes of a batch of format 2 must be present, 26 of an older one.
+    `buf` must have at least 61 bytes of a batch of format 2, or 26 bytes of an older one.
     """
     if memoryview(buf)[pos + MAGIC_POSITION] == MAGIC:
         return batch.read_header(buf, pos)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.records.builder import Headers
 
 NOW = -1
-"""Stands for the time of the call as a timestamp."""
+"""The timestamp that stands for the time of the call."""
 
 _NO_ITEMS = ()
 
@@ -35,7 +35,7 @@ _NO_ITEMS = ()
 class OpenBatch:
     """A batch under construction. `future` is a subclass of tuple; every appended record gets an instance.
 
-    Its items are (outcome, index in the batch, timestamp, key size, value size), sizes -1 for None.
+    The items of the tuple are (outcome, index in the batch, timestamp, key size, value size). The size of None is -1.
     """
 
     __slots__ = ("builder", "closed", "future", "lock", "outcome")
@@ -48,9 +48,10 @@ class OpenBatch:
         self.lock = None if cython.compiled else threading.Lock()
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> Any:
-        """Append a record and return its future; None if the batch is closed, or now closed because it has no room.
+        """Append a record and return its future.
 
-        Timestamp in milliseconds since 1970, or NOW.
+        If the record does not fit, close the batch. Returns None if the batch is closed. `timestamp`: milliseconds
+        since 1970, or NOW.
         """
         # Calls that may run Python code come first.
         tail = encode_headers(headers) if headers else NO_HEADERS
@@ -74,7 +75,7 @@ class OpenBatch:
         return tuple_of(self.future, _NO_ITEMS, (self.outcome, index, timestamp, key_size, value_size))
 
     def close(self) -> None:
-        """Close the batch: later appends fail."""
+        """Close the batch: later calls of `append` return None."""
         if self.lock is None:
             self.closed = True
         else:
@@ -85,8 +86,8 @@ class OpenBatch:
 class DirectAppender:
     """The producers' fast path: appends plain records of bytes to the open batches of their partitions.
 
-    `topics` has the queues of each topic, `metadata` the version that they must have; `sticky(queues, size)` returns
-    the partition of a record without a key.
+    `topics` has the queues of each topic. They are used only while their version is that of `metadata`. `sticky(queues,
+    size)` returns the partition of a record without a key.
     """
 
     __slots__ = ("enabled", "metadata", "sticky", "topics")
@@ -99,7 +100,11 @@ class DirectAppender:
         """Whether the producer is open and has no serializers, interceptors, transactions or partitioner."""
 
     def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:
-        """Return the record's future; its partition if the open batch has no room; None if it is not plain."""
+        """Append a record, and return its future.
+
+        Returns the record's partition if the open batch has no room, and None if the record is not plain or the fast
+        path is not enabled.
+        """
         if not self.enabled or type(value) is not bytes or type(topic) is not str:
             return None
         queues = self.topics.get(topic)

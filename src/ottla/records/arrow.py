@@ -1,4 +1,4 @@
-"""Columns as Arrow arrays and back. Buffers are not copied, unless their layout differs.
+"""Conversion between columns and Arrow arrays. Buffers are copied only if their layouts differ.
 
 `columns` imports it at the first use of Arrow: the clients do not depend on pyarrow.
 """

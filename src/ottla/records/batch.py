@@ -1,9 +1,9 @@
 """The v2 record batch as a whole: its 61-byte header, its checksum, and the fields that a broker changes in place.
 
-    base offset 8 · length 4 · leader epoch 4 · magic 1 · CRC 4 · attributes 2 · last offset delta 4 · base timestamp
+base offset 8 · length 4 · leader epoch 4 · magic 1 · CRC 4 · attributes 2 · last offset delta 4 · base timestamp
     8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 · records
 
-The CRC covers everything after it. Base offset and leader epoch precede it, so the broker sets them without reading
+The CRC covers all bytes after it. Base offset and leader epoch precede it, so the broker can set them without reading
 the records. `length` counts the bytes after itself: a batch takes `length + 12` bytes.
 
 Records are decoded by `decoder`.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HEADER_BYTES: Final = 61
 """Bytes of a v2 batch before its records."""
 LOG_OVERHEAD: Final = 12
-"""Bytes of base offset and length, which `length` does not count."""
+"""Number of bytes of the fields base offset and length, which the value of `length` does not include."""
 MAGIC: Final = 2
 """The message format of this module; 0 and 1 are in `legacy_message_set`."""
 MAGIC_POSITION: Final = 16
@@ -76,7 +76,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record; it stays when compaction has removed that record."""
+        """Offset of the last record, even if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -86,7 +86,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.length + LOG_OVERHEAD
 
     @property
@@ -128,8 +128,9 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header at `pos`, of which 61 bytes must be there. Raises CorruptMessageError if it cannot be a v2
-    batch.
+    """Return the header at `pos`.
+
+    `buf` must have all of its 61 bytes. Raises CorruptMessageError if it cannot be the header of a v2 batch.
     """
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
@@ -165,7 +166,7 @@ def _check_partial(buf: Buffer, pos: int) -> None:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is complete and unchanged. Raises CorruptMessageError with the difference."""
+    """Check that the batch at `start` is complete and its CRC is correct. Raises CorruptMessageError otherwise."""
     view = memoryview(buf)
     end = start + header.length + LOG_OVERHEAD
     if end > view.nbytes:
@@ -178,7 +179,7 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
 
 
 def verify_crc(view: memoryview, start: int, header: BatchHeader) -> None:
-    """Check that the bytes of the whole batch at `start` are unchanged. Raises CorruptMessageError."""
+    """Check the CRC of the whole batch at `start`. Raises CorruptMessageError if it is wrong."""
     computed = crc32c(view[start + CRC_START : start + header.length + LOG_OVERHEAD], 0)
     if computed != header.crc:
         raise CorruptMessageError(
@@ -193,20 +194,23 @@ def assign(buf: Buffer, start: int, base_offset: int, leader_epoch: int) -> None
 
 
 def stamp_append_time(buf: Buffer, start: int, header: BatchHeader, now_ms: int) -> None:
-    """Set the batch at `start` to LogAppendTime `now_ms`, in place, with a new CRC."""
+    """Set the timestamp type of the batch at `start` to LogAppendTime and its max timestamp to `now_ms`, in place.
+
+    Update the CRC.
+    """
     _INT16.pack_into(buf, start + ATTRIBUTES_POSITION, header.attributes | TIMESTAMP_TYPE_MASK)
     _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, now_ms)
     reseal(buf, start, header.size_in_bytes)
 
 
 def set_max_timestamp(buf: Buffer, start: int, header: BatchHeader, timestamp: int) -> None:
-    """Correct the highest timestamp of the batch at `start`, in place, with a new CRC."""
+    """Set the max timestamp of the batch at `start`, in place. Update the CRC."""
     _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, timestamp)
     reseal(buf, start, header.size_in_bytes)
 
 
 def reseal(buf: Buffer, start: int, size_in_bytes: int) -> None:
-    """Write the CRC of the batch at `start`, after a change of the bytes that it covers."""
+    """Compute and write the CRC of the batch at `start`, after a change of the bytes that it covers."""
     _UINT32.pack_into(buf, start + CRC_POSITION, crc32c(memoryview(buf)[start + CRC_START : start + size_in_bytes], 0))
 
 

@@ -50,7 +50,7 @@ MAX_TIMESTAMP = (1 << 63) - 1
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode headers as they end a record: their count, then each key and value."""
+    """Encode the headers of a record: their count, then each key and value."""
     out = bytearray()
     count = 0
     for name, value in headers:
@@ -66,8 +66,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def record_size_upper_bound(key_len: int, value_len: int, headers: Headers = ()) -> int:
-    """Return the maximum size of a batch of this one record, header included: room of this size is enough for the
-    record anywhere in a batch.
+    """Return an upper bound, in bytes, for the size of a batch with only this record, including the batch header.
 
     A missing key or value counts as length 0. Kafka's `estimateSizeInBytesUpperBound`.
     """
@@ -77,7 +76,7 @@ def record_size_upper_bound(key_len: int, value_len: int, headers: Headers = ())
 
 
 class BatchBuilder:
-    """One open batch in a buffer that the caller owns.
+    """Builds one batch in a buffer that the caller owns.
 
     The buffer is written from its start and never resized: a record that does not fit is rejected. Not thread-safe.
     """
@@ -117,7 +116,7 @@ class BatchBuilder:
         base_offset: int = 0,
         delete_horizon_ms: int | None = None,
     ) -> None:
-        """Start a new batch in `buffer`; all but its 61 header bytes is room for records.
+        """Start a new batch in `buffer`. Its first 61 bytes are for the header, the others for records.
 
         `delete_horizon_ms` (compaction only) is the batch's base timestamp, which an attribute marks (KIP-534).
         """
@@ -138,7 +137,7 @@ class BatchBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """The size of the batch so far in bytes, header included, before compression."""
+        """The current size of the batch in bytes, including the header, before compression."""
         return self.position
 
     @property
@@ -147,7 +146,7 @@ class BatchBuilder:
         return self.count
 
     def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
-        """Return whether a record of this size certainly fits."""
+        """Return whether a record with this key, value and headers fits, whatever its timestamp and offset are."""
         size = record_size_upper_bound(_size(key), _size(value), headers) - HEADER_BYTES
         return self.position + size <= self.limit
 
@@ -170,7 +169,10 @@ class BatchBuilder:
         value: Buffer | None,
         headers: Headers | None = None,
     ) -> bool:
-        """Append a record with an offset that leaves a gap behind the last record (compaction)."""
+        """Append a record with an offset that need not follow directly on the last one, as in compacted logs.
+
+        Return False if it does not fit.
+        """
         if offset < self.base_offset:
             raise ValueError(f"offset {offset} lies before the batch's first, {self.base_offset}")
         last_delta = self.last_delta
@@ -296,11 +298,12 @@ class BatchBuilder:
         append_time_ms: int | None = None,
         last_offset_delta: int | None = None,
     ) -> memoryview:
-        """Compress, write header and CRC, and return the batch, which lies in the buffer unless compression made it
-        grow.
+        """Compress the records, write the header with its CRC, and return the batch.
 
-        With `append_time_ms` the batch has LogAppendTime. `last_offset_delta` keeps the range of a compacted batch.
-        Raises IllegalStateError for an empty batch.
+        It is a view of the buffer unless compression made it larger.
+
+        With `append_time_ms`, the timestamp type of the batch is LogAppendTime. `last_offset_delta` keeps the offset
+        range of a batch whose last records compaction has removed. Raises IllegalStateError for an empty batch.
         """
         if self.count == 0 and last_offset_delta is None:
             raise IllegalStateError("a batch without records cannot be closed")

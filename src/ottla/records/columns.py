@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class BinaryColumn(NamedTuple):
-    """Byte strings end to end, as in Arrow's binary layout.
+    """A column of byte strings in Arrow's binary layout: one after the other in `data`.
 
-    Row i is `data[offsets[first + i] : offsets[first + i + 1]]`, and null if bit `first + i` (lowest bit of each
-    byte first) of `validity` is 0. Offsets are a memoryview of format "i" (int32); without `validity` no row is null.
+    Row i is `data[offsets[first + i] : offsets[first + i + 1]]`, and null if bit `first + i` (lowest bit of each byte
+    first) of `validity` is 0. Offsets are a memoryview of format "i" (int32); without `validity` no row is null.
     """
 
     offsets: memoryview
@@ -25,7 +25,7 @@ class BinaryColumn(NamedTuple):
     first: int = 0
 
     def get(self, row: int) -> bytes | None:
-        """Return row `row` as an object: for tests and small columns."""
+        """Return the value of one row; None for null. It is meant for tests and small columns."""
         i = self.first + row
         if self.validity is not None and not memoryview(self.validity)[i >> 3] >> (i & 7) & 1:
             return None

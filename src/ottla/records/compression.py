@@ -6,8 +6,9 @@
 which the usual frame writers produce, so the frame is built here from raw blocks.
 - zstd: plain frames, with or without their content size.
 
-cramjam is imported at first use: a broker without compressed topics does not pay its 7 ms. Decompression is bounded:
-an output above `max_bytes` raises DecompressedTooLargeError, whatever size the input declares.
+cramjam is imported at first use, because the import takes 7 ms, which a broker without compressed topics can save.
+Decompression is bounded: an output above `max_bytes` raises DecompressedTooLargeError, whatever size the input
+declares.
 """
 
 from __future__ import annotations
@@ -234,11 +235,14 @@ def _grow(into: Callable[[Buffer, memoryview], int], data: memoryview, max_bytes
 _REUSED_BYTES: Final = 1024 * 1024
 _MOST_BUFFERS: Final = 4
 _buffers: list[bytearray] = []
-"""Buffers of earlier calls: the page faults of a new one of 256 KiB take longer than to decompress a batch of lz4."""
+"""Buffers to reuse: the page faults of a new buffer of 256 KiB take longer than the decompression of an lz4 batch."""
 
 
 def _take_buffer(size: int) -> bytearray:
-    """Return a buffer of at least `size` bytes, a used one if no view of an earlier result refers to it any more."""
+    """Return a buffer of at least `size` bytes.
+
+    It is a buffer of an earlier call if nothing refers to that one any more.
+    """
     if size <= _REUSED_BYTES:
         with suppress(IndexError):
             buffer = _buffers.pop()

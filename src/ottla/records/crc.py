@@ -1,7 +1,8 @@
 """CRC32C, the checksum of every v2 batch, from the crc32c library's native function.
 
-Only the library's inner extension is loaded. Its package reads its own version through importlib.metadata, which costs
-about 50 ms: a third of a broker's budget for its start. If the extension is not found, the package itself is used.
+Only the library's inner extension is loaded. Its package reads its own version through importlib.metadata, which takes
+about 50 ms, a third of the time that a broker may take to start. If the extension is not found, the package itself is
+used.
 """
 
 from __future__ import annotations

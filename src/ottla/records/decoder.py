@@ -83,7 +83,7 @@ class Cursor:
         raise CorruptMessageError(f"no varint at byte {self.pos} of {self.end} in a batch's records")
 
     def varint(self) -> int:
-        """Return the next varint of 32 bits. Java reads at most five bytes."""
+        """Return the next varint of 32 bits, which has at most five bytes, as in Java."""
         start = self.pos
         if start < self.end and self.p[start] < 0x80:  # most of them
             byte: int = self.p[start]
@@ -198,7 +198,7 @@ def decode_rows(
 
 
 def begin_record(cursor: Cursor) -> int:
-    """Skip a record's length and attributes, and return the position where the record ends."""
+    """Read a record's length, skip its attributes, and return the position where the record ends."""
     size = cursor.size()
     if size < 1:
         raise CorruptMessageError(f"a record of {size} bytes")

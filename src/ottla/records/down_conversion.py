@@ -1,4 +1,7 @@
-"""Batches as messages of format 0 or 1, for consumers older than Kafka 0.11; the counterpart of `up_conversion`."""
+"""Down-conversion of batches to message format 0 or 1, for consumers older than Kafka 0.11.
+
+See also `up_conversion`.
+"""
 
 from __future__ import annotations
 

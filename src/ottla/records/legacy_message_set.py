@@ -1,6 +1,6 @@
-"""Message formats 0 and 1, of Kafka before 0.11: reading, and conversion to v2 batches and back for old consumers.
+"""Message formats 0 and 1, of Kafka before 0.11: decoding, encoding, and conversion to v2 batches.
 
-    offset 8 · size 4 · CRC32 4 · magic 1 · attributes 1 · (timestamp 8 in format 1) · key 4+n · value 4+n
+offset 8 · size 4 · CRC32 4 · magic 1 · attributes 1 · (timestamp 8 in format 1) · key 4+n · value 4+n
 
 A compressed message's value is a message set of its own: with absolute offsets in format 0, counted from 0 in format 1,
 where the outer message has the offset of the last inner one.
@@ -37,7 +37,7 @@ _LZ4_FLAGS_END: Final = 6
 
 
 class LegacyMessage(NamedTuple):
-    """One message of a set; if it is compressed, `value` is the inner set, still compressed."""
+    """One message of a message set. If it is compressed, `value` is the compressed inner message set."""
 
     position: int
     offset: int
@@ -62,7 +62,7 @@ class LegacyMessage(NamedTuple):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of offset, size and message."""
+        """Size in bytes of the message with its offset and size fields."""
         return self.size + LOG_OVERHEAD
 
 
@@ -75,7 +75,7 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
 
 
 def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
-    """Yield every whole message from `pos` on, compressed ones unopened. A partial last message is ignored.
+    """Yield every whole message from `pos` on, without decompressing any. A partial last message is ignored.
 
     Raises CorruptMessageError for impossible sizes; a wrong CRC only shows in `is_valid`.
     """

@@ -48,7 +48,9 @@ def _hash(p: bytes | memoryview, start: int, size: int) -> int:
 
 
 def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[int]]:
-    """Return, for each of `count` partitions, the rows whose keys belong there, and last the rows without a key."""
+    """Return the row numbers of the keys of each of `count` partitions, and as the last item those of rows without a
+    key.
+    """
     chosen = array("i", bytes(4 * rows))
     sorted_rows = array("q", bytes(8 * rows))
     ends = array("q", bytes(8 * (count + 2)))

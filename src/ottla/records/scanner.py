@@ -58,9 +58,9 @@ def _is_sound(batch: memoryview, crc: int, old_crc: int) -> bool:
 class Scanner:
     """A scan of a segment from the batch at `position` on.
 
-    Call `feed` repeatedly with the file's bytes from `position` on; it skips whole batches. It stops for good
-    (`damaged`) at bytes that are no batch, at offsets that do not increase (from `contiguous_from` on: by one), at a
-    batch beyond `max_offset`, or, with `check_crc`, at a wrong CRC.
+    Call `feed` repeatedly with the file's bytes from `position` on; it skips whole batches. The scan ends, and
+    `damaged` is set, at bytes that are no batch, at offsets that do not increase (or, from `contiguous_from` on, are
+    not consecutive), at a batch beyond `max_offset`, or, with `check_crc`, at a wrong CRC.
     """
 
     __slots__ = (
@@ -188,7 +188,7 @@ class Scanner:
             del recent[0]
 
     def replay_positions(self) -> list[int]:
-        """Return the positions, in order, of the batches that determine the producer state after the walk.
+        """Return the positions, in order, of the batches that determine the producer state after the scan.
 
         Of an idempotent producer's batches outside of transactions, only the last ones count.
         """

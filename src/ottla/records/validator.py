@@ -25,16 +25,16 @@ MAX_TIMESTAMP = (1 << 63) - 1
 MIN_TIMESTAMP = -(1 << 63)
 NO_TIMESTAMP = -1
 MAX_ERRORS = 1000
-"""The maximum number of records that a response names; a batch may have millions."""
+"""Maximum number of invalid records that are reported for one batch, which may have millions."""
 
 
 class Validated(NamedTuple):
-    """The result of a walk over the records of one batch."""
+    """The result of the validation of one batch."""
 
     max_timestamp: int
     """The largest timestamp; -1 if no record has one."""
     without_key: list[int]
-    """Positions of the first records without a key, if the walk looked for them."""
+    """Positions of the first records without a key, if a key is required."""
     out_of_bounds: list[tuple[int, int]]
     """(position, timestamp) of the first records whose timestamp is not within the bounds."""
 
@@ -47,10 +47,10 @@ def validate_records(
     latest: int,
     needs_key: bool,
 ) -> Validated:
-    """Walk over the uncompressed records of a batch that has `count` of them, as its header says.
+    """Validate the uncompressed records of a batch, whose header has the record count `count`.
 
-    Timestamps must lie between `earliest` and `latest`, both included. Raises CorruptMessageError if the bytes are
-    not exactly `count` records with consecutive offset deltas.
+    Timestamps must lie between `earliest` and `latest`, both included. Raises CorruptMessageError if the bytes are not
+    exactly `count` records with consecutive offset deltas.
     """
     cursor = Cursor(data)
     # C numbers in the compiled form: a global is a Python object.
