@@ -51,7 +51,7 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
         return InvalidUpdateVersionError(f"Invalid update version {level} for feature {update.feature}. {why}")
 
     if feature is None:
-        raise refuse(KRAFT_ONLY if update.feature in KRAFT_FEATURES else "This feature is unknown.")
+        raise reject(KRAFT_ONLY if update.feature in KRAFT_FEATURES else "This feature is unknown.")
     if not feature.first <= level <= feature.last:
         raise reject(f"Levels {feature.first} to {feature.last} are supported.")
     present = context.broker.image.features.get(feature.name, 0)
