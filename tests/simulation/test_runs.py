@@ -36,7 +36,6 @@ def test_a_seed_gives_the_same_run_twice() -> None:
 @pytest.mark.parametrize(
     ("bug", "seed"),
     [
-        ("restarted_leaders_lead_on", 9001),
         ("snapshots_have_the_last_batch_only", 9000),
         ("followers_reject_a_batch_that_begins_before_the_log_start", 9002),
     ],
