@@ -1,6 +1,7 @@
-"""ShareGroupHeartbeat: join, stay in, or leave a share group (KIP-932). Decided in `coordinator.group.share`.
+"""ShareGroupHeartbeat: join, stay in, or leave a share group (KIP-932).
 
-The states of partitions that are new to the group are created before the member is assigned to them.
+The logic is in `coordinator.group.share`. The state of partitions that are new to the group is created before they are
+assigned.
 """
 
 from __future__ import annotations

@@ -62,9 +62,10 @@ class SharePartitionReader:
             await topic_creation.create_internal(self._broker, SHARE_GROUP_STATE)
 
     async def load(self, tips: Iterable[TopicIdPartition]) -> None:
-        """Load the group's state of partitions; a new one starts where the group's config says.
+        """Load the state of partitions in the group.
 
-        A failure is raised when the partition is read.
+        The start offset of a new one follows from the group's share.auto.offset.reset. A failure is raised later, when the
+        partition is read.
         """
         await asyncio.gather(*(self._load(tip) for tip in tips))
 
