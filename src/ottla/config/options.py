@@ -26,14 +26,14 @@ Parser = Callable[[Any], T]
 
 
 class Required:
-    """The default of an option that has none."""
+    """The type of `REQUIRED`, the default of options that the user must set."""
 
 
 REQUIRED: Any = Required()
 
 
 class Option(Generic[T]):
-    """One option: default, parser and documentation. An instance reads it as its value."""
+    """One option: default, parser and documentation. The attribute of a `Config` instance is the option's value."""
 
     __slots__ = ("attribute", "default", "doc", "key", "parse")
 
@@ -82,7 +82,7 @@ def is_secret(key: str) -> bool:
 
 
 class Config:
-    """The base of every subject's options."""
+    """The base class of the options of one subject, such as a producer."""
 
     options: ClassVar[dict[str, Option[Any]]] = {}
     """Every option of the subject, by Kafka's name, in the order of their declaration."""
@@ -123,7 +123,10 @@ class Config:
         self.check()
 
     def check(self) -> None:
-        """Check options that depend on each other; subclasses raise ConfigurationError."""
+        """Check options that depend on each other.
+
+        Subclasses raise ConfigurationError; the base class checks nothing.
+        """
 
     def __repr__(self) -> str:
         shown = {k: ("[hidden]" if is_secret(k) else v) for k, v in self.originals.items()}
@@ -173,7 +176,7 @@ class Config:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return `; did you mean X?` for the nearest candidate, or "" if none is close."""
+    """Return `; did you mean X?` with the most similar candidate, or "" if none is similar."""
     import difflib  # importing it takes longer than parsing a broker's configs
 
     close = difflib.get_close_matches(name, list(candidates), n=1)

@@ -23,7 +23,7 @@ long_or_none = integer(-1, LONG_MAX)
 
 
 def format_version(value: Any) -> str:
-    """Parse a version of Kafka as message.format.version has it: 0.9.0, 0.10.2-IV0, 3.0."""
+    """Parse a version of Kafka as in message.format.version: 0.9.0, 0.10.2-IV0, 3.0."""
     version = text(value)
     if not _VERSION.fullmatch(version):
         raise ValueError("expected a Kafka version such as 0.10.2 or 3.0-IV1")
@@ -261,7 +261,9 @@ class LogConfig(NamedTuple):
 
     @property
     def max_segment_ms(self) -> int:
-        """Age at which a segment is closed, so that it can be compacted in time."""
+        """Age in milliseconds at which a new segment is rolled; for compacted topics early enough for
+        max.compaction.lag.ms.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @property
@@ -271,7 +273,9 @@ class LogConfig(NamedTuple):
 
     @classmethod
     def from_topic(cls, config: TopicConfig, **broker: int | str) -> LogConfig:
-        """Return the log's part of a topic's configs; the older timestamp config counts if the newer one is not set.
+        """Return the configs of a log from those of its topic.
+
+        The older timestamp config is used if the newer one is not set.
 
         `broker` has the fields that only the broker can set.
         """
