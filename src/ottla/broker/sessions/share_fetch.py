@@ -64,8 +64,8 @@ class SharePartitionReader:
     async def load(self, tips: Iterable[TopicIdPartition]) -> None:
         """Load the state of partitions in the group.
 
-        The start offset of a new one follows from the group's share.auto.offset.reset. A failure is raised later, when the
-        partition is read.
+        The start offset of a new one follows from the group's share.auto.offset.reset. A failure is raised later, when
+        the partition is read.
         """
         await asyncio.gather(*(self._load(tip) for tip in tips))
 

@@ -1,7 +1,7 @@
 """The share coordinator: the stored state of share partitions, in its log `__share_group_state`.
 
-The leaders of the partitions read and write it through `SharePersister`. The log has the start offset and the states
-of records behind it, not which member has acquired a record: after a change of the leader all acquired records are
+The leaders of the partitions read and write it through `SharePersister`. The log has the start offset and the states of
+the records after it, but not which member has acquired a record. After a change of the leader, all acquired records are
 available again. Epochs fence leaders that do not know of a newer leader or of reset offsets. Kafka's
 `ShareCoordinatorShard`.
 """
@@ -54,7 +54,10 @@ class ShareCoordinator(CoordinatorRuntime):
         await self._write(key, ShareState(state_epoch, before.leader_epoch, start, 0, (), before.snapshot_epoch))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Return the state for the leader of the partition. From now on earlier leaders are fenced."""
+        """Return the state to the leader of the partition.
+
+        Leaders with an earlier leader epoch are fenced from now on.
+        """
         self.check(str(key))
         stored = self._stored.get(key)
         if stored is not None and leader_epoch < stored.leader_epoch:
@@ -64,7 +67,7 @@ class ShareCoordinator(CoordinatorRuntime):
         return self._stored.get(key) or ShareState()
 
     async def write(self, key: ShareKey, new: ShareState) -> None:
-        """Change a state: the ranges replace those that they overlap."""
+        """Change a state. Its new ranges of records replace the stored ones that they overlap."""
         self.check(str(key))
         stored = self._stored.get(key)
         if stored is None:
@@ -95,7 +98,7 @@ class ShareCoordinator(CoordinatorRuntime):
             self._remove([key for key in self._stored.keys_in(index) if key.topic_id not in names])
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the states of a partition."""
+        """Drop the states in a partition of `__share_group_state` that this broker no longer leads."""
         self._stored.drop(index)
 
     def on_topics_deleted(self, ids: Collection[UUID]) -> None:
