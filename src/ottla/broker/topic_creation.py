@@ -52,9 +52,9 @@ def plan(
     *,
     position: int = 0,
 ) -> TopicPlan:
-    """Check a request; raise the same errors as Kafka.
+    """Check a request, and return the topic to create. Raises the same errors as Kafka.
 
-    `position`: of the topic in a request for several, whose first partitions are led by different brokers.
+    `position`: the index of the topic in the request. The first partitions of its topics get different leaders.
     """
     image, config = broker.image, broker.config
     check_topic_name(name)

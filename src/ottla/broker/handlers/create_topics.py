@@ -57,7 +57,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
                 replication_factor=-1,
             )
 
-    # side by side, so that brokers that do not respond cost one timeout, not one for each topic
+    # concurrently, so that brokers that do not respond cost one timeout in total, not one per topic
     results = await asyncio.gather(
         *itertools.starmap(answer, enumerate({topic.name: topic for topic in request.topics}.values()))
     )

@@ -18,13 +18,13 @@ from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinato
 from ottla.security.acl import ResourceType
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, 2: SHARE_GROUP_STATE}
-"""The internal topic of each key type: groups, transactional ids, share partitions."""
+"""The internal topics by key type: 0 for groups, 1 for transactional ids, 2 for share partitions."""
 KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 """The type of the resource on which DESCRIBE is required, by key type."""
 SHARE = 2
 SHARE_SINCE = 6
 SHARE_KEY_COLONS = 2
-"""The fewest colons in `group:topicId:partition`; a group id may have some, too."""
+"""The minimum number of colons in `group:topicId:partition`; the group id may contain more."""
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:

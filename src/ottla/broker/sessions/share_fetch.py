@@ -81,7 +81,7 @@ class SharePartitionReader:
             self._failed[tip] = error
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
-        """Return the group's state of a partition. Raises NotLeaderOrFollowerError if it is not loaded."""
+        """Return the state of a partition in the group. Raises NotLeaderOrFollowerError if it is not loaded."""
         key, states = self._key(tip), self._broker.share_partitions
         log = self.partition(tip).log
         share_partition = states.get(key)
@@ -158,7 +158,7 @@ class SharePartitionReader:
             counts.update(batch.types)
 
     def release(self) -> None:
-        """Release the member's records, as its session has ended."""
+        """Release the records that the member has acquired, because its session has ended."""
         self._broker.share_partitions.release(self._group_id, self._member_id)
         if not self._broker.share_sessions.has_group(self._group_id):
             self._broker.share_partitions.drop_group(self._group_id)
