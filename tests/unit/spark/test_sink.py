@@ -185,8 +185,10 @@ def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
     StreamWriter(sink).commit([Written(Task("q", 0, 0, FIRST_RUN), 0)], 0)
 
 
-def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = TopicSink(options_for("127.0.0.1:1", "t", request_timeout_ms="200"))
+    impatient = {**sink.options.connection, "default.api.timeout.ms": "500"}
+    monkeypatch.setattr(sink, "_admin", lambda: KafkaAdminClient(impatient))
     StreamWriter(sink).commit([Written(Task("q", 0, 0, FIRST_RUN), 5)], 0)
     assert "Could not check whether" in caplog.text
 
