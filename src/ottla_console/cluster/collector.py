@@ -16,13 +16,22 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.aio import KafkaAdminClient
+from ottla.client.admin.driver import Errors
 from ottla.client.admin.topics.offsets import OffsetSpec
-from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.errors import KafkaError, KafkaTimeoutError, SecurityDisabledError
 from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.security.acl import ACL
 from ottla_console.cluster.byte_rates import BytePages
 from ottla_console.cluster.directories import DirectoryRow, directory_rows
 from ottla_console.cluster.samples import RateMeter, SampleRing
-from ottla_console.cluster.snapshots import ClusterSnapshot, GroupRow, PartitionLag, cluster_snapshot
+from ottla_console.cluster.snapshots import (
+    AclList,
+    ClusterSnapshot,
+    GroupRow,
+    PartitionLag,
+    TransactionList,
+    cluster_snapshot,
+)
 
 T = TypeVar("T")
 
@@ -32,6 +41,8 @@ FIRST_MS: Final = 1_000
 """Time limit of the first request: a page waits for it, and shows why there is no answer."""
 LOAD_MS: Final = 10_000
 """Time limit of a request in the background. A page waits less: it has a limit of its own."""
+MAX_AGE_SECONDS: Final = 60.0
+"""A page waits for a refresh of a snapshot that is older and is not refreshed at intervals."""
 BACKGROUND_SHARE: Final = 0.05
 """Part of the time that a refresh may take: a snapshot that takes a second is refreshed every 20 seconds at most."""
 MAX_SAMPLED_PARTITIONS: Final = 5_000
@@ -98,8 +109,14 @@ class Refreshed(Generic[T]):
         return self._value
 
     async def get_recent(self, loop: asyncio.AbstractEventLoop) -> T:
-        """Return the snapshot of something that is not refreshed at intervals; an old one is refreshed meanwhile."""
-        if self._value is not None and time.time() - self.loaded_at > max(self._seconds, self._cost / self._share):
+        """Return the snapshot of something that is not refreshed at intervals.
+
+        An old one is refreshed. The caller waits for that only if the snapshot is older than `MAX_AGE_SECONDS`.
+        """
+        age = time.time() - self.loaded_at
+        if age > MAX_AGE_SECONDS:
+            self.invalidate()
+        elif self._value is not None and age > max(self._seconds, self._cost / self._share):
             asyncio.run_coroutine_threadsafe(self._refresh(self._generation), loop)
         return await self.get(loop)
 
@@ -124,6 +141,8 @@ class Collector:
         self._cluster = Refreshed(self._load_cluster, seconds, share)
         self._groups = Refreshed(self._load_groups, seconds, share)
         self._directories = Refreshed(self._load_directories, seconds, share)
+        self._transactions = Refreshed(self._load_transactions, seconds, share)
+        self._acls = Refreshed(self._load_acls, seconds, share)
         self._meter = RateMeter()
         self._viewed_topics: OrderedDict[str, None] = OrderedDict()
         self._viewed_groups: OrderedDict[str, None] = OrderedDict()
@@ -171,15 +190,22 @@ class Collector:
         """Return the log directories. They are read only for pages: the list has every replica of the cluster."""
         return await self._directories.get_recent(self._loop)
 
+    async def transactions(self) -> TransactionList:
+        """Return the transactional ids of all brokers. They are listed only for pages."""
+        return await self._transactions.get_recent(self._loop)
+
+    async def acls(self) -> AclList:
+        """Return the ACLs. They are listed only for pages."""
+        return await self._acls.get_recent(self._loop)
+
     async def groups(self) -> dict[str, GroupRow]:
         """Return the groups by id."""
         return await self._groups.get(self._loop)
 
     def invalidate(self) -> None:
         """Let the next readers wait for a refresh."""
-        self._cluster.invalidate()
-        self._groups.invalidate()
-        self._directories.invalidate()
+        for snapshot in (self._cluster, self._groups, self._directories, self._transactions, self._acls):
+            snapshot.invalidate()
 
     def view_topics(self, names: Iterable[str]) -> None:
         """Sample these topics before others."""
@@ -221,6 +247,17 @@ class Collector:
 
     async def _load_directories(self) -> list[DirectoryRow]:
         return await directory_rows(self._client, LOAD_MS)
+
+    async def _load_transactions(self) -> TransactionList:
+        failed: Errors = {}
+        rows = await self._client.list_transactions(timeout_ms=LOAD_MS, errors=failed)
+        return TransactionList(tuple(sorted(rows)), failed)
+
+    async def _load_acls(self) -> AclList:
+        try:
+            return AclList(tuple(sorted(await self._client.describe_acls(None, LOAD_MS), key=_by_resource)), None)
+        except SecurityDisabledError as error:
+            return AclList((), error)
 
     async def _sample(self, sample: Callable[[ClusterSnapshot], Awaitable[None]]) -> None:
         while True:
@@ -303,6 +340,10 @@ async def lag_of(
         PartitionLag(tp, entry.offset, listed[tp].offset if tp in listed else -1)
         for tp, entry in sorted(committed.items())
     ]
+
+
+def _by_resource(acl: ACL) -> tuple[object, ...]:
+    return *acl.resource_pattern, acl.principal, acl.host, acl.operation, acl.permission_type
 
 
 def _touch(viewed: OrderedDict[str, None], names: Iterable[str]) -> None:

@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.client.admin.cluster import ClusterDescription
+from ottla.client.admin.driver import Errors
+from ottla.client.admin.transactions import TransactionListing
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
+from ottla.errors import KafkaError
 from ottla.model import TopicPartition
+from ottla.security.acl import ACL
 
 MAX_PROBLEMS: Final = 100
 """Partitions with problems that a snapshot lists; further ones are counted only."""
@@ -62,6 +66,20 @@ class GroupRow(NamedTuple):
     group_type: str
     protocol_type: str
     lag: int | None = None
+
+
+class TransactionList(NamedTuple):
+    """The transactional ids of all brokers, sorted, and the errors of brokers that did not answer, by their ids."""
+
+    rows: tuple[TransactionListing, ...]
+    failed: Errors
+
+
+class AclList(NamedTuple):
+    """The ACLs, sorted by resource; or the error of a cluster without an authorizer."""
+
+    rows: tuple[ACL, ...]
+    disabled: KafkaError | None
 
 
 class PartitionLag(NamedTuple):

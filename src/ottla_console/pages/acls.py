@@ -6,7 +6,6 @@ from typing import Final
 
 from starlette.responses import Response
 
-from ottla.errors import KafkaError, SecurityDisabledError
 from ottla.model import ACLOperation
 from ottla.security.acl import (
     ACL,
@@ -15,7 +14,7 @@ from ottla.security.acl import (
     ResourcePattern,
     ResourceType,
 )
-from ottla_console.cluster.clients import CHANGE_MS, READ_MS
+from ottla_console.cluster.clients import CHANGE_MS
 from ottla_console.pages.paging import Slice
 from ottla_console.web.page import BadInputError, Page
 
@@ -28,18 +27,13 @@ OPERATIONS: Final = {kind.name: kind for kind in ACLOperation if kind > ACLOpera
 async def listing(page: Page) -> Response:
     """Return the list."""
     search = page.text("search", "")
-    acls: list[ACL] = []
-    disabled: KafkaError | None = None
-    try:
-        acls = sorted(await page.admin.describe_acls(None, READ_MS), key=_by_resource)
-    except SecurityDisabledError as error:
-        disabled = error
-    shown = [acl for acl in acls if search.lower() in str(acl).lower()]
+    listed = await page.console.collector.acls()
+    shown = [acl for acl in listed.rows if search.lower() in str(acl).lower()]
     return page.render(
         "acls.html",
         part=Slice.of(page, shown),
         search=search,
-        disabled=disabled,
+        disabled=listed.disabled,
         types=TYPES,
         patterns=PATTERNS,
         permissions=PERMISSIONS,
@@ -72,7 +66,3 @@ def _acl(page: Page) -> ACL:
     pattern = ResourcePattern(kind, name, page.choice("pattern", PATTERNS, "LITERAL"))
     operation, permission = page.choice("operation", OPERATIONS), page.choice("permission", PERMISSIONS)
     return ACL(principal, page.text("host", "*"), operation, permission, pattern)
-
-
-def _by_resource(acl: ACL) -> tuple[object, ...]:
-    return *acl.resource_pattern, acl.principal, acl.host, acl.operation, acl.permission_type

@@ -7,7 +7,6 @@ from typing import Final
 
 from starlette.responses import Response
 
-from ottla.client.admin.driver import Errors
 from ottla.client.admin.transactions import TransactionState
 from ottla_console.cluster.clients import READ_MS
 from ottla_console.pages.paging import Slice
@@ -19,14 +18,10 @@ STATES: Final[dict[str, str]] = {"": "", **{state.value: state.value for state i
 async def listing(page: Page) -> Response:
     """Return the list of transactional ids."""
     state, search = page.choice("state", STATES, ""), page.text("search", "")
-    failed: Errors = {}
-    listed = await page.admin.list_transactions(
-        state_filters=(state,) if state else (), timeout_ms=READ_MS, errors=failed
-    )
-    rows = sorted(row for row in listed if search.lower() in row.transactional_id.lower())
-    return page.render(
-        "transactions.html", part=Slice.of(page, rows), state=state, states=STATES, search=search, failed=failed
-    )
+    listed = await page.console.collector.transactions()
+    rows = [r for r in listed.rows if search.lower() in r.transactional_id.lower() and state in ("", r.state)]
+    part, failed = Slice.of(page, rows), listed.failed
+    return page.render("transactions.html", part=part, state=state, states=STATES, search=search, failed=failed)
 
 
 async def transaction(page: Page) -> Response:

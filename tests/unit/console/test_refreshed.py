@@ -1,0 +1,33 @@
+"""Snapshots that pages read while they are refreshed."""
+
+import asyncio
+import time
+
+import pytest
+
+from ottla_console.cluster import collector
+from ottla_console.cluster.collector import Refreshed
+
+
+async def test_old_snapshot_is_returned_while_it_is_refreshed_and_a_very_old_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads = 0
+
+    async def load() -> int:
+        nonlocal loads
+        loads += 1
+        return loads
+
+    now = 1000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    loop = asyncio.get_running_loop()
+    snapshot = Refreshed(load, seconds=5.0, share=0.05)
+    assert await snapshot.get_recent(loop) == 1
+    now += 6
+    assert await snapshot.get_recent(loop) == 1
+    while loads < 2:
+        await asyncio.sleep(0)
+    assert await snapshot.get_recent(loop) == 2
+    now += collector.MAX_AGE_SECONDS + 1
+    assert await snapshot.get_recent(loop) == 3
