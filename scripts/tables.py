@@ -60,9 +60,9 @@ def _shown(default: object) -> str:
     return "" if text in (None, "") else f"`{text}`"
 
 
-def without_effect() -> str:
-    """Options that clients take and that change nothing."""
-    return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(AdminConfig.no_effect.items())))
+def without_effect(config: type[Config]) -> str:
+    """Options that are accepted and change nothing."""
+    return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(config.no_effect.items())))
 
 
 def _needs(row: ApiEntry) -> str:
@@ -157,7 +157,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "admin-calls": admin_calls,
     "legacy-producer-options": lambda: options(LegacyProducerConfig),
     "legacy-consumer-options": lambda: options(LegacyConsumerConfig),
-    "options-without-effect": without_effect,
+    "broker-options-without-effect": lambda: without_effect(BrokerConfig),
+    "options-without-effect": lambda: without_effect(AdminConfig),
     "producer-metrics": producer_metrics,
     "broker-metrics": broker_metrics,
     "metrics-left-out": metrics_left_out,

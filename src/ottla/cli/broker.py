@@ -31,7 +31,7 @@ LOG_FORMATS = ("text", "json")
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP, and return 1 if the broker cannot start."""
     from ottla.broker.node import parent
-    from ottla.config.broker import STANDARD_HTTP_LISTENER
+    from ottla.config.broker import WITHOUT_FILE
 
     started = time.perf_counter()
     _allow_files()
@@ -40,9 +40,7 @@ def run(args: argparse.Namespace) -> int:
         of_node = parent()
         if of_node is not None:
             return _run_broker(of_node.read_configs(), args, started, of_node)
-        configs = properties.load(args.properties) if args.properties else {}
-        if not args.properties:
-            configs["ottla.http.listener"] = STANDARD_HTTP_LISTENER
+        configs = properties.load(args.properties) if args.properties else dict(WITHOUT_FILE)
         configs.update(properties.override(text) for text in args.override)
         if args.brokers is not None:
             configs["ottla.brokers"] = args.brokers

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ottla import addresses
+from ottla.config import kafka_only
 from ottla.config.jaas import MECHANISMS, MODULES, OAUTH_MODULE, PLAIN_MODULE, Jaas, jaas
 from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
 from ottla.config.options import Option, boolean, gzip_level, integer, nullable, number, one_of, text, words
@@ -22,7 +23,8 @@ ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:[0-9]{1,5})?"
 NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 STANDARD_HTTP_LISTENER = "127.0.0.1:9644"
-"""The HTTP listener of a broker without a properties file."""
+WITHOUT_FILE = {"ottla.http.listener": STANDARD_HTTP_LISTENER, "group.initial.rebalance.delay.ms": 0}
+"""Configs of a broker that is started without a properties file. Kafka's shipped file has the second one."""
 
 
 class Endpoint(NamedTuple):
@@ -151,8 +153,20 @@ def principals(value: Any) -> tuple[str, ...]:
     return names
 
 
-class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broker", prefixes=("listener.name.",)):
+class BrokerConfig(
+    SslConfig,
+    OAuthLoginConfig,
+    OAuthCheckConfig,
+    subject="broker",
+    prefixes=("listener.name.",),
+    no_effect=kafka_only.NO_EFFECT,
+):
     """Options of one broker."""
+
+    @classmethod
+    def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
+        """Build the config from Kafka's names, which may be those of a KRaft node."""
+        return super().from_kafka(kafka_only.without_controllers(mapping), **more)
 
     # Identity and addresses
     broker_id = Option(

@@ -144,8 +144,8 @@ class Config:
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
         """Build the config from Kafka's names. Unknown names are logged as warnings, as in Kafka."""
         configs = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
-        for key in configs:
-            if key not in cls.options and not key.startswith(cls.prefixes) and not cls._is_without_effect(key):
+        for key in cls._with_effect(configs):
+            if key not in cls.options and not key.startswith(cls.prefixes):
                 log.warning("Unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
         return cls(configs)
 
@@ -155,20 +155,30 @@ class Config:
         one.
         """
         keys = {o.attribute: key for key, o in cls.options.items()}
-        for name in keywords:
-            if name not in keys and not cls._is_without_effect(name.replace("_", ".")):
-                raise TypeError(f"{cls.__name__}: unknown option {name!r}{nearest(name, keys)}")
+        names = {name if name in keys else name.replace("_", "."): name for name in keywords}
+        for key in cls._with_effect(names):
+            if names[key] not in keys:
+                raise TypeError(f"{cls.__name__}: unknown option {names[key]!r}{nearest(names[key], keys)}")
         return cls({keys.get(name, name.replace("_", ".")): value for name, value in keywords.items()})
 
     @classmethod
-    def _is_without_effect(cls, key: str) -> bool:
-        """Return whether an option is accepted without effect, and log the reason."""
-        why = next(
-            (w for name, w in cls.no_effect.items() if key == name or (name[-1] == "." and key.startswith(name))), ""
-        )
-        if why:
-            log.warning("%s option %s has no effect: %s", cls.subject, key, why)
-        return bool(why)
+    def _with_effect(cls, keys: Iterable[str]) -> list[str]:
+        """Return the keys without those that are accepted without effect; log these and the reasons in one line."""
+        ignored: dict[str, list[str]] = {}
+        others: list[str] = []
+        for key in keys:
+            why = "" if key in cls.options else cls._why_no_effect(key)
+            (ignored.setdefault(why, []) if why else others).append(key)
+        if ignored:
+            reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in ignored.items())
+            log.warning("Ignoring %s options without effect: %s", cls.subject, reasons)
+        return others
+
+    @classmethod
+    def _why_no_effect(cls, key: str) -> str:
+        """Return the reason why an option is accepted without effect; empty for others."""
+        prefixes = (key[:end] for end in range(len(key), 0, -1) if end == len(key) or key[end - 1] == ".")
+        return next((cls.no_effect[name] for name in prefixes if name in cls.no_effect), "")
 
     def replace(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy with some configs (Kafka's names) replaced."""

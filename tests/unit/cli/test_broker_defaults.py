@@ -29,7 +29,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_broker_without_a_file_has_the_http_listener_on_loopback(started: list[dict[str, Any]]) -> None:
     assert main(["broker"]) == 0
-    assert started == [{"ottla.http.listener": "127.0.0.1:9644"}]
+    assert started == [{"ottla.http.listener": "127.0.0.1:9644", "group.initial.rebalance.delay.ms": 0}]
 
 
 def test_broker_with_a_file_has_none(started: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_broker_with_a_file_has_none(started: list[dict[str, Any]], tmp_path: Pa
 
 def test_override_turns_it_off(started: list[dict[str, Any]]) -> None:
     assert main(["broker", "--override", "ottla.http.listener="]) == 0
-    assert started == [{"ottla.http.listener": ""}]
+    assert started == [{"ottla.http.listener": "", "group.initial.rebalance.delay.ms": 0}]
