@@ -52,9 +52,9 @@ simulate:  ## a cluster on virtual time: SEED=… for one run, MINUTES=… for f
 	@scripts/setup.sh all dev interop
 	@$(PY) -m ottla.simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-docs:  ## regenerate the tables in docs/ and the dashboards in monitoring/ from the code
+docs:  ## regenerate the tables in docs/, the dashboards in monitoring/ and the types of options from the code
 	@scripts/setup.sh all dev interop
-	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards
+	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards && $(PY) -m scripts.option_types
 
 serve:  ## a broker on 127.0.0.1:9092 (ARGS=server.properties)
 	@scripts/setup.sh ""

@@ -73,6 +73,10 @@ if TYPE_CHECKING:
     from ottla.client.kafka_python import DefaultSerializer as DefaultSerializer
     from ottla.client.kafka_python import PartitionProducerState as PartitionProducerState
     from ottla.client.kafka_python import UpdateFeatureType as UpdateFeatureType
+    from ottla.client.options.admin import AdminOptions as AdminOptions
+    from ottla.client.options.consumer import ConsumerOptions as ConsumerOptions
+    from ottla.client.options.producer import ProducerOptions as ProducerOptions
+    from ottla.client.options.share_consumer import ShareConsumerOptions as ShareConsumerOptions
     from ottla.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.producer.producer import KafkaProducer as KafkaProducer
     from ottla.client.producer.record import ProducerRecord as ProducerRecord
@@ -131,6 +135,7 @@ _HOMES = {
     "ACLResourcePatternType": "ottla.security.acl",
     "AbortTransactionSpec": "ottla.client.admin.transactions",
     "AcknowledgeType": "ottla.client.consumer.share.acknowledgements",
+    "AdminOptions": "ottla.client.options.admin",
     "AlterConfigOp": "ottla.client.admin.configs",
     "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
     "BooleanDeserializer": "ottla.serializers",
@@ -153,6 +158,7 @@ _HOMES = {
     "ConfigSourceType": "ottla.client.kafka_python",
     "ConsumerGroupMetadata": "ottla.model",
     "ConsumerInterceptor": "ottla.client.consumer.interceptors",
+    "ConsumerOptions": "ottla.client.options.consumer",
     "ConsumerRebalanceListener": "ottla.client.consumer.group.membership",
     "ConsumerRecord": "ottla.client.consumer.records",
     "CreatedTopic": "ottla.client.admin.topics.topics",
@@ -198,6 +204,7 @@ _HOMES = {
     "PartitionProducerState": "ottla.client.kafka_python",
     "PartitionReassignment": "ottla.client.admin.topics.partitions",
     "ProducerInterceptor": "ottla.client.producer.interceptors",
+    "ProducerOptions": "ottla.client.options.producer",
     "ProducerRecord": "ottla.client.producer.record",
     "ProducerState": "ottla.client.admin.transactions",
     "RaftVoterEndpoint": "ottla.client.admin.quorum",
@@ -211,16 +218,17 @@ _HOMES = {
     "ScramCredentialInfo": "ottla.client.admin.security.scram",
     "ScramMechanism": "ottla.client.admin.security.scram",
     "Serializer": "ottla.client.serializers",
+    "ShareConsumerOptions": "ottla.client.options.share_consumer",
     "ShareConsumerRecord": "ottla.client.consumer.share.acquired_records",
     "ShortDeserializer": "ottla.serializers",
     "ShortSerializer": "ottla.serializers",
-    "StringDeserializer": "ottla.serializers",
-    "StringSerializer": "ottla.serializers",
     "StreamsGroupDescription": "ottla.client.admin.groups.streams_groups",
     "StreamsGroupMember": "ottla.client.admin.groups.streams_groups",
     "StreamsInternalTopic": "ottla.client.admin.groups.streams_groups",
     "StreamsSubtopology": "ottla.client.admin.groups.streams_groups",
     "StreamsTasks": "ottla.client.admin.groups.streams_groups",
+    "StringDeserializer": "ottla.serializers",
+    "StringSerializer": "ottla.serializers",
     "SubscriptionPattern": "ottla.client.consumer.subscription",
     "TopicListing": "ottla.client.admin.topics.topics",
     "TopicPartition": "ottla.model",

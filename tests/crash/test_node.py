@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 
@@ -89,7 +90,7 @@ def test_node_of_three_brokers_survives_the_death_of_each(tmp_path: Path) -> Non
         assert running.process.wait(WAIT_SECONDS) == 0
     assert len([line for line in running.lines if "restarting it" in line]) == 3
     with node(tmp_path, "--brokers", "3") as running:
-        options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
         with KafkaConsumer("visits", bootstrap_servers=running.bootstrap, **options) as consumer:
             values = {next(consumer).value for _ in range(600)}
     assert values == {b"%d-%d" % (number, i) for number in range(3) for i in range(200)}

@@ -174,12 +174,12 @@ def java(access: Access, topic: str, values: Sequence[str], folder: Path) -> lis
 
 
 def ours(access: Access, topic: str, values: Sequence[str], folder: Path) -> list[str]:
-    options = {**access.python, **access.pem}
+    options: dict[str, Any] = {**access.python, **access.pem}
     with KafkaProducer(**options) as producer:
         for value in values:
             producer.send(topic, value.encode())
         producer.flush(TIMEOUT)
-    reading = {"group_id": topic, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+    reading: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
     with KafkaConsumer(topic, **options, **reading) as consumer:
         return [record.value.decode() for _, record in zip(values, consumer, strict=False)]
 

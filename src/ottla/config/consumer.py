@@ -113,7 +113,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     auto_offset_reset = Option(
         "latest",
         reset_policy,
-        "Where to start without a valid committed offset: latest, earliest, none (raise an error) or "
+        "Position if there is no valid committed offset: latest, earliest, none (raise an error) or "
         "by_duration:PT1H (the first record of the last hour).",
     )
     enable_auto_commit = Option(True, boolean, "Commit offsets automatically, within poll().")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scripts import apache_kafka
@@ -122,7 +123,7 @@ def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, t
 
 def test_new_consumers_read_it_too(address: str, topic: str) -> None:
     reported = send(address, topic)
-    options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
     result = []
     with KafkaConsumer(topic, bootstrap_servers=address, **options) as consumer:
         for record in consumer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import apache_kafka
@@ -43,7 +44,7 @@ def begin(bootstrap: str, name: str) -> None:
 
 def test_each_record_is_accepted_once_by_two_members(apache: str) -> None:
     begin(apache, "shared")
-    options = {"bootstrap_servers": apache, "group_id": "shared", "max_poll_records": 10}
+    options: dict[str, Any] = {"bootstrap_servers": apache, "group_id": "shared", "max_poll_records": 10}
     accepted: list[int] = []
     with KafkaShareConsumer("shared", **options) as one, KafkaShareConsumer("shared", **options) as two:
         deadline = time.monotonic() + 60

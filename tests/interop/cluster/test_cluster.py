@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import apache_kafka
@@ -173,7 +174,7 @@ def test_a_broker_stops_in_order_without_an_error_at_an_idempotent_producer(
             producer.flush(60)
             cluster.start(broker)
             eventually(lambda: in_sync(admin, topic) == [{0, 1, 2}] * 3)
-    reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+    reading: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
     with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, **reading) as consumer:
         values = Counter(int(next(consumer).value) for _ in range(300))
     assert values == Counter(range(300))
@@ -206,7 +207,7 @@ def test_fifty_partitions_move_under_load_within_the_throttle(
     tool(cluster, *command, "--verify")
     described = admin.describe_topics([topic])[topic].partitions
     assert [[int(getattr(r, "id", r)) for r in p.replicas] for p in described] == [[2, p % 2] for p in range(count)]
-    reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+    reading: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
     with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, **reading) as consumer:
         result = Counter(next(consumer).value for _ in range(8 * count + len(sent)))
     assert result == Counter({value: 8 * count}) + Counter(b"%d" % number for number in range(len(sent)))

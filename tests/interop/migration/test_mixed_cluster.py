@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_both_kinds_lead_follow_and_come_back(
             cluster.brokers[victim].start()
             eventually(lambda: not tree.missing())
             send(producer, 2 * COUNT)
-        reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+        reading: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
         with KafkaConsumer(TOPIC, bootstrap_servers=cluster.bootstrap, **reading) as consumer:
             result = Counter(int(next(consumer).value) for _ in range(3 * COUNT))
         assert result == Counter(range(3 * COUNT))

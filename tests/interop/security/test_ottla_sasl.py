@@ -72,7 +72,7 @@ def test_records_go_there_and_back(secured: str, mechanism: str) -> None:
         while time.monotonic() < end:
             producer.send(topic, b"%d" % number).get(30)
             number += 1
-    reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000, "group_id": topic}
+    reading: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000, "group_id": topic}
     with KafkaConsumer(topic, **how, **reading) as consumer:
         assert [int(next(consumer).value) for _ in range(number)] == list(range(number))
 

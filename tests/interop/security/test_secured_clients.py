@@ -40,7 +40,7 @@ PASSWORD = "not-known,=1"
 
 @pytest.fixture(scope="module")
 def broker(identities: dict[str, Path]) -> Iterator[Broker]:
-    options = {
+    options: dict[str, Any] = {
         "listeners": ",".join(f"{name}://localhost:0" for name in (*PROTOCOLS, "PLAINTEXT")),
         "listener.security.protocol.map": "MUTUAL:SSL,PLAINTEXT:PLAINTEXT," + ",".join(f"{p}:{p}" for p in SPOKEN),
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
@@ -108,7 +108,11 @@ def test_a_fetch_of_many_megabytes_comes_whole(access: Access) -> None:
         for value in values:
             producer.send(topic, value)
         producer.flush(60)
-    reading = {"fetch_max_bytes": 50_000_000, "max_partition_fetch_bytes": 50_000_000, "fetch_min_bytes": 30_000_000}
+    reading: dict[str, Any] = {
+        "fetch_max_bytes": 50_000_000,
+        "max_partition_fetch_bytes": 50_000_000,
+        "fetch_min_bytes": 30_000_000,
+    }
     with KafkaConsumer(topic, **options, **reading, auto_offset_reset="earliest") as consumer:
         assert [next(consumer).value for _ in values] == values
 

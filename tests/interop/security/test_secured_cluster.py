@@ -64,7 +64,7 @@ def how(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path], how: str) -> Iterator[LocalCluster]:
-    options = {"zookeeper.session.timeout.ms": "2000", "group.initial.rebalance.delay.ms": "0"}
+    options: dict[str, Any] = {"zookeeper.session.timeout.ms": "2000", "group.initial.rebalance.delay.ms": "0"}
     made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, options)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
@@ -127,7 +127,7 @@ def test_records_are_on_all_brokers_and_outlive_their_leader(cluster: LocalClust
         producer.flush(60)
         cluster.start(victim)
         eventually(lambda: in_sync(admin, topic) == [{0, 1, 2}] * 3)
-        reading = {"group_id": topic, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+        reading: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
         with KafkaConsumer(topic, **options, **reading) as consumer:
             result = Counter(int(next(consumer).value.rstrip(b"\0")) for _ in range(400))
         assert result == Counter(range(400))
@@ -144,6 +144,10 @@ def test_transactions_span_brokers(options: dict[str, Any]) -> None:
             for number in range(60):
                 producer.send(topic, b"%d" % commits, partition=number % 6)
             (producer.commit_transaction if commits else producer.abort_transaction)()
-    reading = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+    reading: dict[str, Any] = {
+        "isolation_level": "read_committed",
+        "auto_offset_reset": "earliest",
+        "consumer_timeout_ms": 30_000,
+    }
     with KafkaConsumer(topic, **options, **reading) as consumer:
         assert [next(consumer).value for _ in range(120)] == [b"1"] * 120

@@ -66,11 +66,15 @@ def used(address: str, directory: Path) -> Cluster:
                 producer.send("t", b"x", partition=number % 2)
             producer.commit_transaction()
         for protocol in ("classic", "consumer"):
-            joining = {"group_id": protocol, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+            joining: dict[str, Any] = {
+                "group_id": protocol,
+                "group_protocol": protocol,
+                "auto_offset_reset": "earliest",
+            }
             with KafkaConsumer("t", bootstrap_servers=address, **joining) as consumer:
                 read(consumer)
                 consumer.commit()
-        pattern = {"group_id": "pattern", "group_protocol": "consumer", "auto_offset_reset": "earliest"}
+        pattern: dict[str, Any] = {"group_id": "pattern", "group_protocol": "consumer", "auto_offset_reset": "earliest"}
         with KafkaConsumer(bootstrap_servers=address, **pattern) as consumer:
             consumer.subscribe(pattern="t|u")
             read(consumer)

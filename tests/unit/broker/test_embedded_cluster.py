@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from ottla import (
 )
 from ottla.errors import ConfigurationError, IllegalStateError, StartupError
 
-FROM_START = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+FROM_START: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
 
 
 def test_cluster_replicates_and_fails_over(ottla_cluster: Broker) -> None:

@@ -111,7 +111,7 @@ def test_a_broker_serves_listeners_of_both_kinds(tmp_path: Path) -> None:
         plain, secure = (f"localhost:{e.port}" for e in broker._node.endpoints)
         with KafkaProducer(bootstrap_servers=plain) as producer:
             producer.send("t", b"v").get(30)
-        reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+        reading: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
         with KafkaConsumer("t", bootstrap_servers=secure, **TRUSTING, **reading) as consumer:
             assert next(consumer).value == b"v"
 

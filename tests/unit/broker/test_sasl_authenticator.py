@@ -298,6 +298,10 @@ def test_clients_that_are_known_for_a_time_only_go_on_without_an_error() -> None
             made = producer.metrics()["producer-metrics"]["connection-creation-total"]
         assert made >= 4
         del options["retries"]
-        reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000, "max_poll_records": 100}
+        reading: dict[str, Any] = {
+            "auto_offset_reset": "earliest",
+            "consumer_timeout_ms": 20_000,
+            "max_poll_records": 100,
+        }
         with KafkaConsumer("t", bootstrap_servers=address, **options, **reading) as consumer:
             assert [next(consumer).value for _ in range(sent)] == [b"%d" % number for number in range(sent)]

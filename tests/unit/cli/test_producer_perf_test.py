@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def at(ottla_broker: Broker, topic: str) -> tuple[str, ...]:
     return "producer-perf-test", "--bootstrap-server", server, "--topic", topic, "--throughput", "-1"
 
 
-def values(broker: Broker, topic: str, **options: str) -> list[bytes]:
+def values(broker: Broker, topic: str, **options: Any) -> list[bytes]:
     """All that lies in a topic of two partitions."""
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, **options) as consumer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.unit.client.scripted import ScriptedBroker
@@ -80,7 +81,7 @@ class Reader:
     """Reads offsets in one of several ways, each step in a call of its own."""
 
     def __init__(self, how: str, broker: ScriptedBroker) -> None:
-        options = {
+        options: dict[str, Any] = {
             "bootstrap_servers": broker.address,
             "auto_offset_reset": "earliest",
             "fetch_max_wait_ms": 50,
@@ -97,7 +98,7 @@ class Reader:
             self.theirs.assign([TP])
 
     @staticmethod
-    async def _started(options: dict[str, object]) -> aio.KafkaConsumer:
+    async def _started(options: dict[str, Any]) -> aio.KafkaConsumer:
         consumer = aio.KafkaConsumer(**options)
         await consumer.start()
         consumer.assign([TP])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scripts import option_types
 from scripts.tables import DOCS, TABLES, renewed
 
 from ottla.broker.apis import CONTROLLER_APIS, SPECIAL_APIS, SUPPORTED_APIS, ApiEntry
@@ -22,6 +23,11 @@ def test_tables_are_up_to_date(page: object) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_stands_in_a_page(name: str) -> None:
     assert any(f"<!-- {name} -->" in page.read_text() for page in DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("module", option_types.SUBJECTS)
+def test_types_of_options_are_up_to_date(module: str) -> None:
+    assert (option_types.FOLDER / f"{module}.py").read_text() == option_types.module(module), "run make docs"
 
 
 @pytest.mark.parametrize("config", [BrokerConfig, TopicConfig, ProducerConfig, ConsumerConfig])

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.examples.running import EXAMPLES, loaded
@@ -47,7 +48,11 @@ def filled(servers: str, topic: str) -> str:
 
 
 def values(servers: str, topic: str, count: int) -> list[bytes]:
-    options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", "consumer_timeout_ms": 5000}
+    options: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
+        "consumer_timeout_ms": 5000,
+    }
     result = []
     with KafkaConsumer(topic, bootstrap_servers=servers, **options) as consumer:
         for record in consumer:

@@ -99,7 +99,11 @@ def test_avro_with_a_schema_registry(registry: Registry, capsys: pytest.CaptureF
         ]
         assert registry.subjects == {"visits-value": [1]}
         assert registry.arguments.count("POST subjects/visits-value/versions") == 1
-        options = {"bootstrap_servers": servers, "auto_offset_reset": "earliest", "consumer_timeout_ms": 5000}
+        options: dict[str, Any] = {
+            "bootstrap_servers": servers,
+            "auto_offset_reset": "earliest",
+            "consumer_timeout_ms": 5000,
+        }
         with KafkaConsumer("visits", **options) as consumer:
             assert next(consumer).value[:5] == b"\0\0\0\0\x01"
         avro = example.RegisteredAvro(example.SchemaRegistryClient({"url": registry.url}), example.VISIT)

@@ -10,6 +10,12 @@ import pytest
 
 import ottla
 
+MISTAKES = """from ottla import KafkaProducer
+from ottla.aio import KafkaConsumer
+
+KafkaProducer(linger_ms="a", foo=1)
+KafkaConsumer("t", group="g")
+"""
 PROGRAM = Path(__file__).parent / "program.py"
 
 
@@ -32,3 +38,8 @@ def test_mypy_follows_a_users_program(tmp_path: Path, pytestconfig: pytest.Confi
     wrong = tmp_path / "wrong.py"
     wrong.write_text(PROGRAM.read_text().replace("admin.list_topics()", "admin.list_topics(timeout=1)"))
     assert 'Unexpected keyword argument "timeout"' in checked(wrong, cache).stdout
+    wrong.write_text(MISTAKES)
+    errors = checked(wrong, cache).stdout
+    assert 'Argument "linger_ms" to "KafkaProducer" has incompatible type "str"; expected "float"' in errors
+    assert 'Unexpected keyword argument "foo" for "KafkaProducer"' in errors
+    assert 'Unexpected keyword argument "group" for "KafkaConsumer"' in errors

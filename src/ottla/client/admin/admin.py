@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ottla.client.admin.core import AdminCore
 from ottla.client.core.io_thread import IoThread
 from ottla.client.core.synchronous import SynchronousClient, synchronous
 from ottla.config.admin import AdminConfig
+
+if TYPE_CHECKING:
+    from ottla.client.options.admin import AdminOptions
 
 STOP_SECONDS: Final = 10.0
 
@@ -26,7 +29,7 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
     others take effect. With a dictionary `errors`, it puts failures there by resource and returns the successes.
     """
 
-    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> None:
         if configs is not None:
             self.config = AdminConfig.from_kafka(configs, **options)
         else:

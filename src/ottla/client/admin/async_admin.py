@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ottla.client.admin.core import AdminCore
 from ottla.config.admin import AdminConfig
+
+if TYPE_CHECKING:
+    from ottla.client.options.admin import AdminOptions
 
 
 class KafkaAdminClient(AdminCore):
@@ -17,7 +20,7 @@ class KafkaAdminClient(AdminCore):
     Use `start` and `stop`, or `async with`.
     """
 
-    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> None:
         if configs is not None:
             super().__init__(AdminConfig.from_kafka(configs, **options))
         else:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from ottla.client.consumer.core import CommitCallback, ConsumerCore, Records, check_max_records, topic_names
@@ -31,6 +31,9 @@ from ottla.model import (
 )
 from ottla.records.columns import Columns
 
+if TYPE_CHECKING:
+    from ottla.client.options.consumer import ConsumerOptions
+
 T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
 
@@ -42,7 +45,7 @@ class KafkaConsumer(ConsumerQueries):
     coroutines.
     """
 
-    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
         mappings = [t for t in topics if isinstance(t, Mapping)]
         self._names = [t for t in topics if isinstance(t, str)]
         if mappings:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from ottla.client.consumer.async_consumer import KafkaConsumer as AsyncKafkaConsumer
 from ottla.client.consumer.core import CommitCallback, Offsets, Records, check_max_records, topic_names
@@ -26,6 +26,9 @@ from ottla.model import (
     TopicPartition,
 )
 from ottla.records.columns import Columns
+
+if TYPE_CHECKING:
+    from ottla.client.options.consumer import ConsumerOptions
 
 T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
@@ -49,7 +52,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     after `wakeup()`. Names are those of kafka-python; Java's exist, too, in Python's spelling.
     """
 
-    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
         self._asynchronous = AsyncKafkaConsumer(*topics, **options)
         self.config = self._asynchronous.config
         self._core = self._asynchronous._core

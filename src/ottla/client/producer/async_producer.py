@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
@@ -20,6 +20,9 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
 from ottla.model import RecordMetadata
 
+if TYPE_CHECKING:
+    from ottla.client.options.producer import ProducerOptions
+
 
 class KafkaProducer(ProducerCalls):
     """Sends records to Kafka. Bound to one event loop. Use `start` and `stop`, or `async with`.
@@ -28,7 +31,11 @@ class KafkaProducer(ProducerCalls):
     """
 
     def __init__(
-        self, configs: Mapping[str, Any] | None = None, *, clock: Clock = SYSTEM_CLOCK, **options: Any
+        self,
+        configs: Mapping[str, Any] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         if configs is not None:
             self.config = ProducerConfig.from_kafka(configs, **options)

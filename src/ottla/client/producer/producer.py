@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.client.core.futures import RecordFuture
 from ottla.client.core.io_thread import IoThread
@@ -28,6 +28,9 @@ from ottla.client.producer.record import ProducerRecord
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client.options.producer import ProducerOptions
 
 T = TypeVar("T")
 
@@ -47,7 +50,11 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
     """
 
     def __init__(
-        self, configs: Mapping[str, Any] | None = None, *, clock: Clock = SYSTEM_CLOCK, **options: Any
+        self,
+        configs: Mapping[str, Any] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         if configs is not None:
             self.config = ProducerConfig.from_kafka(configs, **options)

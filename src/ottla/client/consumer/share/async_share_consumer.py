@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from ottla.client.consumer.records import ConsumerRecord
@@ -16,6 +16,9 @@ from ottla.config.share_consumer import ShareConsumerConfig
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.client.options.share_consumer import ShareConsumerOptions
+
 T = TypeVar("T")
 
 
@@ -25,7 +28,7 @@ class KafkaShareConsumer:
     The acknowledgement callback is called in the event loop, and may be a coroutine function.
     """
 
-    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ShareConsumerOptions]) -> None:
         mappings = [t for t in topics if isinstance(t, Mapping)]
         self._names = [t for t in topics if isinstance(t, str)]
         if mappings:

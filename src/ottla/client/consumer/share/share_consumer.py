@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.client.consumer.consumer import STOP_MARGIN_SECONDS
 from ottla.client.consumer.records import ConsumerRecord
@@ -20,6 +20,9 @@ from ottla.client.core.io_thread import IoThread
 from ottla.client.core.synchronous import SynchronousClient, in_io_thread, synchronous
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.options.share_consumer import ShareConsumerOptions
 
 T = TypeVar("T")
 
@@ -42,7 +45,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
     A record that is not acknowledged within its acquisition lock is delivered again.
     """
 
-    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ShareConsumerOptions]) -> None:
         self._asynchronous = AsyncKafkaShareConsumer(*topics, **options)
         self.config = self._asynchronous.config
         self._core = self._asynchronous._core

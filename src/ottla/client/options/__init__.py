@@ -1,0 +1,1 @@
+"""The keyword options of the clients, for type checkers."""

@@ -1,0 +1,85 @@
+"""Keyword options of producers. Written by `python -m scripts.option_types`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ottla.client.options.client import ClientOptions
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Keyword options of producers."""
+
+    key_serializer: Any
+    """Converts keys to bytes: a callable or a Serializer; None: keys are bytes, or str, encoded as UTF-8."""
+    value_serializer: Any
+    """Converts values to bytes: a callable or a Serializer; None: values are bytes, or str, encoded as UTF-8."""
+    serializer_encoding: str | None
+    """Encoding of the String and UUID serializers; UTF-8 by default."""
+    key_serializer_encoding: str | None
+    """Encoding of the serializer of keys; takes precedence over serializer.encoding."""
+    value_serializer_encoding: str | None
+    """Encoding of the serializer of values; takes precedence over serializer.encoding."""
+    default_list_key_serde_inner: Any
+    """Serde of the items of keys, for the List serializer."""
+    default_list_value_serde_inner: Any
+    """Serde of the items of values, for the List serializer."""
+    acks: int | Literal["all"]
+    """Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica)."""
+    enable_idempotence: bool
+    """Prevent duplicates and reordering when batches are retried. Requires acks=all."""
+    transactional_id: str | None
+    """Id of the producer's transactions, which stays the same across restarts; None: no transactions."""
+    transaction_timeout_ms: int
+    """Time in milliseconds after which the coordinator aborts an open transaction."""
+    transaction_two_phase_commit_enable: bool
+    """Begin transactions without a timeout, which an external coordinator decides (KIP-939)."""
+    compression_type: str | None
+    """Codec of batches: none, gzip, snappy, lz4 or zstd."""
+    compression_gzip_level: int
+    """Compression level of gzip, 1 to 9; -1: the codec's default."""
+    compression_lz4_level: int
+    """Compression level of lz4, 1 to 17; the default is the fast compressor, as in Kafka."""
+    compression_zstd_level: int
+    """Compression level of zstd, up to 22."""
+    compression_level: int | None
+    """Compression level of whichever codec is used; takes precedence over the codec's own config."""
+    batch_size: int
+    """Maximum size in bytes of a batch, before compression; a larger record gets a batch of its own."""
+    linger_ms: float
+    """Time in milliseconds that a batch waits for more records. More: larger batches, higher latency."""
+    buffer_memory: int
+    """Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."""
+    max_block_ms: int
+    """Maximum time in milliseconds that send() waits for metadata and memory."""
+    block_on_buffer_full: bool
+    """Deprecated since Kafka 0.9: true lets send() block without a limit."""
+    metadata_fetch_timeout_ms: int | None
+    """Kafka before 0.11: the older name of max.block.ms."""
+    timeout_ms: int | None
+    """Kafka before 0.11: time in milliseconds that the leader waits for replicas; now request.timeout.ms."""
+    max_request_size: int
+    """Maximum size in bytes of a record and of a request."""
+    max_in_flight_requests_per_connection: int
+    """Maximum number of unacknowledged requests per broker; at most 5 with idempotence."""
+    retries: int
+    """Maximum number of retries of a batch; delivery.timeout.ms usually ends them earlier."""
+    delivery_timeout_ms: int
+    """Time in milliseconds from send() on within which a record is acknowledged or fails."""
+    partitioner: Any
+    """Chooses the partition: default, sticky, roundrobin, random, or a callable or object."""
+    partitioner_class: Any
+    """Kafka's name for partitioner; the names of Java's classes are accepted."""
+    partitioner_ignore_keys: bool
+    """Distribute records with keys as if they had none."""
+    partitioner_adaptive_partitioning_enable: bool
+    """Send fewer records without keys to slow partitions."""
+    partitioner_availability_timeout_ms: int
+    """Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled."""
+    interceptor_classes: str | Sequence[Any]
+    """Interceptors, as classes or objects, in the order in which they are called."""
+    enable_metrics_push: bool
+    """Push metrics to the cluster if it has a subscription for them (KIP-714)."""
+    metadata_max_idle_ms: int
+    """Time in milliseconds after which the metadata of an unused topic is dropped."""
