@@ -1,4 +1,4 @@
-"""Names that differ in kafka-python, for programs that only change the import."""
+"""Names that are different in kafka-python, so that a program has to change only its import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UpdateFeatureType = UpgradeType
 
 
 class DefaultSerializer(StringSerde):
-    """Encodes str; bytes are sent as they are."""
+    """Encodes a str as UTF-8; bytes are not changed."""
 
     types = (str, bytes, bytearray, memoryview)
     expected = "a str or bytes"

@@ -1,6 +1,6 @@
 """Serializers and deserializers of keys and values. Kafka's `Serializer` and `Deserializer`.
 
-Kafka's own types are in `ottla.serializers`.
+Those for Kafka's standard types are in `ottla.serializers`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Headers = list[tuple[str, bytes | None]]
 
 @runtime_checkable
 class Serializer(Protocol):
-    """Converts keys or values to bytes; a plain callable `value -> bytes` works as well.
+    """Converts keys or values to bytes. A callable `value -> bytes` can be used instead.
 
-    `serialize(topic, headers, value)` also gets the record's headers, a list that it may extend. The methods
+    `serialize` may also have the parameters (topic, headers, value); it may then add headers to the list. The methods
     `configure(configs, is_key)` and `close()` are called as in Java, if they exist.
     """
 
@@ -31,9 +31,10 @@ class Serializer(Protocol):
 
 @runtime_checkable
 class Deserializer(Protocol):
-    """Converts bytes to keys or values; a plain callable `bytes -> value` works as well.
+    """Converts bytes to keys or values. A callable `bytes -> value` can be used instead.
 
-    `deserialize(topic, headers, data)` also gets the record's headers; `configure` and `close` as in a Serializer.
+    `deserialize` may also have the parameters (topic, headers, data). `configure` and `close` are called as for a
+    Serializer.
     """
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
@@ -42,7 +43,7 @@ class Deserializer(Protocol):
 
 
 class Converter:
-    """The configured serializer or deserializer of one option: called with (topic, value, headers)."""
+    """The configured serializer or deserializer of an option. It is called with topic, value and headers."""
 
     __slots__ = ("_call", "_close", "name", "option", "takes_headers")
 
@@ -55,7 +56,9 @@ class Converter:
         self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 
     def __call__(self, topic: str, value: Any, headers: Headers | None = None) -> Any:
-        """Convert a value. SerializationError names option, serializer, topic and type."""
+        """Convert a value. Raises SerializationError, which names the option, the serializer, the topic and the type of
+        the value.
+        """
         try:
             if self.takes_headers:
                 return self._call(topic, [] if headers is None else headers, value)
@@ -66,13 +69,13 @@ class Converter:
             ) from error
 
     def close(self) -> None:
-        """Close the serializer."""
+        """Close the serializer, if it has a close method."""
         if self._close is not None:
             self._close()
 
 
 HEADERS_PARAMETERS: Final = 3
-"""topic, headers, value."""
+"""The parameters topic, headers and value."""
 
 
 def _wants_headers(method: Callable[..., Any]) -> bool:
@@ -87,9 +90,9 @@ def _wants_headers(method: Callable[..., Any]) -> bool:
 def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Converter | None:
     """Return the converter for an option such as key.serializer; None if values need no conversion.
 
-    `what` is the option's name, for errors. The option is a callable, a (De)Serializer, a class of one, a short name
-    ("string", "long"), a Java class, or the dotted name of a Python object. `configs` are the client's configs as
-    they were set, for `configure`.
+    `what` is the name of the option, for errors. The option is a callable, a serializer or deserializer, a class of
+    one, a short name ("string", "long"), the name of a Java class, or the dotted name of a Python object. `configs` are
+    the configs that were passed to the client; the converter's `configure` gets them.
     """
     if option is None:
         return None
@@ -118,7 +121,9 @@ def _named(name: str, what: str) -> Any:
 
 
 def to_bytes(value: Any, what: str) -> bytes | None:
-    """Return a value without a serializer as bytes; bytes and str are accepted."""
+    """Return a key or value as bytes, if there is no serializer. A str is encoded as UTF-8. Raises SerializationError
+    for other types.
+    """
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -131,7 +136,7 @@ def to_bytes(value: Any, what: str) -> bytes | None:
 
 
 def checked_headers(headers: Iterable[Any]) -> Headers:
-    """Return headers as pairs of str and bytes or None. Raises SerializationError for anything else."""
+    """Return headers as pairs of a str and bytes or None. Raises SerializationError for anything else."""
     checked: Headers = []
     for header in headers:
         try:

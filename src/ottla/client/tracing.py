@@ -47,13 +47,13 @@ SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 ERROR_TYPE: Final = "error.type"
 MAX_LINKS: Final = 128
-"""Links of a span for received records, as many as SDKs keep by default."""
+"""Maximum number of links of the span of a poll; the default limit of OpenTelemetry's SDKs."""
 
 RecordHeaders = Sequence[tuple[str, bytes | None]]
 
 
 class TracedHeaders(list[tuple[str, bytes | None]]):
-    """The headers of a record that is being sent, with its span."""
+    """The headers of a record that is being sent, together with the record's span."""
 
     def __init__(self, headers: RecordHeaders, span: Span) -> None:
         super().__init__(headers)
@@ -61,7 +61,7 @@ class TracedHeaders(list[tuple[str, bytes | None]]):
 
 
 class _HeaderSetter(Setter[list[tuple[str, bytes | None]]]):
-    """Replaces a header: a record that is passed on has the one of its first sender."""
+    """Sets a header. An existing header is replaced: a record that is forwarded has one from its first producer."""
 
     def set(self, carrier: list[tuple[str, bytes | None]], key: str, value: str) -> None:
         carrier[:] = [header for header in carrier if header[0] != key]
@@ -69,7 +69,7 @@ class _HeaderSetter(Setter[list[tuple[str, bytes | None]]]):
 
 
 class _HeaderGetter(Getter[RecordHeaders]):
-    """Reads headers; the last one of a name counts, as in Kafka."""
+    """Reads a header. If there are several with the same name, the last one counts, as in Kafka."""
 
     def get(self, carrier: RecordHeaders, key: str) -> list[str] | None:
         values = [value.decode("utf-8", "replace") for name, value in carrier if name == key and value is not None]
@@ -85,17 +85,17 @@ SETTER, GETTER = _HeaderSetter(), _HeaderGetter()
 class TracingProducerInterceptor(ProducerInterceptor):
     """Starts a span `send TOPIC` for each record, and ends it with the acknowledgement or failure.
 
-    The span's parent is the span of the caller of send(). Interceptors after this one must leave the headers' list as
-    it is: put it last.
+    The span's parent is the span of the caller of send(). It must be the last interceptor, because others might replace
+    the list of headers.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Read the client id and the address of the brokers."""
+        """Read the client id and the address of the first bootstrap server."""
         self._tracer = _tracer()
         self._attributes = {**_client_attributes(configs), OPERATION_NAME: "send", OPERATION_TYPE: "send"}
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Start the span, and return the record with its context in the headers."""
+        """Start the span, and return the record with the span's context in its headers."""
         attributes = {**self._attributes, DESTINATION: record.topic}
         if record.value is None:
             attributes[TOMBSTONE] = True
@@ -115,16 +115,18 @@ class TracingProducerInterceptor(ProducerInterceptor):
             _end(span, error)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        """End the span of a record that was in no batch."""
+        """End the span of a record that failed before it was in a batch."""
         if isinstance(record.headers, TracedHeaders):
             _end(record.headers.span, error)
 
 
 class TracingConsumerInterceptor(ConsumerInterceptor):
-    """Makes a span `poll TOPIC` for the records of each topic that a poll returns, with links to the spans of sends."""
+    """Creates a span `poll TOPIC` for the records of each topic that a poll returns, with links to the spans of their
+    sends.
+    """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Read client id, group and the address of the brokers."""
+        """Read the client id, the group and the address of the first bootstrap server."""
         self._tracer = _tracer()
         self._attributes = {**_client_attributes(configs), OPERATION_NAME: "poll", OPERATION_TYPE: "receive"}
         group = _config(configs, "group.id")
@@ -132,7 +134,7 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
             self._attributes[GROUP] = str(group)
 
     def on_consume(self, records: Records) -> Records:
-        """Make the spans."""
+        """Create the spans."""
         by_topic: dict[str, list[ConsumerRecord]] = {}
         for tp, part in records.items():
             by_topic.setdefault(tp.topic, []).extend(part)
@@ -144,15 +146,16 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
 
 
 def context_of(record: ConsumerRecord) -> otel_context.Context:
-    """Return the context in a record's headers; without one the current context."""
+    """Return the trace context in a record's headers; the current context if there is none."""
     return propagate.extract(tuple(record.headers or ()), getter=GETTER)
 
 
 @contextmanager
 def process_span(record: ConsumerRecord, *, group_id: str | None = None) -> Iterator[Span]:
-    """Run a block in a span `process TOPIC`, whose parent is the span that has sent the record.
+    """Context manager: run a block in a span `process TOPIC`, whose parent is the span of the record's send.
 
-    Spans that the block starts, and records that it sends, belong to the same trace. An exception is recorded.
+    Spans that the block starts, and records that it sends, belong to the same trace. An exception is recorded in the
+    span.
     """
     attributes: dict[str, Any] = {
         SYSTEM: "kafka",

@@ -25,8 +25,9 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
             admin.create_topics([NewTopic("topic", num_partitions=3, replication_factor=1)])
 
     Options are keywords, or one mapping with Kafka's names. Calls raise the errors of brokers, and KafkaTimeoutError
-    after `timeout_ms` (by default default.api.timeout.ms). A call about many resources raises the first failure; the
-    others take effect. With a dictionary `errors`, it puts failures there by resource and returns the successes.
+    after `timeout_ms` (by default default.api.timeout.ms). A call about many resources applies to each of them
+    separately: if some fail, it raises the first failure, and the others still take effect. If a dictionary is passed
+    as `errors`, the call puts the failures into it, by resource, and returns the successes instead of raising.
     """
 
     def __init__(self, configs: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> None:
@@ -57,7 +58,7 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
         return self._asynchronous.metrics(raw)
 
     def close(self, timeout: float | None = None) -> None:
-        """Close the connections within `timeout` seconds. Pending calls fail. May be called repeatedly."""
+        """Close the connections within `timeout` seconds (None: 10). Pending calls fail. May be called repeatedly."""
         with self._close_lock:
             if self._closed:
                 return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KafkaAdminClient(AdminCore):
-    """Manages a cluster, as the synchronous client of this name. Bound to one event loop.
+    """Manages a cluster: the asyncio version of the synchronous client of the same name. Bound to one event loop.
 
     Use `start` and `stop`, or `async with`.
     """
@@ -30,7 +30,9 @@ class KafkaAdminClient(AdminCore):
         return f"<KafkaAdminClient {self.client_id}>"
 
     async def close(self, timeout: float | None = None) -> None:
-        """Close the connections within `timeout` seconds. Pending calls fail."""
+        """Close the connections within `timeout` seconds (None: no limit), otherwise raise TimeoutError. Pending calls
+        fail.
+        """
         async with asyncio.timeout(timeout):
             await self.stop()
 

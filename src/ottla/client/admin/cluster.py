@@ -1,4 +1,4 @@
-"""The cluster: its brokers, features, and the API versions of brokers."""
+"""Calls about the cluster: its brokers, its features, and the API versions of its brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster and its brokers; the controller is None if there is none at the moment."""
+    """The cluster and its brokers. `controller` is None if there is none at the moment. `fenced`: ids of brokers that
+    are registered, but fenced. `authorized_operations`: None if they were not requested.
+    """
 
     cluster_id: str | None
     controller: Node | None
@@ -37,14 +39,14 @@ class ClusterDescription(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The levels of a feature, or the versions of an API."""
+    """An inclusive range: of a feature's levels, or of an API's versions."""
 
     min_version: int
     max_version: int
 
 
 class FeatureMetadata(NamedTuple):
-    """The features of the cluster: their finalized levels, and those that the broker supports."""
+    """The features of the cluster: the finalized levels, and the levels that the broker supports, by feature."""
 
     finalized: dict[str, VersionRange]
     finalized_epoch: int | None
@@ -60,7 +62,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """The new level of a feature; 0 removes it."""
+    """The new finalized level of a feature; level 0 removes the feature."""
 
     max_version_level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
@@ -113,7 +115,9 @@ class ClusterAdmin(AdminDriver):
     async def describe_features(
         self, node_id: int | None = None, timeout_ms: float | None = None, *, send_request_to_controller: bool = False
     ) -> FeatureMetadata:
-        """Return the features of the cluster, as reported by any broker, this one, or the controller."""
+        """Return the features of the cluster, as reported by the broker `node_id` (None: any broker), or by the
+        controller if `send_request_to_controller` is set.
+        """
         lookup = to_controller if send_request_to_controller else any_broker if node_id is None else to_broker(node_id)
         return await self.call(
             ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1]),
@@ -131,7 +135,9 @@ class ClusterAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set the levels of features, or only validate the request."""
+        """Set the finalized levels of features, by name. With `validate_only`, only check that the controller accepts
+        them.
+        """
 
         def request(names: list[str], version: int) -> features.UpdateFeaturesRequest:
             if validate_only and version < 1:
@@ -155,7 +161,9 @@ class ClusterAdmin(AdminDriver):
     async def api_versions(
         self, node_id: int | None = None, timeout_ms: float | None = None
     ) -> dict[str, VersionRange]:
-        """Return the versions of each API (by Kafka's name, or its key) that any broker, or this one, supports."""
+        """Return the versions of each API that the broker `node_id` (None: any broker) supports, by Kafka's name of the
+        API. An API that this client does not know has its number as name.
+        """
 
         async def attempt() -> dict[str, VersionRange]:
             nodes = await self.nodes()  # the addresses of brokers are unknown before the first call

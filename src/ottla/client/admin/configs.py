@@ -30,7 +30,7 @@ BROKER = ConfigResourceType.BROKER
 
 
 class AlterConfigOp(IntEnum):
-    """A change of a config. APPEND and SUBTRACT are for lists."""
+    """An operation on a config. APPEND and SUBTRACT change lists."""
 
     SET = 0
     DELETE = 1
@@ -57,9 +57,10 @@ Change = str | None | tuple[AlterConfigOp | int, str | None]
 
 
 class ConfigResource(NamedTuple):
-    """A resource with configs: its type and name (a broker's is its id, empty for the default of all brokers).
+    """A resource with configs: its type and name. The name of a broker is its id, or empty for the default of all
+    brokers.
 
-    `configs` are the configs to set, or those to describe (names, or a mapping).
+    `configs` contains the configs to set, or the names of those to describe (a list, or the keys of a mapping).
     """
 
     resource_type: ConfigResourceType | int | str
@@ -68,13 +69,13 @@ class ConfigResource(NamedTuple):
 
     @property
     def plain(self) -> ConfigResource:
-        """The resource without configs, and with its type as a number."""
+        """The same resource without configs, and with its type as a number."""
         kind = self.resource_type
         return ConfigResource(ConfigResourceType[kind.upper()] if isinstance(kind, str) else int(kind), self.name)
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that would apply if those before it were removed."""
+    """A value of a config from one source. It applies if the synonyms before it in the list are removed."""
 
     name: str
     value: str | None
@@ -82,7 +83,9 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config. The source is a `ConfigSource`, the type Kafka's number of it (1 boolean, 2 string, 3 int…)."""
+    """A config of a resource. `source` is a `ConfigSource`; `config_type` is Kafka's number of the type (1 boolean, 2
+    string, 3 int…). The synonyms start with the value that applies.
+    """
 
     name: str
     value: str | None
@@ -95,12 +98,12 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether it is not set anywhere."""
+        """Whether the value is the default, because the config is not set anywhere."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
     @property
     def is_modified(self) -> bool:
-        """Whether it is set on the resource itself."""
+        """Whether the config is set on the resource itself, and not inherited."""
         return self.source not in INHERITED
 
 
@@ -115,7 +118,7 @@ FILTERS: Final[dict[str, Callable[[ConfigEntry], bool]]] = {
     "default": lambda entry: not entry.is_modified,
     "static": lambda entry: entry.source == ConfigSource.STATIC_BROKER_CONFIG,
 }
-"""Filters of describe_configs."""
+"""The values of describe_configs' `config_filter`, with the entries that each selects."""
 
 Entries = dict[str, ConfigEntry]
 
@@ -135,7 +138,8 @@ class ConfigsAdmin(AdminDriver):
     ) -> dict[ConfigResource, Entries]:
         """Return the configs of resources (only those in `configs`, if set), by resource (without `configs`) and name.
 
-        The filter is all, modified (set on the resource itself), default (all others) or static (of the broker's file).
+        `config_filter` is "all", "modified" (set on the resource itself), "default" (all others) or "static" (from the
+        broker's configuration file).
         """
         is_included = FILTERS.get(config_filter.lower())
         if is_included is None:
@@ -153,7 +157,7 @@ class ConfigsAdmin(AdminDriver):
                 for r in response.results
             },
             _to_own_brokers,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         return await self.call_per_key(call, resources, timeout_ms, errors)
 
@@ -167,10 +171,11 @@ class ConfigsAdmin(AdminDriver):
         raise_on_unknown: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Set configs: those in `configs`. None removes one, `(AlterConfigOp.APPEND, "x")` appends to a list.
+        """Change the configs of resources. A config is set to a value, removed by None, or changed by an operation:
+        `(AlterConfigOp.APPEND, "x")` appends to a list.
 
-        Other configs are kept, unless `incremental` is False: then every config that is not named is removed. Brokers
-        reject unknown configs anyway; kafka-python's `raise_on_unknown` is ignored.
+        Configs that are not named stay as they are, unless `incremental` is False: then they are removed. Brokers
+        always reject unknown configs; kafka-python's `raise_on_unknown` is ignored.
         """
         changes = _changes(config_resources)
         make_request = _incremental if incremental is not False else _complete
@@ -188,7 +193,7 @@ class ConfigsAdmin(AdminDriver):
                 ConfigResource(r.resource_type, r.resource_name): _failure(r) for r in response.responses
             },
             lookup,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, changes, timeout_ms, errors)
 
@@ -200,7 +205,7 @@ class ConfigsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Alter configs: Java's name for `alter_configs`."""
+        """Change configs. Java's name for `alter_configs`."""
         await self.alter_configs(configs, timeout_ms, True, validate_only, errors=errors)
 
     async def reset_configs(
@@ -213,7 +218,9 @@ class ConfigsAdmin(AdminDriver):
         incremental: bool | None = True,
         errors: Errors | None = None,
     ) -> None:
-        """Remove configs, so that their defaults apply again: those in `configs`, names or a mapping."""
+        """Remove the configs that are named in `configs` (a list, or the keys of a mapping), so that their defaults
+        apply again.
+        """
         removed = [
             ConfigResource(r.resource_type, r.name, dict.fromkeys(r.configs or (), None)) for r in config_resources
         ]
@@ -222,7 +229,9 @@ class ConfigsAdmin(AdminDriver):
     async def list_config_resources(
         self, resource_types: Collection[ConfigResourceType | int | str] = (), timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """Return resources with configs, of some types or all. Brokers before 4.1 list client metrics only."""
+        """Return the resources that have configs, of some types (default: all). Brokers before 4.1 list client metrics
+        only.
+        """
         kinds = [int(ConfigResource(kind, "").plain.resource_type) for kind in resource_types]
 
         def request(version: int) -> ListConfigResourcesRequest:
@@ -247,7 +256,7 @@ class ConfigsAdmin(AdminDriver):
 
 
 async def _to_own_brokers(_: AdminDriver, resources: list[ConfigResource]) -> Shares:
-    """Send configs of brokers and loggers to the broker itself, and all others to any broker."""
+    """Route configs of brokers and loggers to the broker itself, and all others to any broker."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         is_broker = resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)

@@ -1,9 +1,10 @@
-"""The driver of admin calls: lookup of the right broker, retries, time limits. The calls are in the files beside.
+"""The driver of admin calls: lookup of the right brokers, retries, time limits. The calls themselves are in the other
+modules of this package.
 
-A call is about many keys (topics, partitions, groups…). Retriable failures are retried for their keys only. At the end
-the first failure is raised, with a note if there are more; or, if the caller passes a dictionary `errors`, failures are
-put into it by key, and the successes are returned. Kafka's `AdminApiDriver`, `AdminApiHandler` and
-`AdminApiLookupStrategy`.
+A call is about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are sent
+again. In the end the first failure is raised, with a note that lists all failed keys. If the caller passes a dictionary
+`errors`, failures are put into it by key instead, and the successes are returned. Kafka's `AdminApiDriver`,
+`AdminApiHandler` and `AdminApiLookupStrategy`.
 """
 
 from __future__ import annotations
@@ -35,21 +36,22 @@ V = TypeVar("V")
 Errors = dict[Any, errors.KafkaError]
 """Failures by key."""
 Shares = tuple[Mapping[int | None, list[Any]], Errors]
-"""Keys by the broker to send them to (None: any broker), and failed lookups by key."""
+"""Keys by the broker to send their request to (None: any broker), and the errors of failed lookups by key."""
 Lookup = Callable[["AdminDriver", list[Any]], Awaitable[Shares]]
-"""Finds the brokers of keys."""
+"""Looks up the brokers to which requests about the keys have to be sent."""
 AnyRequest = Any
-"""A request, or a function that returns it for a version."""
+"""A request, or a function that takes the negotiated version and returns the request."""
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-"""Kinds of coordinators. Share groups have the coordinator of other groups."""
+"""GROUP and TRANSACTION are key types of FindCoordinator. GROUP is used for share groups, too."""
 
 TOPIC_IDLE_MS: Final = 60_000
-"""Time for which a topic's leaders stay in the metadata after a call that needed them."""
+"""Time in milliseconds for which a topic stays in the metadata after the last call that needed its leaders."""
 
-MAX_DOUBTS: Final = 5
-"""Maximum number of retries after an error that may be due to outdated metadata: 1.5 seconds with the default backoff.
+BRIEF_ATTEMPTS: Final = 5
+"""Maximum number of attempts when the error may only mean that the broker's metadata is outdated. They take about 1.5
+seconds with the default backoff.
 """
 
 _numbers = itertools.count(1)
@@ -57,26 +59,32 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class AdminCall(Generic[K, V]):
-    """A call about keys: which broker it is sent to, its request for some of the keys, and their results."""
+    """The description of a call about many keys: which brokers it is sent to, its requests, and how results are
+    parsed.
+    """
 
     request: Callable[[list[K]], AnyRequest]
-    """Returns a request for keys, or a function that returns it for a version; then `of` is its class."""
+    """Returns the request for some of the keys. If it depends on the version, returns a function from the version to
+    the request; `of` is then the class of the request.
+    """
     parse: Callable[[Any, list[K], int], Mapping[K, V | errors.KafkaError]]
-    """Returns results from a response, the keys of its request and the broker."""
+    """Returns the result of each key. Its arguments are the response, the keys of the request, and the broker's id (-1:
+    any).
+    """
     lookup: Lookup
     name: str = ""
-    """The subject of the response's own error code, if it has one."""
+    """The subject of the whole response's error code, for messages; empty if the response has no such code."""
     of: type[Request[Any]] | None = None
     at_most: int | None = None
-    """The highest version to use."""
+    """The highest version of the request to use; None for no limit."""
     final: tuple[type[errors.KafkaError], ...] = ()
-    """Errors that are not retried."""
-    doubted: tuple[type[errors.KafkaError], ...] = ()
-    """Errors that are retried a few times only: a topic that is unknown may be too new for the broker."""
+    """Errors that are not retried, even if they are retriable."""
+    retried_briefly: tuple[type[errors.KafkaError], ...] = ()
+    """Errors that are retried only a few times (BRIEF_ATTEMPTS): a topic may be too new for the broker to know it."""
 
 
 class AdminDriver:
-    """The connections of an admin client, and how its calls use them. Not thread-safe: event loop only."""
+    """The connections of an admin client, and the way in which its calls use them. Not thread-safe: event loop only."""
 
     def __init__(self, config: AdminConfig) -> None:
         self.config = config
@@ -95,7 +103,7 @@ class AdminDriver:
         )
 
     async def start(self) -> None:
-        """Start background tasks. Connections are opened when they are needed."""
+        """Start the background tasks. Connections are opened when they are needed."""
         self.metadata.start()
 
     async def stop(self) -> None:
@@ -124,7 +132,7 @@ class AdminDriver:
     ) -> T:
         """Send one request, by default to any broker, and return the parsed response.
 
-        `name` is what an error code of the response is about; `lookup` finds the broker of `key`.
+        `name` says in messages what the response's error code is about. `lookup` returns the broker for `key`.
         """
 
         async def attempt() -> T:
@@ -141,15 +149,19 @@ class AdminDriver:
     async def call_per_key(
         self, call: AdminCall[K, V], keys: Iterable[K], timeout_ms: float | None, failed: Errors | None = None
     ) -> dict[K, V]:
-        """Return the result of each key; failures are put into `failed`, or the first one is raised."""
+        """Make a call with retries, and return the result of each key. Failures are put into `failed` by key; if it is
+        None, the first one is raised.
+        """
 
         async def attempt(remaining: list[K]) -> Mapping[K, V | errors.KafkaError]:
             return await self.attempt(call, remaining)
 
-        return await self.retry_per_key(keys, attempt, timeout_ms, failed, call.final, call.doubted)
+        return await self.retry_per_key(keys, attempt, timeout_ms, failed, call.final, call.retried_briefly)
 
     async def attempt(self, call: AdminCall[K, V], keys: list[K]) -> dict[K, V | errors.KafkaError]:
-        """Make a call once; a broker that fails does so for all keys of its request."""
+        """Send the requests of a call once, and return the result or error of each key. If the request to a broker
+        fails, its error is that of every key in it.
+        """
         by_broker, failed = await call.lookup(self, keys)
         outcomes: dict[K, V | errors.KafkaError] = {**failed}
         requests = {broker: call.request(share) for broker, share in by_broker.items()}
@@ -169,7 +181,7 @@ class AdminDriver:
         of: type[Request[Any]] | None = None,
         at_most: int | None = None,
     ) -> dict[int | None, Any | errors.KafkaError]:
-        """Send requests to all brokers at once, and return the response or the error of each."""
+        """Send one request to each broker, all at once, and return the response or the error by broker."""
 
         async def send(broker: int | None, request: AnyRequest) -> Any:
             try:
@@ -204,10 +216,11 @@ class AdminDriver:
         return int(self.seconds(timeout_ms) * 1000)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float | None) -> T:
-        """Return the result of an attempt, repeated while its error is retriable, time is left and so are `retries`.
+        """Call `attempt` until it succeeds, and return its result. Retriable errors are retried, at most `retries`
+        times.
 
-        A step that times out earlier (metadata, after request.timeout.ms) is repeated like any other failure: only the
-        time limit of the call ends the call. Then KafkaTimeoutError is raised, with the last failure as its cause.
+        A step that times out earlier (metadata, after request.timeout.ms) is retried like any other failure: only the
+        time limit of the whole call ends it. Then KafkaTimeoutError is raised, with the last failure as its cause.
         """
         limit = self.seconds(timeout_ms)
         deadline = time.monotonic() + limit
@@ -244,11 +257,11 @@ class AdminDriver:
         timeout_ms: float | None,
         failed: Errors | None = None,
         final: tuple[type[errors.KafkaError], ...] = (),
-        doubted: tuple[type[errors.KafkaError], ...] = (),
+        retried_briefly: tuple[type[errors.KafkaError], ...] = (),
     ) -> dict[K, V]:
         """Return the result of each key. `attempt` gets the remaining keys, and returns a value or an error for each.
 
-        Errors of the types `final` are not retried; those that are `doubted` are retried a few times only.
+        Errors of the types `final` are not retried; those of the types `retried_briefly` only a few times.
         """
         attempts = itertools.count(1)
         # A single name instead of a list of names means this name, not a list of letters.
@@ -257,7 +270,7 @@ class AdminDriver:
         retriable: dict[K, errors.KafkaError] = {}
 
         async def attempt_remaining() -> None:
-            accepted = final if next(attempts) < MAX_DOUBTS else (*final, *doubted)
+            accepted = final if next(attempts) < BRIEF_ATTEMPTS else (*final, *retried_briefly)
             outcomes = await attempt([key for key in all_keys if key not in done])
             retriable.clear()
             for key, outcome in outcomes.items():
@@ -280,17 +293,19 @@ class AdminDriver:
     # Lookups
 
     async def nodes(self) -> dict[int, Node]:
-        """Return the brokers."""
+        """Return the brokers by id."""
         if not self.metadata.cluster.nodes:
             await self.metadata.refresh(self.connections.request_timeout)
         return self.metadata.cluster.nodes
 
     async def broker_ids(self, ids: Iterable[int] | None, timeout_ms: float | None) -> list[int]:
-        """Return these ids, or those of all brokers."""
+        """Return `ids` as a list, or the ids of all brokers if it is None."""
         return list(ids if ids is not None else await self.retry(self.nodes, timeout_ms))
 
     async def controller(self) -> int:
-        """Return the broker that makes changes, or forwards them to the one that does."""
+        """Return the id of the broker to send changes to: the controller or, in a KRaft cluster, a broker that forwards
+        them to it. Raises NotControllerError if there is none.
+        """
         if self.metadata.cluster.controller_id not in self.metadata.cluster.nodes:
             await self.metadata.refresh(self.connections.request_timeout)
         controller = self.metadata.cluster.controller_id
@@ -299,7 +314,7 @@ class AdminDriver:
         return controller
 
     async def group_by_leader(self, partitions: list[TopicPartition]) -> Shares:
-        """Return the partitions of each leader, and errors of those without one."""
+        """Return the partitions by leader, and the errors of partitions without a leader."""
         self.metadata.add_topics({tp.topic for tp in partitions})
         if any(self.metadata.cluster.leader(tp) < 0 for tp in partitions):
             await self.metadata.refresh(self.connections.request_timeout)
@@ -323,7 +338,7 @@ class AdminDriver:
         return errors.LeaderNotAvailableError(f"{tp} has no leader at the moment")
 
     async def group_by_coordinator(self, keys: list[str], kind: int = GROUP) -> Shares:
-        """Return the keys (groups or transactional ids) of each coordinator, and errors of failed lookups."""
+        """Return the keys (group ids or transactional ids) by coordinator, and the errors of failed lookups."""
         by_coordinator: dict[int | None, list[str]] = {}
         failed: Errors = {}
         for key, coordinator in await self._coordinators(keys, kind):
@@ -358,37 +373,37 @@ class AdminDriver:
 
 
 async def any_broker(_: AdminDriver, keys: list[Any]) -> Shares:
-    """Send all keys to any broker."""
+    """Route all keys to any broker."""
     return {None: keys}, {}
 
 
 async def to_controller(driver: AdminDriver, keys: list[Any]) -> Shares:
-    """Send all keys to the controller."""
+    """Route all keys to the controller."""
     return {await driver.controller(): keys}, {}
 
 
 async def to_brokers(_: AdminDriver, keys: list[Any]) -> Shares:
-    """Send each key, which is the id of a broker, to this broker."""
+    """Route each key, which is the id of a broker, to this broker."""
     return {key: [key] for key in keys}, {}
 
 
 async def to_leaders(driver: AdminDriver, keys: list[Any]) -> Shares:
-    """Send partitions to their leaders."""
+    """Route partitions to their leaders."""
     return await driver.group_by_leader(keys)
 
 
 async def to_group_coordinators(driver: AdminDriver, keys: list[Any]) -> Shares:
-    """Send groups to their coordinators."""
+    """Route groups to their coordinators."""
     return await driver.group_by_coordinator(keys)
 
 
 async def to_transaction_coordinators(driver: AdminDriver, keys: list[Any]) -> Shares:
-    """Send transactional ids to their coordinators."""
+    """Route transactional ids to their coordinators."""
     return await driver.group_by_coordinator(keys, TRANSACTION)
 
 
 def to_broker(broker: int) -> Lookup:
-    """Send all keys to one broker."""
+    """Return a lookup that routes all keys to one broker."""
 
     async def lookup(_: AdminDriver, keys: list[Any]) -> Shares:
         return {broker: keys}, {}
@@ -397,7 +412,7 @@ def to_broker(broker: int) -> Lookup:
 
 
 def to_coordinator_of(group_id: str) -> Lookup:
-    """Send all keys to the coordinator of one group."""
+    """Return a lookup that routes all keys to the coordinator of one group."""
 
     async def lookup(driver: AdminDriver, keys: list[Any]) -> Shares:
         by_coordinator, failed = await driver.group_by_coordinator([group_id])
@@ -409,13 +424,15 @@ def to_coordinator_of(group_id: str) -> Lookup:
 
 
 class ControllerMetadata:
-    """Metadata from Kafka's controllers (bootstrap.controllers, KIP-919): controllers as brokers, and no topics."""
+    """Fetches metadata from KRaft controllers (bootstrap.controllers, KIP-919). The controllers take the place of
+    brokers in it, and there are no topics.
+    """
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     async def send_any(self, request: MetadataRequest) -> MetadataResponse:
-        """Return the controllers in the form of a Metadata response."""
+        """Send DescribeCluster instead of `request`, and return the controllers in the form of a Metadata response."""
         response = await self._connections.send_any(DescribeClusterRequest(endpoint_type=CONTROLLERS))
         return MetadataResponse(
             error_code=response.error_code,
@@ -432,7 +449,7 @@ class ControllerMetadata:
 
 
 def failure(code: int, name: object, message: str | None = None) -> errors.KafkaError | None:
-    """Return the error of a code, with the name of what failed; None for 0."""
+    """Return the error of a code, with a message that starts with `name`; None for code 0."""
     if not code:
         return None
     error = errors.for_code(code)
@@ -441,7 +458,7 @@ def failure(code: int, name: object, message: str | None = None) -> errors.Kafka
 
 
 def check(code: int, name: object, message: str | None = None) -> None:
-    """Raise the error of a code unless it is 0."""
+    """Raise the error of a code, with a message that starts with `name`; do nothing for code 0."""
     error = failure(code, name, message)
     if error is not None:
         raise error
@@ -450,7 +467,9 @@ def check(code: int, name: object, message: str | None = None) -> None:
 def results(
     items: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V] | None = None, topic: str | None = None
 ) -> dict[K, V | errors.KafkaError]:
-    """Return the value or error of each item of a response; without `value` only errors matter."""
+    """Return the value or the error of each item of a response, by key. Without `value`, the value of an item without
+    error is None.
+    """
     outcomes: dict[K, Any] = {}
     for item in items:
         name = key(item)
@@ -461,7 +480,7 @@ def results(
 
 
 def partition_results(topics: Iterable[Any], value: Callable[[Any], V] | None = None) -> dict[TopicPartition, Any]:
-    """Return the value or error of each partition of a response."""
+    """Return the value or the error of each partition of a response."""
     outcomes: dict[TopicPartition, Any] = {}
     for topic in topics:
         name = topic.name if hasattr(topic, "name") else topic.topic_name
@@ -486,7 +505,9 @@ def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
 def with_throttle(
     outcomes: Mapping[K, V | errors.KafkaError], milliseconds: int, *, retry: bool
 ) -> Mapping[K, V | errors.KafkaError]:
-    """Let quota violations be retried after the time that the broker demands, or raised at once."""
+    """Set on quota violations the throttle time of the response (in milliseconds) and whether they are retried, and
+    return the outcomes.
+    """
     for error in outcomes.values():
         if isinstance(error, errors.ThrottlingQuotaExceededError):
             vars(error)["throttled"] = milliseconds / 1000
@@ -495,7 +516,9 @@ def with_throttle(
 
 
 def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None) -> dict[K, V]:
-    """Return the successes; failures are put into `failed`, or the first one is raised."""
+    """Return the values of the keys that succeeded. Failures are put into `failed`; if it is None, the first one is
+    raised.
+    """
     values: dict[K, V] = {}
     failures: Errors = {}
     for key, outcome in outcomes.items():
@@ -514,7 +537,7 @@ def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None
 
 
 def _timed_out(limit: float, cause: errors.KafkaError | None, slow_reason: str = "") -> errors.KafkaTimeoutError:
-    """Return the error of a call that ended after `limit` seconds; `cause` is its last failure."""
+    """Return the error of a call that was not done within `limit` seconds; `cause` is its last failure."""
     why = slow_reason if cause is None else str(cause)
     reason = f" ({why})" if why else ""
     timed_out = errors.KafkaTimeoutError(f"not done within {limit:g} s{reason}")
@@ -523,7 +546,7 @@ def _timed_out(limit: float, cause: errors.KafkaError | None, slow_reason: str =
 
 
 def _error_of_key(error: errors.KafkaError, own: errors.KafkaError | None, limit: float) -> errors.KafkaError:
-    """Return the error of one key when the call ended with `error`; `own` is the last failure of this key."""
+    """Return the error of one key after the call ended with `error`; `own` is the key's last failure."""
     if own is None:
         return error
     return _timed_out(limit, own) if isinstance(error, errors.KafkaTimeoutError) else own

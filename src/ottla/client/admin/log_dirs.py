@@ -22,7 +22,10 @@ from ottla.protocol.messages import describe_log_dirs as dirs
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a log directory: its size in bytes; its lag, if it is being moved there (`is_future`)."""
+    """A replica in a log directory. `size` is in bytes. `is_future`: the replica is being moved to this directory.
+    `offset_lag`: number of offsets by which it is behind the high watermark or, if `is_future`, behind the current
+    replica.
+    """
 
     size: int
     offset_lag: int
@@ -30,7 +33,9 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A log directory; `error` if it is offline, bytes are None if the broker does not report them."""
+    """A log directory. `error` is set if it is offline; `total_bytes` and `usable_bytes` are None if the broker does
+    not report them. A cordoned directory gets no new replicas (KIP-1066).
+    """
 
     error: KafkaError | None
     replicas: dict[TopicPartition, ReplicaInfo]
@@ -48,7 +53,9 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaLogDirInfo(NamedTuple):
-    """The log directory of a replica, and the one it is being moved to; None if there is none."""
+    """The log directory of a replica, and the directory that it is being moved to. Without such a directory the path is
+    None and the lag -1.
+    """
 
     current_log_dir: str | None = None
     current_offset_lag: int = -1
@@ -67,7 +74,9 @@ class LogDirsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """Return the log directories of brokers (None: all) and the replicas (None: of all partitions) in them."""
+        """Return the log directories of brokers (None: all), by broker id and path, with the replicas of these
+        partitions (None: all).
+        """
         topics = None
         if topic_partitions is not None:
             by_name = numbers_by_topic(partitions_of(topic_partitions))
@@ -89,7 +98,7 @@ class LogDirsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartitionReplica, ReplicaLogDirInfo]:
-        """Return the log directories of replicas. Errors are by broker id."""
+        """Return the log directories of replicas. The keys of `errors` are broker ids."""
         targets = [TopicPartitionReplica(*replica) for replica in replicas]
         partitions = {TopicPartition(r.topic, r.partition) for r in targets}
         log_dirs = await self.describe_log_dirs(partitions, {r.broker_id for r in targets}, timeout_ms, errors=errors)
@@ -102,7 +111,7 @@ class LogDirsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Move replicas to other log directories of their brokers: absolute paths by replica."""
+        """Move replicas to other log directories of their brokers. The values are absolute paths."""
         paths = {TopicPartitionReplica(*replica): path for replica, path in replica_assignments.items()}
         call: AdminCall[TopicPartitionReplica, None] = AdminCall(
             lambda replicas: _move({r: paths[r] for r in replicas}),
@@ -118,7 +127,7 @@ class LogDirsAdmin(AdminDriver):
 
 
 async def to_brokers_of_replicas(_: AdminDriver, replicas: list[TopicPartitionReplica]) -> Shares:
-    """Send replicas to their brokers."""
+    """Route replicas to their brokers."""
     by_broker: dict[int | None, list[TopicPartitionReplica]] = {}
     for replica in replicas:
         by_broker.setdefault(replica.broker_id, []).append(replica)

@@ -1,4 +1,4 @@
-"""Kafka's metadata quorum (KRaft): its controllers, and which of them are voters."""
+"""Calls about Kafka's metadata quorum (KRaft): its members, and which of them are voters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class QuorumMember(NamedTuple):
 
 
 class QuorumInfo(NamedTuple):
-    """The metadata quorum; `nodes` are the addresses of its members by id and listener."""
+    """The metadata quorum. `nodes`: the address (host, port) of each member, by node id and listener name."""
 
     leader_id: int
     leader_epoch: int
@@ -48,7 +48,7 @@ class QuorumAdmin(AdminDriver):
     """Calls about Kafka's controllers."""
 
     async def unregister_broker(self, broker_id: int, timeout_ms: float | None = None) -> None:
-        """Remove the registration of a broker that will not come back from Kafka's controllers."""
+        """Remove the registration of a broker from the KRaft controllers, after the broker was shut down for good."""
         request = UnregisterBrokerRequest(broker_id=broker_id)
         await self.call(request, _ignore, timeout_ms, f"broker {broker_id}", to_controller)
 

@@ -10,14 +10,18 @@ from ottla.protocol.messages import alter_client_quotas as alter_quotas
 from ottla.protocol.messages import describe_client_quotas as quotas
 
 EXACT, DEFAULT, SPECIFIED = range(3)
-"""Match types of a filter's component: a name, the default entity, any specified name."""
+"""Match types of a filter component: an exact name, the default entity, any name."""
 
 Entity = tuple[tuple[str, str | None], ...]
-"""An entity with quotas: (type, name) pairs, such as (("user", "alice"), ("client-id", None)); None is the default."""
+"""An entity with quotas: (type, name) pairs, such as (("user", "alice"), ("client-id", None)). The name None is the
+default entity.
+"""
 
 
 class ClientQuotaFilterComponent(NamedTuple):
-    """A component of an entity: of this type and name (None: the default entity), or (`any_name`) of any name."""
+    """A condition on an entity: it has a component of this type with this name (None: the default entity), or with any
+    name if `any_name` is set.
+    """
 
     entity_type: str
     name: str | None = None
@@ -25,14 +29,14 @@ class ClientQuotaFilterComponent(NamedTuple):
 
 
 class ClientQuotaFilter(NamedTuple):
-    """Matches entities with all of these components and, if `strict`, no others."""
+    """Selects the entities that meet all of these conditions and, if `strict`, have no further components."""
 
     components: tuple[ClientQuotaFilterComponent, ...] = ()
     strict: bool = False
 
 
 class ClientQuotaAlteration(NamedTuple):
-    """Quotas of an entity to set, or (None) to remove: `{"producer_byte_rate": 1024.0}`."""
+    """A change of an entity's quotas: `{"producer_byte_rate": 1024.0}` sets a quota, the value None removes it."""
 
     entity: Entity | Mapping[str, str | None]
     ops: Mapping[str, float | None]
@@ -68,7 +72,7 @@ class QuotasAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set and remove quotas. Errors are by entity."""
+        """Set and remove quotas. The keys of `errors` are entities."""
         changes = {_entity(entry.entity): dict(entry.ops) for entry in entries}
         call: AdminCall[Entity, None] = AdminCall(
             lambda entities: alter_quotas.AlterClientQuotasRequest(
@@ -85,7 +89,7 @@ class QuotasAdmin(AdminDriver):
 
 
 def _entity(entity: Entity | Mapping[str, str | None]) -> Entity:
-    """Return the entity with its components in a fixed order."""
+    """Return the entity with its components sorted by type."""
     return tuple(sorted(entity.items() if isinstance(entity, Mapping) else entity, key=lambda part: part[0]))
 
 

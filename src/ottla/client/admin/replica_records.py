@@ -1,4 +1,4 @@
-"""Records as single replicas have them, for comparisons."""
+"""Fetching from single replicas, so that their records can be compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ottla.model import TopicPartition
 from ottla.protocol.messages import fetch
 
 NAMES_UNTIL = 12
-"""The last version of Fetch that names topics; later ones have their ids."""
+"""The last version of Fetch that has topic names; later ones have topic ids."""
 
 
 class ReplicaRecords(NamedTuple):
-    """Record batches of a replica from an offset on, and its high watermark."""
+    """Encoded record batches of a replica, from the requested offset on, and the replica's high watermark."""
 
     high_watermark: int
     batches: bytes
@@ -34,8 +34,8 @@ class ReplicaRecordsAdmin(AdminDriver):
         max_wait_ms: int = 0,
         errors: Errors | None = None,
     ) -> dict[TopicPartitionReplica, ReplicaRecords]:
-        """Return the record batches of replicas from an offset on, up to `max_bytes` of each, with the replica's high
-        watermark. A broker without any records waits for `max_wait_ms`. Nothing is retried.
+        """Return the record batches of replicas from an offset on, at most `max_bytes` per replica, with the replica's
+        high watermark. A broker without new records answers after `max_wait_ms`. Errors of replicas are not retried.
         """
         targets = {TopicPartitionReplica(*replica): offset for replica, offset in offsets.items()}
         call: AdminCall[TopicPartitionReplica, ReplicaRecords] = AdminCall(

@@ -1,4 +1,4 @@
-"""Transactions and their producers: lists, descriptions, fencing, and the end of hanging transactions."""
+"""Calls about transactions and their producers: lists, descriptions, fencing, aborting of hanging transactions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 FENCING_TIMEOUT_MS: Final = 1
-"""The transaction timeout of a producer that only fences another one."""
+"""The transaction timeout in milliseconds with which a producer is initialized only to fence another one."""
 HANGING_AFTER_MS: Final = 15 * 60 * 1000
 
 
@@ -57,7 +57,7 @@ class TransactionState(StrEnum):
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in a list."""
+    """A transactional id in a list, with its current producer id and the state of its transaction."""
 
     transactional_id: str
     producer_id: int
@@ -65,7 +65,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id; `start_time_ms` is None if no transaction is open."""
+    """A transactional id with its producer and transaction. `start_time_ms` is None if no transaction is open."""
 
     coordinator_id: int
     state: str
@@ -77,7 +77,9 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """A partition's state of a producer; `current_txn_start_offset` is None if it has no open transaction."""
+    """The state of a producer in a partition. `current_txn_start_offset` is None if it has no open transaction
+    there.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -97,7 +99,7 @@ class AbortTransactionSpec(NamedTuple):
 
 
 class FencedProducer(NamedTuple):
-    """The producer id and epoch that the fencing has allocated."""
+    """The producer id and epoch after fencing."""
 
     producer_id: int
     producer_epoch: int
@@ -117,9 +119,10 @@ class TransactionsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of brokers (None: all), filtered by producer id, state, age and pattern.
+        """Return the transactional ids of brokers (None: all), filtered by producer id, state, minimum age of the
+        transaction and regular expression.
 
-        Errors are by broker id.
+        The keys of `errors` are broker ids.
         """
 
         def request(version: int) -> ListTransactionsRequest:
@@ -152,7 +155,9 @@ class TransactionsAdmin(AdminDriver):
     async def describe_transactions(
         self, transactional_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, TransactionDescription]:
-        """Return transactions by transactional id. Raises TransactionalIdNotFoundError for one that does not exist."""
+        """Return the transactions of transactional ids. Raises TransactionalIdNotFoundError for an id that does not
+        exist.
+        """
         call: AdminCall[str, TransactionDescription] = AdminCall(
             lambda ids: DescribeTransactionsRequest(transactional_ids=ids),
             lambda response, _, broker: results(
@@ -193,7 +198,9 @@ class TransactionsAdmin(AdminDriver):
         return await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, timeout_ms: float | None = None) -> None:
-        """Abort a hanging transaction in a partition. Raises InvalidProducerEpochError…"""
+        """Abort a hanging transaction in a partition: write an abort marker there. Raises InvalidProducerEpochError,
+        for example.
+        """
         tp = TopicPartition(*spec.topic_partition)
         marker = WritableTxnMarker(
             producer_id=spec.producer_id,
@@ -206,14 +213,16 @@ class TransactionsAdmin(AdminDriver):
             lambda _: WriteTxnMarkersRequest(markers=[marker]),
             lambda response, *_: partition_results(response.markers[0].topics),
             to_leaders,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, [tp], timeout_ms)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, FencedProducer]:
-        """Fence the current producers of transactional ids; their open transactions are aborted."""
+        """Fence the current producers of transactional ids, and return their new producer ids and epochs. Open
+        transactions are aborted.
+        """
 
         async def attempt(remaining: list[str]) -> dict[str, FencedProducer | KafkaError]:
             by_coordinator, failed = await self.group_by_coordinator(remaining, TRANSACTION)
@@ -228,7 +237,9 @@ class TransactionsAdmin(AdminDriver):
         return await self.retry_per_key(transactional_ids, attempt, timeout_ms, errors)
 
     async def force_terminate_transaction(self, transactional_id: str, timeout_ms: float | None = None) -> None:
-        """Abort the open transaction of a transactional id, prepared ones too (KIP-939), and fence its producer."""
+        """Abort the open transaction of a transactional id, even if it is prepared (KIP-939), and fence its
+        producer.
+        """
         await self.fence_producers([transactional_id], timeout_ms)
 
     async def find_hanging_transactions(

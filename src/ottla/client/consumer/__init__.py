@@ -1,1 +1,1 @@
-"""KafkaConsumer: group membership, positions, fetching."""
+"""The consumer: group membership, positions, fetching."""

@@ -1,7 +1,8 @@
-"""`KafkaConsumer` for asyncio: the core on the caller's event loop. `ottla.aio` has it under its name.
+"""`KafkaConsumer` for asyncio. It is exported as `ottla.aio.KafkaConsumer`.
 
-It has the methods of the synchronous consumer, in the same order; those that wait are coroutines. Every await may be
-cancelled: records are taken without one, so none is lost, and the next call continues where the last one was.
+It has the methods of the synchronous consumer, in the same order; those that wait are coroutines. Every call may be
+cancelled without losing records: they are taken from the buffer only after the last await, and the next call continues
+at the same position.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class KafkaConsumer(ConsumerQueries):
         self._closing = self._closed = False
 
     async def start(self) -> None:
-        """Start, and subscribe to the topics of the constructor."""
+        """Start the client, and subscribe to the topics that were passed to the constructor."""
         await self._core.start()
         if self._names:
             self.subscribe(self._names)
@@ -84,7 +85,7 @@ class KafkaConsumer(ConsumerQueries):
         self._core.subscribe(topic_names(topics), pattern, listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group and read nothing."""
+        """Leave the group, and clear the subscription or assignment."""
         self._check_open()
         await self._core.unsubscribe()
 
@@ -101,7 +102,9 @@ class KafkaConsumer(ConsumerQueries):
     # Records
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Return available records; waits up to `timeout_ms` for the first. Also runs rebalances and commits."""
+        """Return available records. Wait up to `timeout_ms` for the first one. Rebalances and commits happen in this
+        call, too.
+        """
         check_max_records(max_records)
         self._core.end_iteration()
         return await self._poll(timeout_ms / 1000, lambda: self._next_records(max_records))
@@ -125,7 +128,7 @@ class KafkaConsumer(ConsumerQueries):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> Records:
-        """Poll: aiokafka's name for `poll`."""
+        """Poll. aiokafka's name for `poll`; raises ValueError if partitions are passed."""
         if partitions:
             raise ValueError("getmany() cannot select partitions; pause() the others instead")
         return await self.poll(timeout_ms, max_records)
@@ -137,7 +140,7 @@ class KafkaConsumer(ConsumerQueries):
     async def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Poll, but return the fetched data as columns in Arrow's layout, without an object per record."""
+        """Poll, but return the records as columns in Arrow's layout instead of one object per record."""
         ends = until or {}
         self._core.end_iteration()
         return await self._poll(
@@ -145,7 +148,9 @@ class KafkaConsumer(ConsumerQueries):
         )
 
     def wakeup(self) -> None:
-        """Interrupt the call that waits, or the next one that would, with WakeupError. Event loop only."""
+        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError. Event loop
+        only.
+        """
         self._core.wakeup_trigger.wakeup()
 
     def __aiter__(self) -> Self:
@@ -167,11 +172,11 @@ class KafkaConsumer(ConsumerQueries):
     # Positions
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the next offset to read."""
+        """Return the offset of the next record to read."""
         return await self._wait(self._core.positions.position(TopicPartition(*partition), self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at `offset` of a partition. An OffsetAndMetadata with a leader epoch is validated first."""
+        """Continue at `offset` of a partition. If it has a leader epoch, the position is validated first (KIP-320)."""
         self._check_open()
         at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
@@ -233,8 +238,8 @@ class KafkaConsumer(ConsumerQueries):
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Return the committed offset of a partition, or OffsetAndMetadata with `metadata`; a dictionary for
-        several.
+        """Return the committed offset of a partition, or its OffsetAndMetadata with `metadata`. For several partitions
+        return a dictionary.
         """
         return await self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
 

@@ -1,6 +1,6 @@
-"""`KafkaConsumer`: the synchronous API. To be used by one thread at a time.
+"""`KafkaConsumer`: the synchronous API. It may be used by one thread at a time.
 
-A poll that has fetched records decodes them in the caller's thread; the I/O thread only fetches ahead.
+poll() decodes the records in the caller's thread; the I/O thread only fetches them ahead of time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 STOP_MARGIN_SECONDS = 10.0
-"""close() has its own time limit; this only keeps a bug from blocking the exit of a program."""
+"""Seconds that close() waits beyond its time limit for the I/O thread, so that a bug cannot block the exit of a
+program.
+"""
 
 
 class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
@@ -49,7 +51,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     TypeError for an unknown keyword.
 
     Calls that wait raise KafkaTimeoutError after `timeout_ms` (by default default.api.timeout.ms), and WakeupError
-    after `wakeup()`. Names are those of kafka-python; Java's exist, too, in Python's spelling.
+    after `wakeup()`. Methods have the names of kafka-python; Java's names exist, too, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
@@ -156,7 +158,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     def poll_batch(
         self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, Columns]:
-        """Poll, but return the fetched data as columns in Arrow's layout, without an object per record.
+        """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
         Returns about 16 MiB of a partition at most, always in whole batches; the next call returns more. Deserializers
         and interceptors are not used. Partitions in `until` end at this offset.
@@ -171,7 +173,9 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
             self._owner = None
 
     def wakeup(self) -> None:
-        """Interrupt the call that waits, or the next one that would, with WakeupError. Thread-safe."""
+        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError.
+        Thread-safe.
+        """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)
 
@@ -200,7 +204,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
     # Positions
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the next offset to read. Raises KafkaTimeoutError if it cannot be determined in time."""
+        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time."""
         self._check_open()
         at = self._core.subscription.state(TopicPartition(*partition)).position
         return at if at is not None else self._run(self._asynchronous.position(partition, timeout_ms))
@@ -302,7 +306,7 @@ class KafkaConsumer(ConsumerQueries, SynchronousClient[AsyncKafkaConsumer]):
             raise IllegalStateError(self._refusal)
 
     def _enter(self) -> None:
-        """Reject a second thread: two concurrent polls would corrupt the positions."""
+        """Check that no other thread is using the consumer: two concurrent polls would corrupt the positions."""
         self._check_open()
         me = threading.get_ident()
         if self._owner is not None and self._owner != me:

@@ -1,7 +1,8 @@
-"""The core of both consumers: its parts, and what happens between two polls. Not thread-safe: event loop only.
+"""The core of the synchronous and the asynchronous consumer: its parts, and the work of a poll. Not thread-safe: event
+loop only.
 
-Exceptions are `next_records` and `idle`, which the synchronous consumer calls in its caller's thread while no call
-waits for the event loop. A poll with fetched records therefore does not switch threads.
+`next_records` and `idle` are exceptions: the synchronous consumer calls them in its caller's thread, while no call is
+waiting for the event loop. A poll that finds fetched records therefore needs no switch of threads.
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ log = logging.getLogger("ottla.client")
 __all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
 
 LONGEST_WAIT: float = 1.0
-"""Maximum seconds that a poll waits before it checks for due work again."""
+"""Maximum time in seconds for which a poll waits before it checks again whether anything is due."""
 LEAST_CLOSE_SECONDS: float = 0.1
-"""Minimum seconds for leaving the group in a close() without time."""
+"""Minimum time in seconds for leaving the group, even if close() has no time left."""
 
 _numbers = itertools.count(1)
 
 
 class ConsumerCore:
-    """The core of a consumer, without a public API."""
+    """The parts and the logic of a consumer, without the public API."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
@@ -177,7 +178,9 @@ class ConsumerCore:
         auto_commit: bool,
         operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit, leave the group and stop, within `timeout` seconds. Raises errors of the listener."""
+        """Commit, leave the group and stop, within `timeout` seconds (None: default.api.timeout.ms). Raises the errors
+        of the rebalance listener.
+        """
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
             if auto_commit and self.commits.automatic:
@@ -222,11 +225,11 @@ class ConsumerCore:
         if self.in_group:
             self.membership.metadata_changed()
         elif self.subscription.has_subscription:
-            self.positions.unplaced = True  # the next poll assigns new partitions, too
+            self.positions.lacks_positions = True  # the next poll assigns new partitions, too
         self.poll_trigger.set()
 
     def _read_all(self, cluster: Cluster) -> None:
-        """Assign all partitions of the topics, for a subscription without a group."""
+        """Assign all partitions of the subscribed topics. Used for a subscription without a group."""
         all_partitions = {
             TopicPartition(topic, p.partition)
             for topic in self.subscription.topics
@@ -248,7 +251,7 @@ class ConsumerCore:
     # Calls of users
 
     def subscribe(self, topics: Iterable[str], pattern: Any, listener: Any) -> None:
-        """Replace the subscription by topics or a pattern."""
+        """Replace the subscription by topics or by a pattern."""
         names = topic_names(topics)
         if bool(names) == (pattern is not None):
             raise IllegalStateError("subscribe() takes either topics or a pattern")
@@ -263,7 +266,7 @@ class ConsumerCore:
         self._update_metadata_topics()
 
     async def unsubscribe(self) -> None:
-        """Leave the group and read nothing."""
+        """Leave the group, and clear the subscription or assignment."""
         try:
             if self.in_group:
                 await self._leave(GroupMembershipOperation.DEFAULT, time.monotonic() + LEAVE_SECONDS)
@@ -281,13 +284,15 @@ class ConsumerCore:
         self._update_metadata_topics()
 
     def _update_metadata_topics(self) -> None:
-        """Request metadata of the topics of a new subscription."""
+        """Restrict the metadata to the topics of the new subscription or assignment, and let the next poll look up
+        positions.
+        """
         self.metadata.all_topics = self.subscription.pattern is not None
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
         if self.metadata.all_topics:
             self.metadata.request_update()
         self.topic_errors.subscribed()
-        self.positions.unplaced = True
+        self.positions.lacks_positions = True
         self.buffer.drop_stale()
 
     def _retain_topics(self) -> None:
@@ -296,7 +301,9 @@ class ConsumerCore:
         self.metadata.set_topics(self.subscription.topics | self.membership.group_topics | read)
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Continue at `offset`; with the last record's leader epoch the position is validated first."""
+        """Continue at `offset`. `epoch` is the leader epoch of the record before it; if it is known, the position is
+        validated first.
+        """
         if offset < 0:
             raise ValueError(f"offset {offset} is not valid")
         # The next poll starts the fetch: if the caller seeks again before, a fetch now would only delay the next one.
@@ -304,7 +311,9 @@ class ConsumerCore:
         self.buffer.drop_stale()
 
     async def seek_to_time(self, times: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Continue at the first record at or after each time, or at the latest offset."""
+        """Continue at the first record at or after each time (ms since 1970). If there is none, continue at the latest
+        offset.
+        """
         for tp in times:
             self.subscription.state(tp)
         offsets = await self.topic_metadata.for_times(times, timeout)
@@ -314,11 +323,11 @@ class ConsumerCore:
             self.seek(tp, ends[tp] if at is None else at.offset)
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        """Reset positions to the earliest (-2) or latest (-1) offset, which the next poll looks up."""
+        """Reset positions to the earliest (-2) or the latest (-1) offset. The next poll looks it up."""
         named = [self.subscription.state(tp) for tp in partitions]
         for state in named or list(self.subscription.partitions.values()):
             state.reset(timestamp)
-        self.positions.unplaced = True
+        self.positions.lacks_positions = True
         self.buffer.drop_stale()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
@@ -329,7 +338,9 @@ class ConsumerCore:
     # Polling
 
     def idle(self) -> bool:
-        """Return whether records can be taken without the event loop. Called in the caller's thread."""
+        """Return whether records can be returned without the event loop, because it has nothing else to do. Called in
+        the caller's thread.
+        """
         return not (
             self.positions.has_work
             or self.wakeup_trigger.is_requested
@@ -342,13 +353,13 @@ class ConsumerCore:
 
     @property
     def in_group(self) -> bool:
-        """Whether a group assigns the partitions."""
+        """Whether the partitions are assigned by a consumer group."""
         return self.subscription.has_subscription and bool(self.config.group_id)
 
     async def prepare(self, timeout: float) -> bool:
-        """Do what is due (join the group, look up positions, commit) and wait until there are records.
+        """Do what is due (join the group, look up positions, commit), and wait for records.
 
-        Returns False if `timeout` seconds have passed without records. Raises the errors of poll().
+        Returns False if there are none after `timeout` seconds. Raises the errors of poll().
         """
         return await self.wakeup_trigger.interruptible(self._prepare(time.monotonic() + timeout))
 
@@ -366,7 +377,7 @@ class ConsumerCore:
             if self.subscription.version != self._seen_version:
                 self._seen_version = self.subscription.version
                 self.fetch_metrics.update_assignment(self.subscription.partitions.values())
-                self.positions.unplaced = True
+                self.positions.lacks_positions = True
             self.commits.make_due()
             self.positions.look_up()
             self.buffer.drop_stale()
@@ -380,13 +391,15 @@ class ConsumerCore:
                 await self._wait(left)
 
     async def _describe(self, deadline: float) -> None:
-        """Wait for metadata before joining the group, which may take long: a topic may be unauthorized."""
+        """Wait for metadata before joining the group: a subscribed topic may be unauthorized, and joining may take
+        long.
+        """
         if self.in_group and not self.subscription.topics <= self.metadata.cluster.topics.keys():
             left = 0.0 if self.subscription.partitions else max(0.0, deadline - time.monotonic())
             await asyncio.wait({self.metadata.next_update()}, timeout=left)
 
     async def _join_group(self, deadline: float) -> bool:
-        """Make sure that partitions are assigned. Returns False if that is not decided in time."""
+        """Make sure that partitions are assigned. Return False if the group has not assigned them by the deadline."""
         if self.in_group:
             # A cooperative member keeps reading its partitions while it rejoins.
             return await self.membership.join_if_needed(0.0 if self.subscription.partitions else deadline)
@@ -395,7 +408,7 @@ class ConsumerCore:
         return True
 
     async def _wait(self, left: float) -> None:
-        """Wait until records arrive, or something is due."""
+        """Wait until records arrive or something is due, for at most `left` seconds."""
         if self.commits.automatic:
             left = min(left, max(0.0, self.commits.next_due - time.monotonic()))
         if self.in_group and self.membership.has_work:
@@ -409,14 +422,16 @@ class ConsumerCore:
     # Records (caller's thread, or event loop)
 
     def next_records(self, at_most: int, wake: Callable[[], Any]) -> Records:
-        """Return up to `at_most` fetched records and advance the positions. `wake` makes the fetcher continue."""
+        """Return up to `at_most` fetched records, and advance the positions. `wake` is called to resume fetching when
+        the buffer has room again.
+        """
         records = self.buffer.next_records(at_most, wake, self.key_deserializer, self.value_deserializer)
         if records and self.interceptors:
             return self.interceptors.on_consume(records)
         return records
 
     def end_iteration(self) -> None:
-        """Let records that the iteration has not returned be fetched again, before another kind of poll."""
+        """End an iteration over records. Those that it has not returned are fetched again by the next poll."""
         if self.iteration.has_remaining:
             self.iteration.return_remaining()
             self.buffer.drop_stale()
@@ -425,15 +440,15 @@ class ConsumerCore:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Return fetched data as columns, at most some 16 MiB of a partition; partitions in `until` end at this
-        offset.
+        """Return fetched records as columns, about 16 MiB per partition at most. For partitions in `until`, only
+        records before this offset.
         """
         return self.buffer.next_columns(wake, headers, until)
 
     # Queries
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the group metadata. Raises IllegalStateError without a group."""
+        """Return the group metadata for transactions. Raises IllegalStateError without a group."""
         self.require_group()
         member = self.membership
         return ConsumerGroupMetadata(
@@ -441,21 +456,21 @@ class ConsumerCore:
         )
 
     def metric_values(self, raw: bool) -> dict[Any, Any]:
-        """Return the metrics of the consumer."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
     def require_group(self) -> None:
-        """Raise IllegalStateError for a consumer without a group."""
+        """Raise IllegalStateError if the consumer has no group."""
         if not self.config.group_id:
             raise IllegalStateError("this requires a group_id")
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float) -> None:
-        """Commit and wait for the result."""
+        """Commit offsets (None: the positions), and wait for the result."""
         with self.poll_metrics.timed("commit-sync-time"):
             await self.commits.commit_sync(self.consumed(offsets), time.monotonic() + timeout)
 
     def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
-        """Return the offsets to commit: these, or the positions of all partitions."""
+        """Return the offsets to commit: `offsets` or, if it is None, the positions of all partitions."""
         self.require_group()
         if offsets is None:
             return self.commits.consumed()
@@ -469,7 +484,7 @@ class ConsumerCore:
         return to_commit
 
     async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
-        """Return the committed offset of a partition, or those of a set or list of partitions."""
+        """Return the committed offset of a partition, or those of a set or list of partitions as a dictionary."""
         self.require_group()
         many = not isinstance(partition, tuple)
         requested = [TopicPartition(*tp) for tp in (partition if many else [partition])]
@@ -481,7 +496,7 @@ class ConsumerCore:
         return at if metadata or at is None else at.offset
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Return the lag in records as of the last fetch; None before the first."""
+        """Return the lag in records according to the last fetch; None before the first fetch."""
         return self._lag(self.subscription.state(tp))
 
     def _lag(self, state: PartitionState) -> int | None:
@@ -491,7 +506,7 @@ class ConsumerCore:
 
 
 def generated_client_id(config: ConsumerConfig) -> str:
-    """Return the default client id, as in Java: with the group, and the instance id or a number."""
+    """Return the default client id. As in Java, it consists of the group id and the instance id or a number."""
     number = next(_numbers)
     if not config.group_id:
         return f"consumer-{number}"
@@ -499,8 +514,8 @@ def generated_client_id(config: ConsumerConfig) -> str:
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """Return topic names. Raises TypeError for a str, whose letters are no topics, and InvalidTopicError for invalid
-    names.
+    """Return the names as a list. Raises TypeError for a single str, which would be taken for a list of letters, and
+    InvalidTopicError for invalid names.
     """
     if isinstance(topics, str):
         raise TypeError("topics must be a list of names")
@@ -508,6 +523,6 @@ def topic_names(topics: Iterable[str]) -> list[str]:
 
 
 def check_max_records(max_records: int | None) -> None:
-    """Raise ValueError for a limit below 1."""
+    """Raise ValueError if `max_records` is below 1."""
     if max_records is not None and max_records < 1:
         raise ValueError(f"max_records must be at least 1, not {max_records}")

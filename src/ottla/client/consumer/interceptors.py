@@ -13,30 +13,32 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class ConsumerInterceptor:
-    """Sees records before the application, and successful commits; all methods are optional."""
+    """Gets records before the application does, and the offsets of successful commits. All methods are optional."""
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Configure the interceptor with the consumer's configs as they were set. Called once, first."""
+        """Configure the interceptor. It gets the configs that were passed to the consumer. Called once, before all
+        other methods.
+        """
 
     def on_consume(self, records: Records) -> Records:
-        """Return the records for poll(), after possible changes; the result is passed to the next interceptor.
+        """Return the records that poll() returns, possibly changed. They are passed to the next interceptor first.
 
-        Called by the thread that polls.
+        Called by the polling thread.
         """
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Handle a successful commit."""
+        """Handle a successful commit of `offsets`."""
 
     def close(self) -> None:
-        """Handle the close of the consumer."""
+        """Release resources when the consumer is closed."""
 
 
 class ConsumerInterceptors(Interceptors):
     """The interceptors of one consumer."""
 
     def on_consume(self, records: Records) -> Records:
-        """Pass records through all interceptors; one that fails does not change them."""
+        """Pass records through all interceptors. If one raises an exception, it is skipped."""
         changed: Records = self.change("on_consume", records)
         return changed
 

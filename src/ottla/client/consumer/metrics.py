@@ -19,7 +19,7 @@ SECONDS_PER_HOUR: Final = 3600.0
 
 
 class PollMetrics:
-    """Metrics of the application's polls. Only for the thread that polls."""
+    """Metrics of poll() and commit() calls. Only for the polling thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -62,7 +62,7 @@ class PollMetrics:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Add the time of a call."""
+        """Context manager: measure the time of a call. `what` is "commit-sync-time" or "committed-time"."""
         began = time.perf_counter_ns()
         try:
             yield
@@ -71,7 +71,7 @@ class PollMetrics:
 
 
 class CoordinatorMetrics:
-    """The metrics of the membership. Event loop only."""
+    """Metrics of group membership and commits. Event loop only."""
 
     def __init__(self, metrics: Metrics, assigned: Callable[[], int]) -> None:
         self._metrics = metrics
@@ -107,12 +107,12 @@ class CoordinatorMetrics:
         )
 
     def record_heartbeat(self, seconds: float) -> None:
-        """Record the response to a heartbeat."""
+        """Record the response to a heartbeat, and its latency in seconds."""
         self._last_heartbeat = time.monotonic()
         self.heartbeats.record(seconds * 1000)
 
     def rebalance_began(self) -> None:
-        """Record the start of a rebalance; repeated calls before its end are ignored."""
+        """Record the start of a rebalance. Further calls before its end have no effect."""
         self._began = self._began or time.monotonic()
 
     def rebalance_ended(self) -> None:
@@ -127,7 +127,7 @@ class CoordinatorMetrics:
         self.failures.record()
 
     def listener(self, method: str, seconds: float) -> None:
-        """Record the time of a listener's method."""
+        """Record the time in seconds that a method of the listener took."""
         self._listeners[method].record(seconds * 1000)
 
     # Creation of sensors
@@ -165,7 +165,7 @@ class CoordinatorMetrics:
 
 
 class HourlyRate(Rate):
-    """A rate per hour."""
+    """The rate of events per hour."""
 
     def __init__(self) -> None:
         super().__init__(WindowedCount())
@@ -175,5 +175,5 @@ class HourlyRate(Rate):
 
 
 def seconds_since(moment: float | None) -> int:
-    """Return whole seconds since a moment of the monotonic clock; -1 if it is None."""
+    """Return the whole seconds since `moment` on the monotonic clock; -1 for None."""
     return NEVER if moment is None else int(time.monotonic() - moment)

@@ -1,4 +1,4 @@
-"""The trigger that lets a waiting poll continue: data, an error, or work of another part of the consumer."""
+"""The trigger that ends the wait of a poll: there is data, an error, or work to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.errors import KafkaError
 
 
 class PollTrigger:
-    """Continues the waiting poll of one consumer. Event loop only; the polling thread also reads `error`."""
+    """Wakes the waiting poll of one consumer. Event loop only, except for `error`, which the polling thread reads."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
@@ -17,28 +17,28 @@ class PollTrigger:
 
     @property
     def is_set(self) -> bool:
-        """Whether the poll need not wait."""
+        """Whether the poll does not have to wait."""
         return self._event.is_set()
 
     def set(self) -> None:
-        """Continue the poll, or the next one: there is data, or something to do."""
+        """Wake the waiting poll, or make the next one not wait: there is data, or something to do."""
         self._event.set()
 
     def clear(self) -> None:
-        """Start a new round of a poll, which looks at everything itself."""
+        """Forget earlier calls of `set`. Called by a poll before it checks everything itself."""
         self._event.clear()
 
     async def wait(self) -> None:
-        """Wait for `set`."""
+        """Wait until `set` or `fail` is called."""
         await self._event.wait()
 
     def fail(self, error: KafkaError) -> None:
-        """Let the next poll raise an error."""
+        """Let the waiting poll, or the next one, raise `error`."""
         self.error = error
         self._event.set()
 
     def raise_error(self) -> None:
-        """Raise the error, once."""
+        """Raise the pending error, if there is one, and clear it."""
         error, self.error = self.error, None
         if error is not None:
             raise error

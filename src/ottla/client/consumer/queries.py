@@ -1,4 +1,4 @@
-"""The calls of both consumers that read the state of the core, in any thread and without waiting."""
+"""The methods of both consumers that only read state: callable in any thread, and never waiting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.model import ConsumerGroupMetadata, TopicPartition
 
 
 class ConsumerQueries:
-    """Base of both consumers."""
+    """Base class of the synchronous and the asynchronous consumer."""
 
     _core: ConsumerCore
 
@@ -21,7 +21,7 @@ class ConsumerQueries:
         return set(self._core.subscription.partitions)
 
     def subscription(self) -> set[str]:
-        """Return the subscribed topics, or those that match the pattern now."""
+        """Return the subscribed topics. With a pattern, return the topics that match it at the moment."""
         return set(self._core.subscription.topics)
 
     def paused(self) -> set[TopicPartition]:
@@ -29,11 +29,11 @@ class ConsumerQueries:
         return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of a partition as of its last fetch; None before the first."""
+        """Return the high watermark of a partition according to its last fetch; None before the first fetch."""
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return the lag of a partition in records as of its last fetch; None before the first."""
+        """Return the lag of a partition in records according to its last fetch; None before the first fetch."""
         return self._core.lag(TopicPartition(*partition))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -45,5 +45,5 @@ class ConsumerQueries:
         return self._core.metric_values(raw)
 
     def bootstrap_connected(self) -> bool:
-        """Return whether any broker has responded."""
+        """Return whether the client has received metadata from any broker."""
         return bool(self._core.metadata.cluster.nodes)

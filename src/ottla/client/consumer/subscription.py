@@ -1,8 +1,8 @@
 """The subscription and the state of assigned partitions. Kafka's `SubscriptionState`.
 
-The event loop changes the assignment, only while the caller of the consumer waits for it. In between, `position`
-belongs to the caller's thread, which advances it as it returns records, and `fetch_from` to the event loop, which runs
-ahead.
+The event loop changes the assignment, but only while the application is waiting in a call. Between calls, `position`
+belongs to the application's thread, which advances it as it returns records. `fetch_from` belongs to the event loop,
+which fetches ahead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_EPOCH: Final = -1
 
 
 class SubscriptionPattern(NamedTuple):
-    """A regular expression in RE2's syntax, evaluated by the broker; for `subscribe` with group.protocol=consumer."""
+    """A regular expression in RE2's syntax that the broker evaluates. For `subscribe` with group.protocol=consumer."""
 
     pattern: str
 
@@ -50,23 +50,25 @@ class PartitionState:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.position: int | None = None
-        """The next offset to return; None until it is known."""
+        """The offset of the next record to return; None until it has been determined."""
         self.fetch_from: int | None = None
-        """The next offset to fetch."""
+        """The offset of the next record to fetch; None until the position has been determined."""
         self.epoch = NO_EPOCH
-        """The leader epoch of the last record before `position`, if it is known."""
+        """The leader epoch of the record before `position`; NO_EPOCH if unknown."""
         self.fetch_epoch = NO_EPOCH
-        """The leader epoch of the last record before `fetch_from`."""
+        """The leader epoch of the record before `fetch_from`; NO_EPOCH if unknown."""
         self.validated: int | None = None
-        """The leader epoch in which `fetch_from` was last validated (KIP-320)."""
+        """The epoch of the leader with which `fetch_from` was last validated (KIP-320)."""
         self.reset_to: int | None = None
-        """The timestamp (-2 earliest, -1 latest) whose offset becomes the position."""
+        """The timestamp (-2 earliest, -1 latest, or ms since 1970) at whose offset the position will be set; None
+        without a pending reset.
+        """
         self.generation = 0
-        """Incremented by each seek: data fetched before is useless afterwards."""
+        """Incremented by each seek. Data of an earlier generation is dropped."""
         self.paused = False
         self.in_flight = False
         self.fetch_suspended = False
-        """Whether fetching is suspended because enough data is buffered; a poll that takes some wakes the fetcher."""
+        """Whether fetching is suspended because enough data is buffered. A poll that returns it resumes the fetcher."""
         self.fetched_bytes = 0
         self.taken_bytes = 0
         self.high_watermark: int | None = None
@@ -74,10 +76,10 @@ class PartitionState:
         self.log_start_offset: int | None = None
         """The first offset of the log; None before the first fetch response."""
         self.preferred_replica: tuple[int, float] | None = None
-        """The preferred read replica, and until when (monotonic seconds)."""
+        """The preferred read replica, and the monotonic time in seconds until which it is used."""
         self.served = 0
-        """The order in which partitions were last requested; those that have waited longest come first in the next
-        request.
+        """The turn in which data of the partition last arrived. Partitions that have waited longest are first in the
+        next request.
         """
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
@@ -101,7 +103,7 @@ class PartitionState:
         return True
 
     def seek(self, offset: int | None, epoch: int = NO_EPOCH) -> None:
-        """Continue at `offset`; with None at a position that must be looked up."""
+        """Continue at `offset`. With None, the position has to be looked up."""
         self.generation += 1
         self.position = offset
         self.fetch_from = offset
@@ -112,31 +114,31 @@ class PartitionState:
         self.preferred_replica = None
 
     def restart_fetch(self) -> None:
-        """Fetch again from `position`; data fetched ahead is dropped."""
+        """Drop data that was fetched ahead, and fetch again from `position`."""
         validated = self.validated
         self.seek(self.position, self.epoch)
         self.validated = validated
 
     def reset(self, timestamp: int) -> None:
-        """Continue at the offset of `timestamp`, which is looked up."""
+        """Drop the position, and let it be set to the offset of `timestamp`."""
         self.seek(None)
         self.reset_to = timestamp
 
 
 class Subscription:
-    """The subscription, and the assigned partitions."""
+    """The topics or pattern that the consumer is subscribed to, and its assigned partitions."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        """The subscribed topics, or those that match the pattern now."""
+        """The subscribed topics. With a pattern, the topics that match it at the moment."""
         self.pattern: re.Pattern[str] | None = None
         self.remote_pattern: str | None = None
-        """The pattern that the group coordinator evaluates."""
+        """The regular expression that the group coordinator evaluates."""
         self.manual = False
-        """Whether the user assigns partitions."""
+        """Whether partitions were assigned with assign() instead of by subscription."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.version = 0
-        """Incremented with each assignment."""
+        """Incremented by each change of the assignment."""
 
     @property
     def has_subscription(self) -> bool:
@@ -144,13 +146,13 @@ class Subscription:
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to topics; replaces the previous subscription."""
+        """Subscribe to topics, instead of the previous subscription."""
         self._check_mode(manual=False)
         self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
-        """Subscribe to all topics that match."""
+        """Subscribe to all topics that match a pattern, instead of the previous subscription."""
         self._check_mode(manual=False)
         remote = isinstance(pattern, SubscriptionPattern)
         self.remote_pattern = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
@@ -158,7 +160,7 @@ class Subscription:
         self.topics = frozenset()
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without group management."""
+        """Assign exactly these partitions, without a subscription."""
         self._check_mode(manual=True)
         self.manual = True
         self.assign(partitions)
@@ -170,14 +172,14 @@ class Subscription:
             raise IllegalStateError("subscribe() after assign(): call unsubscribe() first")
 
     def unsubscribe(self) -> None:
-        """Clear subscription and assignment."""
+        """Clear the subscription and the assignment."""
         self.topics = frozenset()
         self.pattern = self.remote_pattern = None
         self.manual = False
         self.assign(())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment; partitions that stay keep their state."""
+        """Replace the assignment. Partitions that are assigned already keep their state."""
         before = self.partitions
         self.partitions = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
         self.version += 1

@@ -19,13 +19,15 @@ class WakeupTrigger:
         self._waiting: asyncio.Task[Any] | None = None
 
     def wakeup(self) -> None:
-        """Interrupt the waiting call, or else the next one that would wait, with WakeupError."""
+        """Interrupt the call that is waiting, or else the next one that would wait. It raises WakeupError."""
         self.is_requested = True
         if self._waiting is not None:
             self._waiting.cancel()
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` until wakeup()."""
+        """Await `work`. Raises WakeupError if wakeup() is called meanwhile, or has been called since the last
+        interruptible call.
+        """
         if self._waiting is not None:  # a call of a listener or callback: the outer call is interrupted
             return await work
         if self._clear():

@@ -17,7 +17,8 @@ APP_INFO: Final = "app-info"
 
 
 def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = SYSTEM_CLOCK) -> Metrics:
-    """Create the metrics of a new client; `kind` is producer, consumer or admin-client.
+    """Create the metrics of a client, with the metrics that all clients have. `kind` is producer, consumer or
+    admin-client.
 
     Names have the tag client-id; groups are Kafka's, such as `producer-metrics`.
     """
@@ -41,7 +42,9 @@ def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = S
 
 
 def _create(reporter: Any, config: ClientConfig, client_id: str) -> Any:
-    """Create a reporter with the client's configs. Its errors fail the creation of the client, as in Kafka."""
+    """Create and configure a reporter. An exception that it raises makes the creation of the client fail, as in
+    Kafka.
+    """
     made = reporter() if isinstance(reporter, type) else reporter
     configure = getattr(made, "configure", None)
     if configure is not None:

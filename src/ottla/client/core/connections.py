@@ -1,7 +1,7 @@
 """Connections to the brokers of a cluster, opened when they are needed. Kafka's `NetworkClient`.
 
-A connection is ready after API version negotiation and, if configured, authentication. After a failed attempt a broker
-is not contacted for a while, longer each time. Not thread-safe: event loop only.
+A connection is ready after the negotiation of API versions and, if configured, authentication. After each failed
+attempt, the client waits longer before it connects to the broker again. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOT_AUTHENTICATED: Final = (
     errors.IllegalSaslStateError,
     errors.SslAuthenticationError,
 )
-"""Errors that a retry does not fix."""
+"""Errors of authentication. They are raised at once, because a retry would fail, too."""
 
 R = TypeVar("R", bound=Response)
 RequestOrFactory = Request[R] | Callable[[int], Request[R]]
@@ -39,29 +39,29 @@ RequestOrFactory = Request[R] | Callable[[int], Request[R]]
 FIRST_REPLACED: Final = 0.85
 LATEST_REPLACED: Final = 0.95
 REPLACING_STEP: Final = 0.001
-"""The first and last time at which a connection with a limited session lifetime is replaced, and the interval of
-attempts, as shares of the lifetime.
+"""A connection whose authenticated session has a limited lifetime is replaced between FIRST_REPLACED and
+LATEST_REPLACED, with an attempt every REPLACING_STEP. All are fractions of the lifetime.
 """
 
 SLOW_SECONDS: Final = 1.5
-"""Time after which a connection that is not ready is reported."""
+"""Time in seconds after which a connection attempt is logged as slow."""
 SHOWN_REASONS: Final = 3
-"""Maximum number of different failures that the warning about an outage lists."""
+"""Maximum number of different errors that the warning about unreachable brokers lists."""
 
 DATA: Final = "data"
-"""The purpose of connections for produce requests and all short requests."""
+"""The purpose of connections for produce requests, and for all other requests with quick responses."""
 FETCH: Final = "fetch"
-"""The purpose of connections for fetches: a broker handles one request of a connection at a time, and fetches may
-wait.
+"""The purpose of connections for fetches. They have their own because a broker handles the requests of a connection one
+after the other, and a fetch may wait for data.
 """
 GROUP: Final = "group"
-"""The purpose of connections to coordinators: JoinGroup may wait for minutes, and heartbeats must not wait for
-fetches.
+"""The purpose of connections to coordinators. They have their own because JoinGroup may wait for minutes, and because
+heartbeats must not wait behind fetches.
 """
 
 
 class ReconnectState:
-    """The failed connection attempts to a broker, and the loop time before which there is no new attempt."""
+    """The number of failed connection attempts to a broker in a row, and the event loop time of the next attempt."""
 
     __slots__ = ("failures", "not_before")
 
@@ -71,7 +71,7 @@ class ReconnectState:
 
 
 class Connections:
-    """The connections of one client. `nodes` returns the brokers by id, from the metadata."""
+    """The connections of one client. `nodes` returns the brokers of the metadata by id."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Connections:
         self._nodes = nodes
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._only_bootstrap = False
-        """Whether known brokers are ignored until any broker has responded (rebootstrap)."""
+        """Whether only the bootstrap servers are used, until one has responded (rebootstrap)."""
         self._bootstrap_is_resolved = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], BrokerConnection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
@@ -100,13 +100,15 @@ class Connections:
         self._setup_timeout = ExponentialBackoff(
             first_ms / 1000, max(first_ms, config.socket_connection_setup_timeout_max_ms) / 1000, jitter=JITTER
         )
-        """Timeout for establishing a connection: longer after each failure (KIP-601)."""
+        """Timeout for establishing a connection. It grows with each failure (KIP-601)."""
         self._options = _socket_options(config)
         self._login = sasl_login(config)
         self.slow_reason = ""
-        """The cause to check if a connection takes long at the moment, for errors of calls that time out."""
+        """The reason why connection attempts are slow at the moment, for the error of a call that times out; empty if
+        they are not.
+        """
         self._outage_since: float | None = None
-        """Since when no broker is reachable; None while one is, or before the first request."""
+        """The event loop time since which no broker has been reachable; None otherwise."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
@@ -128,11 +130,11 @@ class Connections:
         timeout: float | None = None,
         purpose: str = DATA,
     ) -> R:
-        """Send a request to a broker, in the newest version that both sides support (`at_most` this one), and return
-        the response.
+        """Send a request to a broker, and return the response. The version is the newest that both sides support, and
+        not above `at_most`.
 
-        `request` may be a function of the version; then `of` is its class. Raises errors of the connection; error
-        codes in the response are left to the caller.
+        `request` may be a function that takes the version and returns the request; then `of` is its class. Raises
+        errors of the connection. Error codes in the response are not checked.
         """
         connection = await self.connect(node_id, purpose)
         version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
@@ -141,7 +143,9 @@ class Connections:
         return await connection.channel.send(made, version, limit)
 
     async def send_any(self, request: Request[R]) -> R:
-        """Send a request to any broker, preferably one with an idle connection, and return the response."""
+        """Send a request to any broker, and return the response. Brokers with an open connection and few requests in
+        flight are preferred.
+        """
         return await self.send_any_of(type(request), lambda _: request)
 
     async def send_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
@@ -166,7 +170,7 @@ class Connections:
         )
 
     def _begin_outage(self, failures: Iterable[errors.KafkaError]) -> None:
-        """Log that no broker is reachable, once per outage."""
+        """Log that no broker is reachable, once until a broker has responded again."""
         if self._closed or self._outage_since is not None:
             return
         self._outage_since = asyncio.get_running_loop().time()
@@ -186,7 +190,7 @@ class Connections:
             log.info("A broker is reachable again after %.1f s (client.id=%s)", seconds, self.client_id)
 
     async def _find_canonical_names(self) -> None:
-        """Replace the bootstrap servers by the canonical names of their addresses (KIP-235)."""
+        """Replace the bootstrap servers by the canonical names of their addresses (client.dns.lookup, KIP-235)."""
         loop = asyncio.get_running_loop()
         names = []
         for host, port in self.config.bootstrap_servers:
@@ -199,14 +203,14 @@ class Connections:
             self._bootstrap_is_resolved = True
 
     def rebootstrap(self) -> None:
-        """Use only the bootstrap servers until a broker has responded (KIP-899)."""
+        """Close all connections, and use only the bootstrap servers until one has responded (KIP-899)."""
         log.info("Rebootstrapping: discovering the cluster through the bootstrap servers again")
         self._only_bootstrap = True
         for node_id, purpose in list(self._ready):
             self.disconnect(node_id, purpose)
 
     def _by_load(self) -> list[int]:
-        """Return the ids of all nodes in the order of preference, bootstrap servers last."""
+        """Return the ids of all nodes in order of preference. Bootstrap servers are last."""
         nodes = [] if self._only_bootstrap else list(self._nodes())
         random.shuffle(nodes)
 
@@ -224,7 +228,7 @@ class Connections:
         return sorted(nodes, key=load) + sorted(bootstrap, key=load)
 
     def ready(self, node_id: int, purpose: str = DATA) -> BrokerConnection | None:
-        """Return the connection if it is ready now."""
+        """Return the connection for a purpose if it is ready; otherwise None."""
         connection = self._ready.get((node_id, purpose))
         return connection if connection is not None and connection.channel.is_open else None
 
@@ -295,7 +299,7 @@ class Connections:
         return connection
 
     def _report_slow(self, peer: str) -> None:
-        """Log that a peer takes long to complete the handshake, once until a connection is ready."""
+        """Log that a connection attempt is slow. Further ones are not logged until an attempt has ended."""
         reason = (
             f"{peer} did not complete the handshake within {SLOW_SECONDS:g} s; is it a Kafka broker, does "
             "security.protocol match its listener, or does a firewall drop packets?"
@@ -336,7 +340,7 @@ class Connections:
     # Closing
 
     def disconnect(self, node_id: int, purpose: str) -> None:
-        """Close a connection; its pending requests fail."""
+        """Close a connection. Its pending requests fail."""
         connection = self._ready.pop((node_id, purpose), None)
         if connection is not None:
             connection.channel.close(errors.BrokerConnectionError("the connection was closed by the client"))
@@ -347,7 +351,9 @@ class Connections:
             self._idle_timer = asyncio.get_running_loop().call_later(idle / 2000, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close idle connections, and drop those that the peer has closed."""
+        """Close connections that have been idle for connections.max.idle.ms, and remove those that the broker has
+        closed.
+        """
         self._idle_timer = None
         oldest = asyncio.get_running_loop().time() - self.config.connections_max_idle_ms / 1000
         for key, connection in list(self._ready.items()):
@@ -360,7 +366,7 @@ class Connections:
             self._watch_idle()
 
     async def close(self) -> None:
-        """Close all connections; pending requests fail."""
+        """Close all connections. Pending requests fail."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -374,12 +380,14 @@ class Connections:
 
 
 def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:
-    """Return bootstrap servers as nodes with ids from -2 downwards."""
+    """Return the bootstrap servers as nodes. Their ids are -2, -3 and so on."""
     return {-2 - i: Node(-2 - i, host, port) for i, (host, port) in enumerate(servers)}
 
 
 def _socket_options(config: ClientConfig) -> SocketOptions:
-    """Return the options of all sockets. Raises ConfigurationError for an unusable key or trust store."""
+    """Return the options of the client's sockets. Raises ConfigurationError if the key store or trust store is
+    unusable.
+    """
     context = None
     if config.security_protocol.endswith("SSL"):
         from ottla.security.tls.contexts import (

@@ -1,4 +1,4 @@
-"""The coordinator of a group or transactional id: it is looked up when needed, and again after it has moved."""
+"""The coordinator of a group or of a transactional id: lookup when it is needed, and again after it has moved."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ MOVED: Final = (
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
 )
-"""Errors after which the coordinator is looked up again."""
+"""Errors after which the coordinator has to be looked up again."""
 
 
 GROUP_KEY: Final = 0
 TRANSACTION: Final = 1
-"""Kinds of keys."""
+"""GROUP_KEY and TRANSACTION are the key types of FindCoordinator."""
 
 
 def group_error(code: int, group_id: str, message: str | None = None) -> errors.KafkaError:
-    """Return the error of a code. Authorization errors name the group, which brokers do not."""
+    """Return the error of a code. The message of an authorization error names the group, which the broker's message
+    does not.
+    """
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
         command = f"ottla acls --add --allow-principal User:NAME --operation Read --group {group_id}"
@@ -56,16 +58,16 @@ class Coordinator:
         self.connections = connections
         self.metadata = metadata
         self.node: int | None = None
-        """The coordinator, if it is known."""
+        """The node id of the coordinator; None if it has to be looked up."""
         self.retry_backoff = retry_backoff
-        """The backoff before the first retry, in seconds."""
+        """The delay in seconds before the first retry."""
         self._failure: errors.KafkaError | None = None  # of the last attempt to find the coordinator
         self._backoff = ExponentialBackoff(
             retry_backoff, max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
         )
 
     async def find(self, deadline: float) -> int:
-        """Return the coordinator. Raises KafkaTimeoutError if there is none in time."""
+        """Return the node id of the coordinator. Raises KafkaTimeoutError at the deadline."""
         if not self.group_id:
             raise errors.InvalidGroupIdError("this requires a group.id")
         tries = 0
@@ -93,9 +95,9 @@ class Coordinator:
         return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
     async def back_off(self, deadline: float, failure: str, reason: errors.KafkaError | None, tries: int = 0) -> None:
-        """Wait before the next attempt, longer after more of them (KIP-580).
+        """Wait before the next attempt. The delay grows with `tries`, the number of failed attempts (KIP-580).
 
-        Raises KafkaTimeoutError, with the failure and its reason, once the deadline has passed.
+        After the deadline, raise KafkaTimeoutError with `failure` and `reason` as its message.
         """
         left = deadline - time.monotonic()
         if left <= 0:
@@ -111,8 +113,8 @@ class Coordinator:
         at_most: int | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Send a request to the coordinator, which is looked up again after errors. KafkaTimeoutError at the
-        deadline.
+        """Send a request to the coordinator, and return the response. Raises KafkaTimeoutError at the deadline. After a
+        retriable error, the next call looks up the coordinator again.
         """
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
@@ -140,11 +142,11 @@ class Coordinator:
             raise
 
     def disconnect(self) -> None:
-        """Close the connection: a request that is still pending at the coordinator must not delay the next one."""
+        """Close the connection to the coordinator, so that a pending request there does not delay the next one."""
         if self.node is not None:
             self.connections.disconnect(self.node, GROUP)
 
     def handle_error(self, error: type[errors.KafkaError]) -> None:
-        """Look up the coordinator again after an error that reports a new coordinator."""
+        """If the error says that the coordinator has moved or is unavailable, let the next request look it up."""
         if issubclass(error, MOVED):
             self.node = None

@@ -1,8 +1,8 @@
-"""Futures of sent records, and the result of a batch behind them. Kafka's `FutureRecordMetadata`,
+"""The futures of sent records, and the result of the batch that contains them. Kafka's `FutureRecordMetadata` and
 `ProduceRequestResult`.
 
 A record has no lock and no event of its own: its future is a tuple of the batch's result and the record's index. The
-I/O thread completes the result once; only callers that wait pay for waiting.
+I/O thread completes the result of a batch once. A threading.Event is created only for a caller that waits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ottla.model import RecordMetadata, TopicPartition
 log = logging.getLogger("ottla.client")
 
 _lock = threading.Lock()
-"""Guards the waiters of all results; held for moments only."""
+"""Protects the waiters of all results. It is never held for long."""
 _forks = 0
-"""The number of forks before this process: records in flight belong to the process that sent them."""
+"""The number of forks that led to this process. A record in flight belongs to the process that has sent it."""
 
 
 def _after_fork() -> None:
@@ -36,7 +36,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class ProduceRequestResult:
-    """The result of a batch: its base offset, or an error; `parts` are (first index, result) of a split batch."""
+    """The result of a batch: its base offset, or an error. `parts` are the parts of a split batch, as (index of the
+    first record, result).
+    """
 
     __slots__ = ("append_time", "base_offset", "done", "error", "forks", "parts", "tp", "waiters")
 
@@ -51,7 +53,7 @@ class ProduceRequestResult:
         self.waiters: list[Callable[[], None]] | None = None
 
     def complete(self, base_offset: int, append_time: int, error: BaseException | None = None) -> bool:
-        """Complete the result and run its waiters, in the caller's thread. Returns False if it was completed before."""
+        """Complete the result, and call the waiters in this thread. Return False if it was complete already."""
         with _lock:
             if self.done:
                 return False
@@ -65,7 +67,7 @@ class ProduceRequestResult:
         return True
 
     def when_done(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` when the result is complete; immediately if it already is."""
+        """Call `waiter` when the result is complete, or immediately if it already is."""
         with _lock:
             if not self.done:
                 if self.waiters is None:
@@ -80,10 +82,10 @@ class ProduceRequestResult:
                 self.waiters.remove(waiter)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until the result is complete, and return False after `timeout` seconds.
+        """Block until the result is complete. Return False after `timeout` seconds.
 
-        Raises IllegalStateError in a process that was forked since (the other process gets the result) and in a
-        callback.
+        Raises IllegalStateError in a process that was forked after the send (only the parent gets the result), and in
+        the I/O thread, where callbacks run.
         """
         if self.done:
             return True
@@ -100,7 +102,7 @@ class ProduceRequestResult:
             self.remove_waiter(event.set)
 
     def split(self, parts: list[tuple[int, ProduceRequestResult]]) -> None:
-        """Replace the batch by its parts; it is complete when all of them are."""
+        """Replace the result by those of the parts of the split batch. It is complete when all of them are."""
         self.parts = parts
         left = len(parts)
 
@@ -115,7 +117,7 @@ class ProduceRequestResult:
             part.when_done(one_done)
 
     def result_of(self, index: int) -> tuple[ProduceRequestResult, int]:
-        """Return the result of the part with a record, and the record's index in it."""
+        """Return the result of the part that contains a record, and the record's index in that part."""
         if self.parts is None:
             return self, index
         for first, part in reversed(self.parts):
@@ -125,9 +127,10 @@ class ProduceRequestResult:
 
 
 class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
-    """A record in flight. `get`, `await` and callbacks return its metadata, or its error.
+    """The future of a record: `get`, `await` and callbacks provide its metadata, or its error.
 
-    As a tuple it costs less than half of an object with fields: (result, index, timestamp, key size, value size).
+    A tuple takes less than half the time and memory of an object with attributes. It contains the result, the index in
+    the batch, the timestamp, and the sizes of key and value.
     """
 
     __slots__ = ()
@@ -159,7 +162,7 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the acknowledgement and return the record's metadata.
 
-        Raises the record's error, or KafkaTimeoutError after `timeout` seconds, when the record is still in flight.
+        Raises the record's error, or KafkaTimeoutError after `timeout` seconds, if the record is still in flight.
         """
         if not self[0].wait(timeout):
             raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
@@ -168,7 +171,9 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
     result = get
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the result and return the record's error, or None."""
+        """Wait for the result, and return the record's error, or None. Raises KafkaTimeoutError after `timeout`
+        seconds.
+        """
         if not self[0].wait(timeout):
             raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
         return self[0].result_of(self[1])[0].error
@@ -182,7 +187,9 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return RecordMetadata(outcome.tp.topic, outcome.tp.partition, offset, timestamp, kind, self[3], self[4])
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` when done, in the I/O thread; immediately if it is done already."""
+        """Call `callback(future)` in the I/O thread when the record is acknowledged or has failed; immediately if it
+        already is.
+        """
         self[0].when_done(lambda: _guarded(callback, self))
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
@@ -207,11 +214,11 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
         return self
 
     def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Add `callback` for both success and failure."""
+        """Add `callback` for both outcomes: it gets the metadata or the error."""
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
-        """Call `callback(metadata, None)` or `callback(None, error)` in the I/O thread, as Java's Callback."""
+        """Call `callback(metadata, None)` or `callback(None, error)` in the I/O thread, like Java's Callback."""
 
         def call() -> None:
             error = self.exception()
@@ -236,7 +243,7 @@ class RecordFuture(tuple[ProduceRequestResult, int, int, int, int]):
 
 
 def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:
-    """Return the future of a record that could not be sent."""
+    """Return the future of a record that was not sent because of `error`."""
     outcome = ProduceRequestResult(tp)
     outcome.complete(-1, -1, error)
     return RecordFuture((outcome, 0, -1, -1, -1))

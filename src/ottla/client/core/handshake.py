@@ -1,4 +1,4 @@
-"""The handshake of a connection: API version negotiation and, if configured, authentication."""
+"""The handshake of a new connection: negotiation of API versions and, if configured, authentication."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ottla.net.client.sasl_login import Login
 
 SOFTWARE: Final = ("ottla", __version__)
-"""Name and version that a client sends to brokers (KIP-511)."""
+"""The name and version of the client software, which it sends to brokers (KIP-511)."""
 
 
 class BrokerConnection:
-    """A ready channel, and the API versions of its broker."""
+    """A channel to a broker after the handshake, with the API versions that the broker supports."""
 
     __slots__ = ("channel", "features", "lifetime_ms", "versions")
 
@@ -33,10 +33,12 @@ class BrokerConnection:
         self.features = features
         """The finalized features of the cluster (KIP-584)."""
         self.lifetime_ms = 0
-        """The lifetime of the authenticated session; 0: unlimited (KIP-368)."""
+        """The lifetime of the authenticated session in milliseconds; 0 for no limit (KIP-368)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
-        """Return the newest version that both sides support. Raises UnsupportedVersionError if there is none."""
+        """Return the newest version of a request that both sides support. Raises UnsupportedVersionError if there is
+        none.
+        """
         low, high = self.versions.get(request.API_KEY, (0, -1))
         ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
         best = min(high, ours.stop - 1 if at_most is None else at_most)
@@ -50,8 +52,8 @@ class BrokerConnection:
 
 
 def sasl_login(config: ClientConfig) -> Login | None:
-    """Return the SASL credentials of the client, None without SASL. Raises ConfigurationError for incomplete
-    configs.
+    """Return the SASL credentials of the client; None without SASL. Raises ConfigurationError if configs are
+    missing.
     """
     if not config.security_protocol.startswith("SASL"):
         return None
@@ -73,7 +75,9 @@ def sasl_login(config: ClientConfig) -> Login | None:
 
 
 def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
-    """Return the TLS context for the token endpoint: the configs for brokers, if they name a trust store."""
+    """Return the TLS context for the OAuth token endpoint. It uses the client's ssl.* configs if they contain a trust
+    store; otherwise return None.
+    """
     if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.originals):
         return None
     from ottla.security.tls.contexts import client_context
@@ -82,7 +86,7 @@ def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
 
 
 async def negotiate(channel: Channel, config: ClientConfig, login: Login | None) -> BrokerConnection:
-    """Negotiate API versions, then authenticate. Raises the broker's errors."""
+    """Negotiate API versions, then authenticate if there is a `login`. Raises the broker's errors."""
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
     # A broker that does not support version 4 responds in version 0 with the versions it supports.

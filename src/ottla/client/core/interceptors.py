@@ -1,4 +1,6 @@
-"""User code between a client and its application. It is created once, gets the configs, and cannot break a call."""
+"""The application's interceptors in a client. They are created once and get the client's configs; their exceptions are
+logged and ignored.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ log = logging.getLogger("ottla.client")
 
 
 class Interceptors:
-    """The interceptors of a client. Their errors are logged and ignored."""
+    """The interceptors of a client, in the order in which they are called."""
 
     def __init__(self, interceptors: Sequence[Any], configs: Mapping[str, Any]) -> None:
         self.chain = [made() if isinstance(made, type) else made for made in interceptors]
@@ -23,7 +25,7 @@ class Interceptors:
         return bool(self.chain)
 
     def call(self, interceptor: Any, method: str, *args: Any) -> Any:
-        """Call a method if the interceptor has it, and return None if not, or after an error."""
+        """Call a method of an interceptor. Return None if there is no such method, or after an exception."""
         function = getattr(interceptor, method, None)
         if function is None:
             return None
@@ -34,14 +36,16 @@ class Interceptors:
             return None
 
     def change(self, method: str, value: Any) -> Any:
-        """Pass a value through all interceptors; one that fails or returns None does not change it."""
+        """Pass a value through all interceptors, and return the result. An interceptor that fails or returns None does
+        not change it.
+        """
         for interceptor in self.chain:
             changed = self.call(interceptor, method, value)
             value = value if changed is None else changed
         return value
 
     def notify(self, method: str, *args: Any) -> None:
-        """Call a method of all interceptors."""
+        """Call a method of each interceptor."""
         for interceptor in self.chain:
             self.call(interceptor, method, *args)
 
@@ -51,7 +55,7 @@ class Interceptors:
 
 
 def close_all(*plugins: Any) -> None:
-    """Close plugins that can be closed; their errors must not keep a client from closing."""
+    """Call close() of each plugin that has it. Exceptions are logged, so that the client still closes."""
     for plugin in plugins:
         close = getattr(plugin, "close", None)
         if close is None:

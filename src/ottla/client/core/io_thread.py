@@ -1,8 +1,8 @@
-"""The I/O thread of a synchronous client: an event loop, and a way to run coroutines on it.
+"""The I/O thread of a synchronous client: it runs an event loop, and coroutines for other threads.
 
-Calls come from any thread and can be interrupted by Ctrl+C while they wait. Meanwhile the event loop may run functions
-in the calling thread (`run_at_caller`): listeners and callbacks of poll() run where poll() was called, and may use the
-client.
+Any thread may call it; a waiting call can be interrupted by Ctrl+C. While a thread waits, the event loop can run
+functions in it (`run_at_caller`): so the listeners and callbacks of poll() run in the thread that called poll(), and
+may use the client.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ log = logging.getLogger("ottla.client")
 T = TypeVar("T")
 
 JOIN_SECONDS: Final = 5.0
-"""Maximum time that `stop` waits for the thread."""
+"""Maximum time in seconds for which `stop` waits until the thread has ended."""
 CLEANUP_SECONDS: Final = 0.8
-"""Time for cancelled tasks to clean up before the event loop ends; Ctrl+C ends a call within a second."""
+"""Time in seconds that cancelled tasks have for cleaning up before the event loop ends. Less than a second, so that
+Ctrl+C ends a call quickly.
+"""
 
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
 _live: weakref.WeakSet[IoThread] = weakref.WeakSet()
@@ -35,7 +37,7 @@ _this_thread = threading.local()
 
 
 class Caller:
-    """A thread that waits for the result of a coroutine."""
+    """A thread that waits for the result of a coroutine, and meanwhile runs functions for the event loop."""
 
     __slots__ = ("inbox",)
 
@@ -43,7 +45,7 @@ class Caller:
         self.inbox: queue.SimpleQueue[tuple[Callable[[], None] | None, Any, BaseException | None]] = queue.SimpleQueue()
 
     def complete(self, task: asyncio.Task[Any]) -> None:
-        """Deliver the result. Called by the event loop."""
+        """Pass the result of the task to the waiting thread. Called in the event loop."""
         if task.cancelled():
             self.inbox.put((None, None, asyncio.CancelledError()))
         elif task.exception() is not None:
@@ -52,7 +54,9 @@ class Caller:
             self.inbox.put((None, task.result(), None))
 
     def wait(self, timeout: float | None) -> Any:
-        """Return the result, running functions for the event loop meanwhile. queue.Empty after `timeout` seconds."""
+        """Wait for the result, and return it. Meanwhile run the functions that the event loop passes. Raises
+        queue.Empty after `timeout` seconds.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -66,9 +70,9 @@ class Caller:
 
 
 async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
-    """Run a user's function in the thread that waits for this call; in the event loop of an asynchronous client.
+    """Run a function of the application in the thread that waits for the current call, and return its result.
 
-    In an asynchronous client it may be a coroutine function.
+    For an asynchronous client it runs in the event loop, and may be a coroutine function.
     """
     caller = _caller.get()
     if caller is None:
@@ -98,19 +102,21 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def check_may_wait() -> None:
-    """Raise IllegalStateError in an I/O thread, where callbacks run: a call that waits there would never end."""
+    """Raise IllegalStateError in an I/O thread, in which callbacks run. A callback that waited for the thread would
+    never end.
+    """
     if getattr(_this_thread, "is_a_clients", False):
         raise IllegalStateError("a callback in the I/O thread cannot wait for work of this thread")
 
 
 class IoThread:
-    """An event loop in a daemon thread. After a fork it rejects all calls."""
+    """An event loop in a daemon thread. In a child process after a fork, all calls raise IllegalStateError."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.forked = False
         self.on_fork: Callable[[], None] | None = None
-        """Called in the child process after a fork; it may only note the fact."""
+        """Called in the child process after a fork. It must do no more than set a flag."""
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopped = False
@@ -145,20 +151,20 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs in this thread, as callbacks do: it must not wait for itself."""
+        """Whether the current thread is this thread, so that it must not wait for it."""
         return threading.current_thread() is self._thread
 
     def check(self) -> None:
-        """Raise IllegalStateError if this thread cannot work: it was stopped, or the process was forked."""
+        """Raise IllegalStateError if the thread was stopped, or belongs to the parent process."""
         if self._stopped:
             raise IllegalStateError(f"{self.name} is closed")
         if self.forked:
             raise IllegalStateError(f"{self.name} was created before a fork; create a new client in this process")
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine on the event loop and return its result.
+        """Run a coroutine in the event loop, wait for it, and return its result.
 
-        Raises KafkaTimeoutError after `timeout` seconds; then, and on Ctrl+C, the coroutine is cancelled.
+        Raises KafkaTimeoutError after `timeout` seconds. Then, and on Ctrl+C, the coroutine is cancelled.
         """
         try:
             self.check()
@@ -199,14 +205,14 @@ class IoThread:
             self.loop.call_soon_threadsafe(cancel)
 
     def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
-        """Schedule a function call; ignored after the event loop has ended."""
+        """Schedule a function call in the event loop. Ignored if the loop has ended."""
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             log.debug("%s: the event loop has ended", self.name)
 
     def stop(self) -> None:
-        """Stop event loop and thread; running tasks are cancelled. After a fork there is nothing to stop."""
+        """Cancel running tasks, and end the event loop and the thread. Does nothing in a child process after a fork."""
         if self._stopped:
             return
         self._stopped = True
@@ -218,7 +224,7 @@ class IoThread:
 
 
 def _after_fork() -> None:
-    """Mark the threads, which do not survive a fork, so that no caller waits for them."""
+    """Mark all I/O threads in the child process, where they do not exist, so that no call waits for them."""
     for thread in _live:
         thread.forked = True
         if thread.on_fork is not None:

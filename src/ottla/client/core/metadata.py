@@ -1,4 +1,4 @@
-"""The client's metadata of the cluster, and its refreshes. Kafka's `Metadata` and `Cluster`.
+"""The cluster metadata of a client, and how it is refreshed. Kafka's `Metadata` and `Cluster`.
 
 `Cluster` is an immutable snapshot that any thread may read. `Metadata` replaces snapshots in the event loop.
 """
@@ -35,7 +35,7 @@ MAX_STRING_BYTES: Final = 32_767
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as brokers describe it; its leader is -1 if there is none."""
+    """A partition as a broker describes it. `leader` is -1 if there is none."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic; `partitions` are sorted by number."""
+    """A topic as a broker describes it. `partitions` are sorted by number; `error` is set if the broker reports one."""
 
     name: str
     topic_id: UUID
@@ -57,7 +57,9 @@ class TopicInfo(NamedTuple):
 
 
 def error_text(error: type[errors.KafkaError], operation: str, topic: str) -> str:
-    """Return the text of a topic's error; with the `ottla acls` command for the operation if the topic is denied."""
+    """Return the message for a topic's error. If it is an authorization error, the message contains the `ottla acls`
+    command that allows the operation.
+    """
     if error is not errors.TopicAuthorizationFailedError:
         return error.__doc__ or ""
     command = f"ottla acls --add --allow-principal User:NAME --operation {operation} --topic {topic}"
@@ -82,7 +84,7 @@ class Cluster:
         self.cluster_id = cluster_id
 
     def partitions_of(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the partitions of a topic; none if it is unknown."""
+        """Return the partitions of a topic; an empty tuple if the topic is unknown."""
         info = self.topics.get(topic)
         return info.partitions if info is not None else ()
 
@@ -110,8 +112,8 @@ class MetadataSource(Protocol):
 class Metadata:
     """Keeps the cluster metadata up to date: on request, after errors, and when it is older than metadata.max.age.ms.
 
-    Only topics of interest are requested, or all of them. Event loop only, except for `cluster` and `touch`, which any
-    thread may use.
+    It requests only the topics that the client uses, or all topics. Event loop only, except for `cluster` and `touch`,
+    which any thread may use.
     """
 
     def __init__(
@@ -128,17 +130,20 @@ class Metadata:
         rebootstrap_trigger_ms: int = 0,
         slow_reason: Callable[[], str] = str,
     ) -> None:
-        """`slow_reason` returns why a connection takes long at the moment, for errors of calls that time out."""
+        """Create metadata without any brokers or topics.
+
+        `slow_reason` returns why connection attempts are slow at the moment, for the error of a call that times out.
+        """
         self.cluster = Cluster()
         self.version = 0
-        """Incremented with every snapshot."""
+        """Incremented with each new snapshot."""
         self.listeners: list[Callable[[Cluster], None]] = []
-        """Called with every new snapshot."""
+        """Called with each new snapshot."""
         self.all_topics = False
         self.error: errors.KafkaError | None = None
         """The error of the last refresh; None if it succeeded."""
         self.updated_at = clock.monotonic()
-        """The time of the last refresh."""
+        """The monotonic time in seconds of the last successful refresh."""
         self._source = source
         self._slow_reason = slow_reason
         self._clock = clock
@@ -153,16 +158,16 @@ class Metadata:
         self._failing_since: float | None = None
         self._requested = asyncio.Event()
         self._new_topic = asyncio.Event()
-        """Set if a topic is requested for the first time, which does not wait for the pause between refreshes."""
+        """Set when a topic is used for the first time. The refresh for it does not wait for the minimum delay."""
         self._updated: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start refreshing."""
+        """Start the background task."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop refreshing."""
+        """Stop the background task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -170,11 +175,11 @@ class Metadata:
     # Topics of interest
 
     def touch(self, topic: str) -> None:
-        """Note the use of a topic. A new one is requested in the next refresh. Thread-safe."""
+        """Record that a topic is used. A topic that was not used before is part of the next refresh. Thread-safe."""
         self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Replace the topics of interest; refresh if one of them is new."""
+        """Replace the topics to request. Refresh if one of them is new."""
         now = self._clock.monotonic()
         before = set(self._topics)
         self._topics = dict.fromkeys(map(writable, topics), now)
@@ -182,25 +187,26 @@ class Metadata:
             self.request_update()
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Add topics of interest; refresh if one of them is new."""
+        """Add topics to request. Refresh if one of them is new."""
         self.set_topics([*list(self._topics), *topics])
 
     # Refreshes
 
     def request_update(self) -> None:
-        """Refresh as soon as the backoff allows."""
+        """Request a refresh. It starts as soon as the minimum delay since the last one has passed."""
         self._requested.set()
 
     def next_update(self) -> asyncio.Future[None]:
-        """Return a future that is done with the next snapshot."""
+        """Return a future that completes with the next snapshot."""
         if self._updated is None or self._updated.done():
             self._updated = asyncio.get_running_loop().create_future()
         return self._updated
 
     async def refresh(self, timeout: float) -> Cluster:
-        """Return a new snapshot. KafkaTimeoutError, with the last failure as its cause, after `timeout` seconds.
+        """Refresh, and return the new snapshot. Raises KafkaTimeoutError after `timeout` seconds, caused by the last
+        error.
 
-        Authentication errors, of either side, are raised at once.
+        Authentication errors are raised at once.
         """
         update = self.next_update()
         self.request_update()
@@ -212,10 +218,10 @@ class Metadata:
         return self.cluster
 
     async def wait_for_topic(self, topic: str, timeout: float, partition: int = 0) -> TopicInfo:
-        """Return a topic once it has a partition of this number.
+        """Wait until a topic has a partition with this number, and return the topic.
 
-        Raises KafkaTimeoutError if it does not appear within `timeout` seconds. Errors that a retry does not fix (an
-        invalid name, no authorization) are raised at once.
+        Raises KafkaTimeoutError after `timeout` seconds. Errors that are not retriable (an invalid name, no
+        authorization) are raised at once.
         """
         deadline = time.monotonic() + timeout
         if topic not in self._topics:
@@ -241,7 +247,9 @@ class Metadata:
         return errors.KafkaTimeoutError(f"{what} after {timeout:.3g} s{f' ({cause})' if cause else ''}")
 
     async def _run(self) -> None:
-        """Refresh on request and by age; repeat with backoff after a failure and while a partition has no leader."""
+        """Refresh when it is requested or the metadata is too old. Repeat it with backoff after a failure, and while a
+        partition has no leader.
+        """
         incomplete = 0
         while True:
             await self._clock.wait(self._requested, self._clock.monotonic() + self._max_age)
@@ -257,13 +265,13 @@ class Metadata:
                 self._requested.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until a topic is requested for the first time, as in Kafka's client."""
+        """Wait for `seconds`, or until a topic is used for the first time, as Kafka's client does."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._new_topic.wait()
 
     async def _refresh_once(self) -> bool:
-        """Send one request, and return whether everything of interest is complete."""
+        """Send one metadata request. Return whether it succeeded and all requested topics exist and have leaders."""
         request = self._request()
         try:
             response = await self._source.send_any(request)
@@ -280,8 +288,8 @@ class Metadata:
         return not waiting
 
     def _failed(self, error: errors.KafkaError) -> None:
-        """Fail waiting callers with errors that a retry does not fix. Rebootstrap if the broker demands it, or after
-        failures for too long (KIP-1102).
+        """Handle a failed refresh. Authentication errors are raised in waiting calls. Rebootstrap if the broker demands
+        it, or if refreshes have failed for too long (KIP-1102).
         """
         if isinstance(error, NOT_AUTHENTICATED) and self._updated is not None and not self._updated.done():
             self._updated.set_exception(error)
@@ -332,9 +340,10 @@ class Metadata:
             listener(self.cluster)
 
     def leader_changed(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()) -> bool:
-        """Apply a newer leader from a response (KIP-951), and return whether it was newer and is usable at once.
+        """Apply a leader from a produce or fetch response (KIP-951). Return whether it is newer than the metadata and
+        its address is known.
 
-        `nodes` are brokers in the same response, which may be unknown so far.
+        `nodes` are the brokers in the same response, which may be new.
         """
         info = self.cluster.partition(tp)
         all_nodes = {**{node.id: node for node in nodes}, **self.cluster.nodes}
@@ -357,7 +366,7 @@ def metadata_of(
     topic_idle_ms: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Metadata:
-    """Return the metadata of a new client, which is requested through `connections` unless there is another source."""
+    """Return the metadata of a client. It is requested through `connections`, or from `source`."""
     return Metadata(
         source or connections,
         max_age_ms=config.metadata_max_age_ms,
@@ -373,8 +382,8 @@ def metadata_of(
 
 
 def writable(topic: str) -> str:
-    """Return the name. Raises InvalidTopicError for one that no request can carry: it would fail all other topics of
-    the request.
+    """Return the topic name. Raises TypeError or InvalidTopicError if it cannot be encoded in a request, because that
+    would make the request fail for all its topics.
     """
     if not isinstance(topic, str):
         raise TypeError(f"the topic must be a str, not {type(topic).__name__}")
@@ -388,7 +397,9 @@ def writable(topic: str) -> str:
 
 
 def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) -> TopicInfo:
-    """Return a topic as a broker describes it, except for partitions that are older than those in `previous`."""
+    """Return a topic from a metadata response. For a partition with an older leader epoch than in `previous`, return
+    the previous partition.
+    """
     assert topic.name is not None
     error = errors.for_code(topic.error_code) if topic.error_code else None
     same = previous is not None and previous.topic_id == topic.topic_id
@@ -401,14 +412,16 @@ def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) 
 
 
 def _partition_info(topic: str, p: MetadataResponsePartition, previous: PartitionInfo | None) -> PartitionInfo:
-    """Return the newer of two descriptions: a broker may lag behind, so older epochs are ignored (KIP-320)."""
+    """Return the partition with the newer leader epoch. A broker may have outdated metadata, so older epochs are
+    ignored (KIP-320).
+    """
     if previous is not None and -1 < p.leader_epoch < previous.leader_epoch:
         return previous
     return partition_info(topic, p)
 
 
 def partition_info(topic: str, p: Any) -> PartitionInfo:
-    """Return a partition from a response of Metadata or DescribeTopicPartitions."""
+    """Return a partition from a Metadata or DescribeTopicPartitions response."""
     return PartitionInfo(
         topic,
         p.partition_index,

@@ -1,4 +1,4 @@
-"""Synchronous methods of a client, derived from its asynchronous ones."""
+"""Derives the methods of a synchronous client from those of the asynchronous one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SynchronousClient(Generic[Client]):
-    """Base of the synchronous clients: an asynchronous client, and the I/O thread that runs its calls."""
+    """Base class of synchronous clients: an asynchronous client, and the I/O thread in which its methods run."""
 
     _io: IoThread
     _asynchronous: Client
@@ -39,7 +39,7 @@ def synchronous(
 def in_io_thread(
     method: Callable[Concatenate[Client, P], T],
 ) -> Callable[Concatenate[SynchronousClient[Client], P], T]:
-    """Return a method that must be called in the event loop as one that any thread may call."""
+    """Return a version, callable in any thread, of a method that may only be called in the event loop."""
 
     @functools.wraps(method)
     def call(self: SynchronousClient[Client], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,8 @@
-"""Pushes metrics to the cluster on request: KIP-714, `enable.metrics.push`. `ClientTelemetryReporter`.
+"""Client telemetry (KIP-714, `enable.metrics.push`): sends the client's metrics to the cluster.
+`ClientTelemetryReporter`.
 
-The broker returns the metrics that it subscribes to and the interval; usually none. A cluster without telemetry gets
-no second request. Failures never affect the client. Not thread-safe: event loop only.
+A broker responds with the names of metrics that it wants (usually none) and the interval. If the cluster does not
+support telemetry, there is no further request. Failures never affect the client. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ log = logging.getLogger("ottla.client")
 FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, errors.UnsupportedVersionError)
 """Errors after which telemetry stops."""
 ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
-"""Errors after which the subscription is requested again."""
+"""Errors after which the client requests its subscription again."""
 RETRY_SECONDS: Final = 60.0
-"""Delay after a failed request for the subscription."""
+"""Delay in seconds after a failed request."""
 FAREWELL_SECONDS: Final = 0.5
-"""Time for which closing a client waits for the last push."""
+"""Maximum time in seconds for which closing a client waits for the last push."""
 
 
 class Telemetry:
-    """The telemetry of one client. `close` pushes the metrics for the last time."""
+    """The telemetry of one client. `close` pushes the metrics a last time."""
 
     def __init__(self, connections: Connections, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._connections = connections
@@ -51,13 +52,13 @@ class Telemetry:
         self._closed = False
 
     def start(self) -> None:
-        """Start: request the subscription once the cluster is connected for other reasons."""
+        """Start the background task. Called once the client has connected to the cluster."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def client_instance_id(self, timeout: float) -> UUID:
-        """Return the id that the cluster has assigned to this client. Raises KafkaTimeoutError if there is none in
-        time.
+        """Return the id that the cluster has assigned to this client. Raises KafkaTimeoutError after `timeout` seconds,
+        UnsupportedVersionError if the cluster does not support telemetry.
         """
         self.start()
         try:
@@ -70,7 +71,7 @@ class Telemetry:
         return self._subscription.client_instance_id
 
     async def close(self) -> None:
-        """Push for the last time if there is a subscription, and stop."""
+        """Push the metrics a last time if there is a subscription, and stop."""
         self._closed = True
         if self._task is None:
             return
@@ -108,7 +109,9 @@ class Telemetry:
         return answer
 
     async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
-        """Push at the interval; the first push is at a random time so that clients do not push at once."""
+        """Push the metrics at the interval. The first push is at a random time, so that clients that start together do
+        not push together.
+        """
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:
             await self._sleep(interval)
@@ -142,7 +145,7 @@ class Telemetry:
 def telemetry_of(
     enabled: bool, connections: Connections, metadata: Metadata, metrics: Metrics, **labels: str | None
 ) -> Telemetry | None:
-    """Return the telemetry of a new client, which starts with the first metadata; None if it is disabled."""
+    """Return the telemetry of a client; None if it is disabled. It starts with the first metadata."""
     if not enabled:
         return None
     made = Telemetry(connections, metrics, {key: label for key, label in labels.items() if label})
@@ -151,7 +154,7 @@ def telemetry_of(
 
 
 def require(telemetry: Telemetry | None) -> Telemetry:
-    """Return the telemetry of a client. Raises IllegalStateError if it is disabled."""
+    """Return `telemetry`. Raises IllegalStateError if it is None, because enable.metrics.push is false."""
     if telemetry is None:
         raise errors.IllegalStateError("this requires enable.metrics.push")
     return telemetry

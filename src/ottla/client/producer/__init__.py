@@ -1,1 +1,1 @@
-"""KafkaProducer: from `send()` to the wire."""
+"""The producer: from `send()` to produce requests."""

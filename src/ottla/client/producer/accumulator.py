@@ -1,7 +1,7 @@
-"""Records that wait to be sent, in batches per partition. Kafka's `RecordAccumulator`.
+"""Records that wait to be sent, in batches by partition. Kafka's `RecordAccumulator`.
 
-Any thread appends; the sender drains, in the event loop. One lock guards the queues for moments only: no thread waits
-for memory or compresses a batch while it holds the lock.
+Any thread may append; the sender drains in the event loop. One lock protects the queues. It is never held for long: a
+thread neither waits for memory nor compresses a batch while it holds the lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ottla.records.decoder import decode_records
 
 
 class Sendable:
-    """Nodes with batches to send, the time of the next check, and topics without a leader."""
+    """The work of the sender: the nodes for which batches are ready, the time of the next check, and the topics
+    without a leader.
+    """
 
     __slots__ = ("leaderless", "next_check", "nodes")
 
@@ -33,7 +35,7 @@ class Sendable:
 
 
 class NodeTimes:
-    """The times when batches were last ready for a node, and when the node last drained some."""
+    """The times at which batches were last ready for a node, and last drained for it (monotonic seconds)."""
 
     __slots__ = ("drained", "ready")
 
@@ -43,7 +45,7 @@ class NodeTimes:
 
 
 class Accumulator:
-    """The queues of all partitions, and the memory of their batches. `wake` is called when the sender has work."""
+    """The batches of all partitions, and their memory. `wake` is called when the sender has work."""
 
     def __init__(
         self,
@@ -62,13 +64,13 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         self.lock = threading.Lock()
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        """Queues with batches."""
+        """The queues that contain batches."""
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Batches without a result, wherever they are."""
+        """The batches without a result, in a queue or in flight. A dictionary is used as an ordered set."""
         self.flushing = 0
         self.closing = False
         self.closed = False
-        """Whether nothing is sent any more: then appends fail, because their records would never be sent."""
+        """Whether the producer is closed. Appending then fails, because the record would never be sent."""
         self._codec = codec
         self._level = level
         self._linger = linger
@@ -81,7 +83,7 @@ class Accumulator:
     # Appending (any thread)
 
     def topic(self, name: str) -> TopicQueues:
-        """Return the queues of a topic, which are created if it is new."""
+        """Return the queues of a topic. They are created if the topic is new."""
         queues = self.topics.get(name)
         if queues is None:
             with self.lock:
@@ -89,20 +91,20 @@ class Accumulator:
         return queues
 
     def append(self, record: Ready) -> RecordFuture | None:
-        """Append a record to the open batch. Return None if there is no open batch with room."""
+        """Append a record to the open batch of its partition. Return None if there is no open batch with room."""
         future: RecordFuture | None = record.queue.open.append(
             record.timestamp, record.key, record.value, record.headers
         )
         return future
 
     def buffer_bytes(self, record: Ready) -> int:
-        """Return the buffer size of a new batch for this record."""
+        """Return the buffer size for a new batch with this record."""
         return max(self.batch_bytes, record.size)
 
     def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
-        """Append a record to a new batch, in a buffer of the pool.
+        """Append a record to a new batch, which uses a buffer of the pool.
 
-        If another thread has opened a batch with room in the meantime, that one is used and the buffer released.
+        If another thread has meanwhile opened a batch with room, append to that one, and release the buffer.
         """
         queue = record.queue
         batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
@@ -126,11 +128,11 @@ class Accumulator:
         return future
 
     def private_batch(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
-        """Create a batch that only the caller knows, which fills it and passes it to `add_closed`."""
+        """Create a batch that is in no queue yet. The caller fills it, and passes it to `add_closed`."""
         return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
 
     def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Append a full batch to the queue of its partition."""
+        """Close a batch, and append it to the queue of its partition."""
         batch.open.close()
         with self.lock:
             if self.closed:
@@ -145,7 +147,7 @@ class Accumulator:
     # Draining (event loop)
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
-        """Return the nodes with batches that are full, old enough, or flushed."""
+        """Return the nodes for which batches are ready to be sent: full, older than linger.ms, or to be flushed."""
         sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
         with self.lock:
@@ -173,7 +175,7 @@ class Accumulator:
             return None
 
     def _due(self, batch: ProducerBatch, queued: int, hurry: bool) -> float:
-        """Return when a batch at the head of its queue may be sent."""
+        """Return the monotonic time in seconds from which the first batch of a queue may be sent."""
         if batch.attempts > 0:
             return batch.last_attempt + self._backoff.backoff(batch.attempts - 1)
         if batch.open.closed or queued > 1 or hurry or batch.size >= self.batch_bytes:
@@ -188,9 +190,10 @@ class Accumulator:
         now: float,
         may_send: Callable[[PartitionQueue, ProducerBatch], bool],
     ) -> list[ProducerBatch]:
-        """Return one batch of each partition that the node leads, up to `max_bytes`; a larger first batch is included.
+        """Remove and return batches for a node: one of each partition that it leads, up to `max_bytes` in total. The
+        first batch may be larger than that.
 
-        Starts where the last drain ended, so that no partition starves.
+        Starts with the partition at which the last drain ended, so that none starves.
         """
         with self.lock:
             led = [queue for queue in self.active.values() if cluster.leader(queue.tp) == node]
@@ -223,7 +226,7 @@ class Accumulator:
         return drained
 
     def note_ready(self, node: int, now: float, taken: bool) -> None:
-        """Note that batches are ready for a node, which drains some or not."""
+        """Record that batches are ready for a node, and whether some were drained."""
         times = self._nodes.get(node)
         if times is None:
             times = self._nodes[node] = NodeTimes(now)
@@ -232,16 +235,15 @@ class Accumulator:
             times.drained = now
 
     def stalled_for(self, node: int) -> float:
-        """Return for how many seconds a node has drained nothing although batches were ready. Thread-safe."""
+        """Return for how many seconds batches have been ready for a node without any being drained. Thread-safe."""
         times = self._nodes.get(node)
         # The later time is read first: a change between the two reads can only make the result smaller.
         return 0.0 if times is None else times.ready - times.drained
 
     def shrink(self, batch: ProducerBatch) -> None:
-        """Replace the buffer of a closed batch that is much smaller by a copy of the batch, and release the buffer.
+        """If a closed batch is much smaller than its buffer, copy it to memory of its own, and release the buffer.
 
-        Otherwise small batches of many partitions in flight would use up the memory, and the next batches would be even
-        smaller.
+        Otherwise many small batches in flight would use up the pool, and the next batches would be even smaller.
         """
         if batch.buffer is None or batch.data is None or batch.data.nbytes * 2 > len(batch.buffer):
             return
@@ -253,7 +255,7 @@ class Accumulator:
     # Results (event loop)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Put a batch back for a retry, before later ones."""
+        """Put a batch back into its queue for a retry, before the batches that follow it."""
         queue = self._queue(batch.tp)
         with self.lock:
             place = 0
@@ -270,12 +272,12 @@ class Accumulator:
         return self.topics[tp.topic].queues[tp.partition]
 
     def mute(self, tp: TopicPartition, muted: bool) -> None:
-        """Mute a partition, so that it is not drained, or unmute it."""
+        """Mute a partition, so that its batches are not drained, or unmute it."""
         self._queue(tp).muted = muted
 
     def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
-        """Remove and return the batches that have waited for over `timeout` seconds, and when the next one will
-        have.
+        """Remove and return the batches that are older than `timeout` seconds, and the time at which the next one will
+        be.
         """
         batches = []
         oldest = now
@@ -290,9 +292,7 @@ class Accumulator:
         return batches, oldest + timeout
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Split a batch that the broker rejected as too large, and return the parts, which the caller must
-        `put_back`.
-        """
+        """Split a batch that the broker rejected as too large. Return the parts, which the caller must `put_back`."""
         assert batch.data is not None
         header = read_header(batch.data, 0)
         rows = decode_records(batch.data, 0, header)
@@ -319,7 +319,7 @@ class Accumulator:
         return made
 
     def retire(self, batch: ProducerBatch) -> None:
-        """Release the memory of a batch with a result."""
+        """Release the memory of a batch that has a result."""
         with self.lock:
             self.incomplete.pop(batch, None)
             buffer, batch.buffer = batch.buffer, None
@@ -331,14 +331,14 @@ class Accumulator:
             self.pool.release_bytes(held)
 
     def close(self) -> list[ProducerBatch]:
-        """Reject new records, and return the batches that have never been sent."""
+        """Let further appends fail, and return the batches in the queues."""
         with self.lock:
             self.closed = True
         self.pool.close()
         return self.abort()
 
     def abort(self) -> list[ProducerBatch]:
-        """Empty all queues, and return the batches that have never been sent."""
+        """Empty all queues, and return the batches that were in them."""
         with self.lock:
             batches = [batch for queue in self.active.values() for batch in queue.batches]
             for queue in self.active.values():
@@ -349,13 +349,13 @@ class Accumulator:
         return batches
 
     def pending(self) -> Iterable[ProducerBatch]:
-        """Return all batches that have no result now."""
+        """Return all batches that have no result yet."""
         with self.lock:
             return list(self.incomplete)
 
 
 def buffer_of(batch: ProducerBatch) -> bytearray:
-    """Return the buffer of a batch that was never sent, to the caller that removes it."""
+    """Take the buffer out of a batch that was never sent, and return it."""
     buffer, batch.buffer = batch.buffer, None
     assert buffer is not None
     return buffer
@@ -366,5 +366,5 @@ def _headers_bound(headers: Headers) -> int:
 
 
 def _after(sequence: int, other: int) -> bool:
-    """Return whether a sequence number follows another one; they wrap around at 2^31."""
+    """Return whether a sequence number comes after another one. They wrap around at 2^31."""
     return 0 < (sequence - other) & 0x7FFFFFFF < 0x40000000

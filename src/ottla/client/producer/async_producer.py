@@ -1,4 +1,4 @@
-"""`KafkaProducer` for asyncio: the core on the caller's event loop. `ottla.aio` has it under its name."""
+"""`KafkaProducer` for asyncio. It is exported as `ottla.aio.KafkaProducer`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class KafkaProducer(ProducerCalls):
     """Sends records to Kafka. Bound to one event loop. Use `start` and `stop`, or `async with`.
 
-    `clock` is for tests, as in the synchronous producer.
+    `clock` is for tests.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class KafkaProducer(ProducerCalls):
         self._waiting = self._turns.locks
         self._append_directly = self._core.direct.append
         self._hurry = asyncio.Event()
-        """Set when stopping no longer waits for deliveries."""
+        """Set when stop() was cancelled, so that it no longer waits for pending records."""
 
     async def start(self) -> None:
         """Start the background tasks."""
@@ -58,9 +58,10 @@ class KafkaProducer(ProducerCalls):
         self._core.direct.enabled = self._core.is_plain and not self._closed
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Send pending records within `timeout` seconds, and stop; the rest fail. May be called repeatedly.
+        """Send pending records within `timeout` seconds, and stop. Records that are still pending then fail. May be
+        called repeatedly.
 
-        A cancelled stop() waits for no more deliveries, but still stops in the background.
+        If stop() is cancelled, the producer stops in the background, without waiting for pending records.
         """
         if self._ending is None:
             self._closed = True
@@ -108,7 +109,7 @@ class KafkaProducer(ProducerCalls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
-        """Append a record to a batch; await the returned future for the record's metadata.
+        """Append a record to a batch, and return its future. Awaiting the future returns the record's metadata.
 
         Waits up to max.block.ms for metadata and memory. Raises the same errors as the synchronous producer's send().
         """
@@ -141,7 +142,7 @@ class KafkaProducer(ProducerCalls):
         return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """Fail the transaction: a commit would not include records that were in no batch."""
+        """Let the transaction fail after a record could not be appended: its commit would not include the record."""
         if self._core.breaks_transaction(error):
             self._core.transactions.failed(error)
 
@@ -150,7 +151,9 @@ class KafkaProducer(ProducerCalls):
         return await (await self.send(topic, value, key, **more))
 
     async def _enqueue(self, record: ProducerRecord) -> RecordFuture:
-        """Append a record to a batch: at once if possible, otherwise after earlier calls that wait for the same."""
+        """Append a record to a batch: at once if possible, otherwise after earlier calls that wait for the same topic
+        and partition.
+        """
         core, place = self._core, (record.topic, record.partition)
         deadline = time.monotonic() + core.max_block
         ready: Ready | None = None
@@ -199,7 +202,7 @@ class KafkaProducer(ProducerCalls):
     async def send_batch(
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
     ) -> BatchFuture:
-        """Send many records at once, as the synchronous producer's send_batch."""
+        """Send many records at once, like the synchronous producer's send_batch."""
         self._core.check_open()
         columns = self._core.table(values, keys, timestamps_ms)
         try:
@@ -228,7 +231,9 @@ class KafkaProducer(ProducerCalls):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Run a block in a transaction, which is committed at its end, or aborted if it raises."""
+        """Context manager: run a block in a transaction. It is committed at the end of the block, or aborted if the
+        block raises.
+        """
         await self.begin_transaction()
         try:
             yield self
@@ -245,23 +250,23 @@ class KafkaProducer(ProducerCalls):
 
 
 class _Turns:
-    """Keeps calls that wait for the same key in their order.
+    """Keeps calls that wait for the same topic and partition in order.
 
-    A key is a topic with the requested partition, or None. Otherwise a later call that finds metadata or room in a
-    batch would overtake one that is about to continue.
+    Otherwise a later call that sees new metadata, or room in a batch, would overtake an earlier one that is about to
+    continue. The partition is None if the call does not specify it.
     """
 
     def __init__(self) -> None:
         self.locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
-        """The keys for which calls wait, each with its lock and the number of calls."""
+        """The topics and partitions for which calls wait. Each has a lock and the number of these calls."""
 
     def is_taken(self, place: tuple[str, int | None]) -> bool:
-        """Return whether a call waits for this key."""
+        """Return whether a call is waiting for this topic and partition."""
         return place in self.locks
 
     @asynccontextmanager
     async def acquire(self, place: tuple[str, int | None]) -> AsyncIterator[None]:
-        """Wait for the earlier calls."""
+        """Context manager: wait until earlier calls for the same topic and partition are done."""
         lock, users = self.locks.get(place) or (asyncio.Lock(), 0)
         self.locks[place] = (lock, users + 1)
         try:

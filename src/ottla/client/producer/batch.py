@@ -1,4 +1,4 @@
-"""The producer's batches, and their queues. Kafka's `ProducerBatch`."""
+"""The producer's batches, and the queues that contain them. Kafka's `ProducerBatch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_SEQUENCE: Final = -1
 
 
 class ProducerBatch:
-    """Records of one partition that are sent together. Open until it is full or drained."""
+    """Records of one partition that are sent together. Records can be appended until the batch is full or drained."""
 
     __slots__ = (
         "attempts",
@@ -42,14 +42,14 @@ class ProducerBatch:
     def __init__(self, tp: TopicPartition, builder: BatchBuilder, buffer: bytearray | None, created: float) -> None:
         self.tp = tp
         self.buffer = buffer
-        """The buffer from the pool; None after its release, or if it never had one."""
+        """The buffer from the pool; None after its release, or for a part of a split batch."""
         self.held_bytes = 0
-        """The bytes that the pool counts for this batch after the release of its buffer."""
+        """The bytes that the pool counts as used by this batch after `shrink`."""
         self.outcome = ProduceRequestResult(tp)
         self.open = OpenBatch(builder, self.outcome, RecordFuture)
         self.created = created
         self.data: memoryview | None = None
-        """The bytes to send, from the first drain on."""
+        """The encoded batch; None until it is first drained."""
         self.attempts = 0
         self.last_attempt = 0.0
         self.last_error: KafkaError | None = None
@@ -64,7 +64,7 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """The size on the wire in bytes; before it is finished, the size before compression."""
+        """The size in bytes: of the encoded batch or, until then, of the records before compression."""
         return self.open.builder.estimated_size if self.data is None else self.data.nbytes
 
     @property
@@ -79,18 +79,18 @@ class ProducerBatch:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record."""
+        """The sequence number of the last record in the batch."""
         return (self.base_sequence + self.count - 1) & 0x7FFFFFFF
 
     def finish(self, transactional: bool) -> None:
-        """Encode the batch."""
+        """Encode the batch, unless that has been done. `transactional` sets the flag in its header."""
         if self.data is None:
             self.data = self.open.builder.close(
                 self.producer_id, self.producer_epoch, self.base_sequence, transactional=transactional
             )
 
     def renumber(self) -> None:
-        """Write a new producer id, epoch and sequence into the encoded batch."""
+        """Write the current producer id, epoch and sequence number into the encoded batch."""
         if self.data is not None:
             header: BatchHeader = read_header(self.data, 0)
             write_header(
@@ -105,12 +105,12 @@ class ProducerBatch:
 
 
 CLOSED: Final = OpenBatch(BatchBuilder(bytearray(61)), None, RecordFuture)
-"""Stands for "no open batch"."""
+"""A closed batch, which stands for "no open batch"."""
 CLOSED.close()
 
 
 class PartitionQueue:
-    """The batches of one partition, the oldest first; the last one may be open."""
+    """The batches of one partition, the oldest first. Only the last one may be open."""
 
     __slots__ = ("batches", "muted", "open", "tp")
 
@@ -118,9 +118,9 @@ class PartitionQueue:
         self.tp = tp
         self.batches: deque[ProducerBatch] = deque()
         self.open = CLOSED
-        """The open batch; CLOSED if there is none with room."""
+        """The batch to which records are appended; CLOSED if there is none with room."""
         self.muted = False
-        """Whether a batch is in flight and the next one must wait, to keep the order."""
+        """Whether batches must wait because one is in flight, so that their order is preserved."""
 
     def has_room(self, size: int) -> bool:
         """Return whether a record of `size` bytes (including a batch header) fits into the open batch."""
@@ -129,7 +129,7 @@ class PartitionQueue:
 
 
 class Ready(NamedTuple):
-    """A serialized record with its partition."""
+    """A serialized record, and the queue of its partition."""
 
     queue: PartitionQueue
     timestamp: int
@@ -137,11 +137,11 @@ class Ready(NamedTuple):
     value: bytes | None
     headers: Headers | None
     size: int
-    """The maximum size of a batch with this record alone."""
+    """The maximum size in bytes of a batch that contains only this record."""
 
 
 class TopicQueues:
-    """The queues of a topic's partitions, and its sticky partition."""
+    """The queues of a topic's partitions, and the sticky partition (KIP-794)."""
 
     __slots__ = ("available", "count", "queues", "sticky", "version")
 
@@ -150,12 +150,12 @@ class TopicQueues:
         self.queues = [PartitionQueue(TopicPartition(topic, i)) for i in range(count)]
         self.sticky = StickyPartition(stick_bytes)
         self.available: list[int] = []
-        """Partitions with a leader."""
+        """The numbers of the partitions that have a leader; all partitions if none has one."""
         self.version = -1
-        """The version of the metadata from which `count` and `available` come."""
+        """The metadata version that `count` and `available` were read from."""
 
     def update(self, cluster: Cluster, topic: str, version: int) -> None:
-        """Update the partitions and their leaders from the metadata."""
+        """Update the partitions from the metadata."""
         partitions = cluster.partitions_of(topic)
         for number in range(len(self.queues), len(partitions)):
             self.queues.append(PartitionQueue(TopicPartition(topic, number)))

@@ -1,7 +1,7 @@
 """Memory for batches, limited by buffer.memory. Kafka's `BufferPool`.
 
-Buffers of batch.size are reused; others are only counted. If memory is short, callers wait in a queue: the first one is
-served first, even if a later one needs less.
+Buffers of batch.size bytes are reused; larger ones are allocated and freed, and only their size is counted. If memory
+is short, callers wait in a queue and get memory in its order, even if a later one needs less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from ottla.errors import BufferExhaustedError, IllegalStateError
 
 
 class Waiter:
-    """A waiting caller. `granted` is called once, without a lock, when the memory is reserved."""
+    """A caller that waits for memory. `granted` is called once, without holding the lock, when the memory is reserved
+    or the pool is closed.
+    """
 
     __slots__ = ("granted", "ready", "size")
 
@@ -25,22 +27,22 @@ class Waiter:
 
 
 class BufferPool:
-    """A pool of `total` bytes of memory; released buffers of `poolable` bytes are reused. Thread-safe."""
+    """A pool of `total` bytes. Released buffers of `poolable` bytes are reused. Thread-safe."""
 
     def __init__(self, total: int, poolable: int) -> None:
         self.total = total
         self.poolable = poolable
         self._available = total
-        """Bytes that are neither in use nor in a pooled buffer."""
+        """Bytes that are neither used nor part of a free buffer."""
         self._free: deque[bytearray] = deque()
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
         self.closed = False
-        """Whether no more memory is granted."""
+        """Whether the pool is closed, so that no more memory is granted."""
 
     @property
     def available(self) -> int:
-        """The number of available bytes."""
+        """The number of bytes that could be allocated now."""
         with self._lock:
             return self._available + len(self._free) * self.poolable
 
@@ -50,7 +52,7 @@ class BufferPool:
         return len(self._waiters)
 
     def try_allocate(self, size: int) -> bytearray | None:
-        """Return a buffer of `size` bytes; None if the caller has to wait."""
+        """Return a buffer of `size` bytes; None if the caller has to wait for memory."""
         with self._lock:
             if self._waiters:
                 return None
@@ -61,7 +63,9 @@ class BufferPool:
         return bytearray(size)
 
     def wait(self, size: int, granted: Callable[[], None]) -> Waiter | None:
-        """Join the queue, and return None if the memory is available after all, and reserved: then `allocate` it."""
+        """Wait in the queue for `size` bytes. Return None if they have become available: they are reserved, so call
+        `allocate`.
+        """
         waiter = Waiter(size, granted)
         with self._lock:
             if self.closed:
@@ -72,11 +76,11 @@ class BufferPool:
         return waiter
 
     def allocate(self, size: int) -> bytearray:
-        """Return the buffer for reserved memory."""
+        """Return a buffer for memory that was reserved before."""
         return bytearray(size)
 
     def cancel(self, waiter: Waiter) -> bool:
-        """Leave the queue, and return True if memory was reserved in the meantime, which belongs to the caller."""
+        """Stop waiting. Return True if the memory has been reserved meanwhile; the caller then owns it."""
         with self._lock:
             if waiter.ready:
                 return True
@@ -87,9 +91,9 @@ class BufferPool:
         return False
 
     def collect(self, waiter: Waiter) -> bytearray:
-        """Return the buffer of a caller whose wait is over.
+        """Return the buffer for which the caller has waited.
 
-        Raises BufferExhaustedError if no memory is reserved by now, IllegalStateError after close.
+        Raises BufferExhaustedError if the memory has not been reserved yet, IllegalStateError after close.
         """
         if self.cancel(waiter):
             return self.allocate(waiter.size)
@@ -101,12 +105,12 @@ class BufferPool:
         )
 
     def cancel_and_release(self, waiter: Waiter) -> None:
-        """Leave the queue, and release the memory if it has been reserved meanwhile."""
+        """Stop waiting, and release the memory if it has been reserved meanwhile."""
         if self.cancel(waiter):
             self.release(bytearray(waiter.size))
 
     def close(self) -> None:
-        """Fail all waiting callers: `granted` is called without a reservation."""
+        """Close the pool. `granted` of all waiting callers is called, without memory."""
         with self._lock:
             self.closed = True
             waiters = list(self._waiters)
@@ -114,7 +118,7 @@ class BufferPool:
         _notify(waiters)
 
     def release(self, buffer: bytearray) -> None:
-        """Release a buffer, which must not be used any more."""
+        """Release a buffer. It must not be used any more."""
         with self._lock:
             if len(buffer) == self.poolable and not self._waiters:
                 self._free.append(buffer)
@@ -124,7 +128,7 @@ class BufferPool:
         _notify(served)
 
     def exchange(self, buffer: bytearray, size: int) -> None:
-        """Release a buffer but count `size` bytes of it as used: its content lives on in a smaller copy."""
+        """Release a buffer, but count `size` bytes as still used, by a smaller copy of its content."""
         with self._lock:
             if len(buffer) == self.poolable and not self._waiters and self._available >= size:
                 self._free.append(buffer)
@@ -135,7 +139,7 @@ class BufferPool:
         _notify(served)
 
     def release_bytes(self, size: int) -> None:
-        """Release bytes that were only counted."""
+        """Release bytes that were counted without a buffer."""
         with self._lock:
             self._available += size
             served = self._serve()
@@ -160,7 +164,7 @@ class BufferPool:
 
 
 def closed_error() -> IllegalStateError:
-    """Return the error of a record whose producer was closed before it was in a batch."""
+    """Return the error of a record that was not in a batch yet when the producer was closed."""
     return IllegalStateError("the producer was closed while the record was being sent")
 
 

@@ -1,4 +1,4 @@
-"""The calls that both producers have in common: flush, transactions, metrics."""
+"""The methods that both producers have in common: flush, transactions, metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT_ID_SECONDS = 30.0
 
 
 class ProducerQueries:
-    """The calls that read the state of the core, in any thread and without waiting."""
+    """The methods that only read state: callable in any thread, and never waiting."""
 
     _core: ProducerCore
 
@@ -33,7 +33,9 @@ class ProducerQueries:
 
 
 class ProducerCalls(ProducerQueries):
-    """The coroutines. The asynchronous producer inherits them, the synchronous one derives its methods from them."""
+    """Coroutine methods. The asynchronous producer inherits them; the synchronous producer derives its methods from
+    them.
+    """
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
@@ -49,9 +51,10 @@ class ProducerCalls(ProducerQueries):
             raise KafkaTimeoutError(f"records are still pending after {timeout:g} s")
 
     async def init_transactions(self) -> None:
-        """Initialize transactions, before the first one; an earlier producer with the transactional id is fenced.
+        """Prepare the producer for transactions. An earlier producer with the same transactional id is fenced.
 
-        Raises KafkaTimeoutError after max.block.ms, and the coordinator's errors.
+        Must be called once, before the first transaction. Raises KafkaTimeoutError after max.block.ms, and the
+        coordinator's errors.
         """
         with self._core.metrics.timed("txn-init"):
             await self._core.transactions.init()
@@ -66,13 +69,15 @@ class ProducerCalls(ProducerQueries):
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commit offsets of a group in the transaction (KIP-447); pass `consumer.group_metadata()` as the group."""
+        """Commit consumer offsets as part of the transaction (KIP-447). `group_metadata` is
+        `consumer.group_metadata()`, or a group id.
+        """
         with self._core.metrics.timed("txn-send-offsets"):
             await self._core.transactions.send_offsets(offsets, as_group_metadata(group_metadata))
 
     async def commit_transaction(self) -> None:
-        """Wait for all records and commit the transaction. Raises the error of a failed record: then it must be
-        aborted.
+        """Wait for all records, and commit the transaction. Raises the error of a record that failed; the transaction
+        must then be aborted.
 
         After KafkaTimeoutError it can be called again.
         """

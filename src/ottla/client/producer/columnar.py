@@ -1,6 +1,7 @@
-"""Columnar batches: `send_batch` takes lists or Arrow arrays, and creates no object per record.
+"""Sending many records as columns: `send_batch` takes lists or Arrow arrays, and creates no object per record.
 
-Without I/O: memory is requested by yielding a size, so that both producers can wait in their own way.
+There is no I/O here: the generators yield the size of the buffer that they need, so that each of the two producers can
+wait for memory in its own way.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from ottla.records.columns import BinaryColumn
 from ottla.records.murmur2 import rows_by_partition
 
 LARGE_BATCH_BYTES: Final = 256 * 1024
-"""Maximum size of a columnar batch, unless batch.size is larger."""
+"""Maximum size in bytes of a columnar batch; batch.size if that is larger."""
 
 
 class Table(NamedTuple):
-    """The records of one call as columns."""
+    """The records of one call as columns. `rows` is their number."""
 
     rows: int
     timestamps: memoryview | int
-    """A timestamp per row (int64), or one for all, in milliseconds since 1970."""
+    """The timestamp of each row (int64), or one for all rows, in milliseconds since 1970."""
     keys: BinaryColumn | None
     values: BinaryColumn
 
 
 class SentRange(NamedTuple):
-    """Consecutive records in a partition. The base offset is -1 with acks=0."""
+    """Consecutive records in a partition. With acks=0 the base offset is -1."""
 
     topic_partition: TopicPartition
     base_offset: int
@@ -45,7 +46,7 @@ class SentRange(NamedTuple):
 
 
 class BatchFuture:
-    """The future of send_batch: the results of all its records."""
+    """The future of send_batch, for all of its records."""
 
     def __init__(self, parts: list[tuple[ProduceRequestResult, int]]) -> None:
         self._parts = parts
@@ -55,9 +56,9 @@ class BatchFuture:
         return all(outcome.done for outcome, _ in self._parts)
 
     def get(self, timeout: float | None = None) -> list[SentRange]:
-        """Wait for all acknowledgements, and return the ranges of offsets.
+        """Wait until all records are acknowledged, and return their ranges of offsets.
 
-        Raises the first error, or KafkaTimeoutError after `timeout` seconds.
+        Raises the error of the first range that failed, or KafkaTimeoutError after `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for outcome, _ in self._parts:
@@ -79,8 +80,8 @@ def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:
 
 
 def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
-    """Create the columns of a call from lists of bytes, str or None, or Arrow arrays of binary or string, of one
-    length.
+    """Create the columns of a call. Keys and values are lists of bytes, str or None, or Arrow arrays of binary or
+    string. Raises ValueError if their lengths differ.
     """
     rows = len(values)
     if keys is not None and len(keys) != rows:
@@ -90,7 +91,7 @@ def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
 
 
 def column(items: Any) -> BinaryColumn:
-    """Create a column from a list, an Arrow array, or a series of pandas or Polars."""
+    """Create a column from a list, an Arrow array, or a pandas or Polars series."""
     if not isinstance(items, (list, tuple)) and _is_arrow(items):
         return BinaryColumn.from_arrow(items)
     try:
@@ -101,12 +102,12 @@ def column(items: Any) -> BinaryColumn:
 
 
 def _is_arrow(items: Any) -> bool:
-    """Return whether this is an Arrow array, or can be converted to one."""
+    """Return whether this is an Arrow array or can be converted to one."""
     return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
 
 
 def _of_objects(items: Iterable[Any]) -> BinaryColumn:
-    """Create a column from rows that are not all bytes: some are None, or str."""
+    """Create a column from a list with None or str among its items. Raises TypeError for items of other types."""
     rows = [item.encode() if isinstance(item, str) else item for item in items]
     present = [row for row in rows if row is not None]
     if not all(isinstance(row, (bytes, bytearray)) for row in present):
@@ -138,7 +139,9 @@ def _timestamps(timestamps: Any, rows: int) -> memoryview | int:
 def rows_of_partitions(
     rows_table: Table, queues: TopicQueues, partition: int | None, sticky: Any
 ) -> dict[int, array[int]]:
-    """Return the rows of each partition: the requested one, the key's, or the sticky one for rows without a key."""
+    """Return the row numbers by partition: all for the requested partition or, without one, by the hash of the key.
+    Rows without a key go to the sticky partition.
+    """
     if partition is not None:
         return {partition: array("q", range(rows_table.rows))}
     if rows_table.keys is None:
@@ -160,9 +163,11 @@ def append_table(
     check_size: Callable[[int], None],
     largest: int,
 ) -> Generator[int, bytearray, list[tuple[ProduceRequestResult, int]]]:
-    """Append rows to batches of one partition. Yields the sizes of buffers that it needs; returns (result, count).
+    """Append rows to batches of one partition. Yields the size of each buffer that it needs, and is sent the buffer.
+    Returns the result and the number of records of each batch.
 
-    A row that may be larger than `largest` starts a new batch and so is checked.
+    `check_size` raises an error for a row that is too large. A row that may be larger than `largest` gets a batch of
+    its own, so it is always checked.
     """
     numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
     parts: list[tuple[ProduceRequestResult, int]] = []
@@ -183,10 +188,10 @@ def append_table(
 
 
 def _room(accumulator: Accumulator, rows_table: Table, rows: int) -> int:
-    """Return the size of the next buffer for `rows` remaining rows, estimated from the average of all rows.
+    """Return the size in bytes of the next buffer for `rows` remaining rows, estimated from the average of all rows.
 
-    batch.size limits batches that wait for records. Here all records are available, and the cost of a request hardly
-    depends on their number; but one call must not take all of the memory.
+    It may exceed batch.size, which is meant for batches that wait for further records. Here all records are available,
+    and larger batches are cheaper; but one call must not use up the memory.
     """
     keys = 0 if rows_table.keys is None else _bytes_of(rows_table.keys, rows_table.rows)
     average = record_size_upper_bound(
@@ -201,7 +206,7 @@ def _bytes_of(items: BinaryColumn, rows: int) -> int:
 
 
 def _row_bound(rows_table: Table, row: int) -> int:
-    """Return the maximum size of a batch with this row alone."""
+    """Return the maximum size in bytes of a batch with only this row."""
     key = 0 if rows_table.keys is None else _size(rows_table.keys, row)
     return record_size_upper_bound(key, _size(rows_table.values, row))
 

@@ -1,6 +1,6 @@
-"""The core of both producers: its parts, and the slow path of a record.
+"""The core of the synchronous and the asynchronous producer: its parts, and the general path of a record.
 
-A plain record of bytes that fits into an open batch takes the fast path, `records.appender.DirectAppender`.
+Records of bytes that fit into an open batch take a faster path, `records.appender.DirectAppender`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _numbers = itertools.count(1)
 
 
 class ProducerCore:
-    """The core of a producer, without a public API. `wake` is called from any thread when the sender has work."""
+    """The parts and the logic of a producer, without the public API. `wake` is called when the sender has work, by any
+    thread.
+    """
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -117,12 +119,12 @@ class ProducerCore:
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
         self.direct = DirectAppender(self.accumulator.topics, self.metadata, self.sticky)
-        """The fast path, which the producer enables while it is open."""
+        """The fast path for records. The producer enables it while it is open."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether records of bytes can be appended to a batch directly: there are no serializers, interceptors or
-        partitioner.
+        """Whether the fast path may be used, because there is nothing to do but append bytes: no serializer,
+        interceptor, partitioner, transaction or test clock.
         """
         return (
             not self.interceptors
@@ -136,18 +138,20 @@ class ProducerCore:
 
     @property
     def transactions(self) -> Transactions:
-        """The producer's transactions. Raises IllegalStateError without a transactional id."""
+        """The producer's transactions. Raises IllegalStateError without a transactional.id."""
         if self._transactions is None:
             raise IllegalStateError("transactions require the config transactional.id")
         return self._transactions
 
     def check_open(self) -> None:
-        """Raise unless records may be sent now: a transactional producer needs an open transaction."""
+        """Raise an error unless records may be sent now: a transactional producer needs an open transaction."""
         if self._transactions is not None:
             self._transactions.check_open()
 
     def while_open(self, buffer: bytearray) -> bytearray:
-        """Return the buffer, or release it and raise if the transaction has ended while the caller waited for it."""
+        """Return the buffer. If the transaction has ended while the caller waited for it, release the buffer and
+        raise.
+        """
         try:
             self.check_open()
         except BaseException:
@@ -163,7 +167,7 @@ class ProducerCore:
         self.sender.start()
 
     async def stop(self, seconds: float | None = None) -> None:
-        """Stop; remaining records fail. An open transaction is aborted, if that is possible within `seconds`."""
+        """Stop. Pending records fail; an open transaction is aborted if that is possible within `seconds`."""
         if self._transactions is not None:
             await self._transactions.close(seconds)
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
@@ -178,11 +182,11 @@ class ProducerCore:
     # The path of a record
 
     def apply_interceptors(self, record: ProducerRecord) -> ProducerRecord:
-        """Pass a record through the interceptors."""
+        """Return the record after its way through the interceptors."""
         return self.interceptors.on_send(record) if self.interceptors else record
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
-        """Return the queues of a topic if the metadata has it (and the partition), otherwise None."""
+        """Return the queues of a topic; None if the metadata does not contain the topic (or the partition)."""
         cluster, version = self.metadata.cluster, self.metadata.version
         info = cluster.topics.get(topic)
         if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
@@ -194,14 +198,14 @@ class ProducerCore:
         return topic_queues
 
     def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columnar.Table:
-        """Create the columns of a call of send_batch; the default timestamp is that of the clock."""
+        """Create the columns of a send_batch call. The default timestamp is the current time."""
         given_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
         return columnar.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
 
     def batch_steps(
         self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None
     ) -> Generator[int, bytearray, columnar.BatchFuture]:
-        """Append columns to batches; yields the sizes of buffers that it needs."""
+        """Append columns to batches. Yields the size of each buffer that it needs, and is sent the buffer."""
         parts = []
         for number, rows in columnar.rows_of_partitions(rows_table, queues, partition, self.sticky).items():
             queue = queues.queues[number]
@@ -211,7 +215,9 @@ class ProducerCore:
         return columnar.BatchFuture(parts)
 
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
-        """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""
+        """Serialize a record, choose its partition, and check its size. Raises SerializationError or
+        MessageTooLargeError, for example.
+        """
         topic = record.topic
         headers = checked_headers(record.headers) if record.headers else []
         key, value = record.key, record.value
@@ -266,7 +272,7 @@ class ProducerCore:
         return self.sticky(queues, size)
 
     def sticky(self, queues: TopicQueues, size: int) -> int:
-        """Return the partition for a record without a key."""
+        """Return the sticky partition for a record without a key."""
 
         def queued(partition: int) -> int:
             return len(queues.queues[partition].batches)
@@ -279,7 +285,9 @@ class ProducerCore:
         return queues.sticky.next(size, choose)
 
     def _responsive(self, queues: TopicQueues) -> Sequence[int]:
-        """Return the partitions whose leaders drain their batches; all if none does."""
+        """Return the partitions whose leader has accepted batches within partitioner.availability.timeout.ms; all if
+        there is none.
+        """
         limit = self.config.partitioner_availability_timeout_ms / 1000
         if not limit:
             return queues.available
@@ -288,7 +296,7 @@ class ProducerCore:
         return responsive or queues.available
 
     def watch(self, future: RecordFuture, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
-        """Notify interceptors and the user's callback of the result."""
+        """Let interceptors and the caller's callback get the result of a record. Return the future."""
         if self.interceptors:
             self._notify_interceptors(future, record.headers)
         if callback is not None:
@@ -311,17 +319,17 @@ class ProducerCore:
         self.interceptors.on_send_error(record, error)
 
     def breaks_transaction(self, error: BaseException) -> TypeGuard[KafkaError]:
-        """Return whether the loss of a record before it was in a batch fails the transaction (KAFKA-9279).
+        """Return whether the transaction fails because a record could not be put into a batch (KAFKA-9279).
 
-        It does for errors that a broker can return, and for timeouts; not for errors of a serializer.
+        It does for errors that a broker can return, and for timeouts, but not for errors of a serializer.
         """
         is_lost = isinstance(error, KafkaTimeoutError) or (isinstance(error, KafkaError) and error.code is not None)
         return self._transactions is not None and is_lost
 
     def failed(self, record: ProducerRecord, error: BaseException, callback: Callable[..., Any] | None) -> RecordFuture:
-        """Return the future of a record that failed before it was in a batch.
+        """Handle a record that failed before it was in a batch. Return its future.
 
-        Errors that a broker can return (those with a code) are set on the future; others are raised.
+        Errors that a broker can return (those with an error code) are set on the future; others are raised.
         """
         self.notify_failure(record, error)
         if not isinstance(error, KafkaError) or error.code is None:
@@ -335,15 +343,17 @@ class ProducerCore:
 
 
 MIN_BATCH_BYTES: Final = 128
-"""The minimum room of a batch: with batch.size=0, each record has a batch of its own."""
+"""The minimum size of a batch in bytes. With batch.size=0, each record has a batch of its own."""
 
 
 HURRIED_SECONDS: Final = 0.5
-"""Time for the abort of an open transaction after closing was interrupted or cancelled."""
+"""Time in seconds for aborting an open transaction if close() was interrupted or cancelled."""
 
 
 async def wait_for_pending(core: ProducerCore, timeout: float | None) -> bool:
-    """Send all pending records and wait for their results, and return False after `timeout` seconds."""
+    """Send all pending records, and wait until each is acknowledged or has failed. Return False after `timeout`
+    seconds.
+    """
     accumulator = core.accumulator
     accumulator.flushing += 1
     core.sender.wake()

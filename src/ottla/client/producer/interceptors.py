@@ -12,35 +12,38 @@ from ottla.client.producer.record import ProducerRecord
 from ottla.model import NO_TIMESTAMP, RecordMetadata
 
 WITH_HEADERS: Final = 3
-"""Parameters of an on_acknowledgement that takes the headers (KIP-512)."""
+"""The number of parameters of an on_acknowledgement method that takes the headers (KIP-512)."""
 
 
 class ProducerInterceptor:
-    """Sees records before they are serialized, and their results; all methods are optional.
+    """Gets records before they are serialized, and their results. All methods are optional.
 
-    One object serves all threads that send. Its errors are logged and ignored.
+    The threads that send records share one object. Exceptions are logged and ignored.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Configure the interceptor with the producer's configs as they were set. Called once, first."""
+        """Configure the interceptor. It gets the configs that were passed to the producer. Called once, before all
+        other methods.
+        """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record to send, after possible changes; the result is passed to the next interceptor."""
+        """Return the record to send, possibly changed. It is passed to the next interceptor first."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        """Handle the acknowledgement or failure of a record (then offset and sizes are -1). Called by the I/O thread,
-        or by the thread that called send(). The method may take the record's headers as a third parameter, as
-        `on_send` has returned them (KIP-512).
+        """Handle the acknowledgement of a record, or its failure (offset and sizes are then -1).
+
+        Called by the I/O thread, or by the thread that called send(). The method may have a third parameter for the
+        record's headers as `on_send` returned them (KIP-512).
         """
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        """Handle the failure of a record before it was in a batch. Without this method, on_acknowledgement is
-        called.
+        """Handle the failure of a record that was not in a batch yet. If an interceptor lacks this method,
+        on_acknowledgement is called instead.
         """
 
     def close(self) -> None:
-        """Handle the close of the producer."""
+        """Release resources when the producer is closed."""
 
 
 class ProducerInterceptors(Interceptors):
@@ -51,20 +54,20 @@ class ProducerInterceptors(Interceptors):
         self._take_headers = [_takes_headers(interceptor) for interceptor in self.chain]
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Pass a record through all interceptors."""
+        """Return the record after its way through all interceptors."""
         changed: ProducerRecord = self.change("on_send", record)
         return changed
 
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: Headers | None = None
     ) -> None:
-        """Notify all interceptors of a result."""
+        """Pass a result to all interceptors."""
         for interceptor, takes_headers in zip(self.chain, self._take_headers, strict=True):
             more = (headers,) if takes_headers else ()
             self.call(interceptor, "on_acknowledgement", metadata, error, *more)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        """Notify all interceptors of a record that failed before it was in a batch."""
+        """Pass to all interceptors a record that failed before it was in a batch."""
         for interceptor, takes_headers in zip(self.chain, self._take_headers, strict=True):
             if hasattr(interceptor, "on_send_error"):
                 self.call(interceptor, "on_send_error", record, error)
@@ -75,7 +78,7 @@ class ProducerInterceptors(Interceptors):
 
 
 def _takes_headers(interceptor: Any) -> bool:
-    """Return whether on_acknowledgement has a third parameter."""
+    """Return whether an interceptor's on_acknowledgement has a third parameter."""
     method = getattr(interceptor, "on_acknowledgement", None)
     try:
         parameters = inspect.signature(method).parameters.values() if method is not None else ()
@@ -85,5 +88,5 @@ def _takes_headers(interceptor: Any) -> bool:
 
 
 def unsent_metadata(topic: str, partition: int | None) -> RecordMetadata:
-    """Return the metadata of a record that was not written."""
+    """Return the metadata of a record that was not sent: offset, sizes and timestamp are -1."""
     return RecordMetadata(topic, -1 if partition is None else partition, -1, NO_TIMESTAMP, 0, -1, -1)

@@ -1,7 +1,7 @@
-"""Producer metrics by Kafka's names, in the groups `producer-metrics` and `producer-topic-metrics`.
+"""Producer metrics with Kafka's names, in the groups `producer-metrics` and `producer-topic-metrics`.
 
-Recorded per batch and per request in the event loop; waits for memory and metadata in the caller's thread. There is no
-cost per record: its size is noted when its bytes are written.
+They are recorded per batch and per request, in the event loop. Only waits for memory and metadata are recorded in the
+caller's thread. A record costs nothing: its size is counted when its bytes are written to the batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter, Rate
 GROUP: Final = "producer-metrics"
 TOPIC_GROUP: Final = "producer-topic-metrics"
 TOPIC_SECONDS: Final = 3600.0
-"""A topic's metrics are removed if nothing was sent to it for so long."""
+"""The metrics of a topic are removed if nothing has been sent to it for this time in seconds."""
 
 TIMED: Final = {
     "flush": "flush()",
@@ -32,11 +32,11 @@ TIMED: Final = {
     "txn-abort": "abort_transaction()",
     "metadata-wait": "waiting for metadata of topics",
 }
-"""Calls whose total time is measured, in nanoseconds."""
+"""The operations whose total time is measured, in nanoseconds: part of the metric's name → description."""
 
 
 class TopicSensors(NamedTuple):
-    """The sensors of one topic."""
+    """The sensors of a topic."""
 
     records: Sensor
     bytes: Sensor
@@ -46,7 +46,7 @@ class TopicSensors(NamedTuple):
 
 
 class ProducerMetrics:
-    """The metrics of one producer."""
+    """The metrics of a producer."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -117,7 +117,7 @@ class ProducerMetrics:
     # Recording
 
     def record_sent(self, batches: list[ProducerBatch], now: float) -> None:
-        """Record a request with these finished batches."""
+        """Record a produce request with these encoded batches."""
         records = 0
         for batch in batches:
             count, size, rate = batch.count, batch.size, batch.compression_rate
@@ -143,7 +143,7 @@ class ProducerMetrics:
         self._topic(batch.tp.topic).retries.record(batch.count)
 
     def record_failure(self, topic: str | None, count: int) -> None:
-        """Record failed records; `topic` is None if none was sent."""
+        """Record `count` failed records. `topic` is None if they failed before they were in a batch."""
         self._errors.record(count)
         if topic is not None:
             self._topic(topic).errors.record(count)
@@ -153,12 +153,12 @@ class ProducerMetrics:
         self._splits.record()
 
     def values(self, raw: bool) -> dict[Any, Any]:
-        """Return the metrics of the producer."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
     @contextmanager
     def waiting_for_memory(self) -> Iterator[None]:
-        """Measure how long a caller waits for memory."""
+        """Context manager: measure how long a caller waits for memory."""
         begin = time.monotonic()
         try:
             yield
@@ -169,7 +169,7 @@ class ProducerMetrics:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Measure the time of a block; `name` is one of TIMED."""
+        """Context manager: measure the time of an operation. `name` is a key of TIMED."""
         begin = time.monotonic_ns()
         try:
             yield

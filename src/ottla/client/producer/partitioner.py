@@ -1,8 +1,8 @@
 """Partitioners. Kafka's `BuiltInPartitioner` and `RoundRobinPartitioner`.
 
-A key's partition is determined by its hash, as in Java. Records without a key stick to a partition for a batch's worth
-of bytes (KIP-480); then another one is chosen, with a probability that falls with the length of its queue (KIP-794), so
-that a slow broker gets less.
+The partition of a key follows from its hash, as in Java. Records without a key are sent to one partition until
+batch.size bytes have been sent to it (KIP-480). Then another one is chosen; the longer a partition's queue, the less
+likely it is (KIP-794), so that slow brokers get fewer records.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple
 from ottla.records.murmur2 import murmur2
 
 MAX_COMPARED: Final = 16
-"""Maximum number of partitions that are compared by the length of their queues."""
+"""Maximum number of partitions whose queue lengths are compared."""
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """Return the partition of a key among `count`."""
+    """Return the partition of a key in a topic of `count` partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % count
 
 
 class StickyPartition:
-    """The current partition of a topic for records without a key."""
+    """The partition of a topic that records without a key are sent to at the moment."""
 
     __slots__ = ("partition", "produced", "stick_bytes")
 
@@ -34,7 +34,9 @@ class StickyPartition:
         self.stick_bytes = max(1, stick_bytes)
 
     def next(self, size: int, choose: Callable[[], int]) -> int:
-        """Return the partition for a record of `size` bytes; `choose` selects another one when it is due."""
+        """Return the partition for a record of `size` bytes. After `stick_bytes` bytes, `choose` selects the next
+        partition.
+        """
         if self.partition < 0 or self.produced >= self.stick_bytes:
             self.partition = choose()
             self.produced = 0
@@ -43,9 +45,10 @@ class StickyPartition:
 
 
 def choose_partition(available: Sequence[int], queued: Callable[[int], int] | None) -> int:
-    """Return a random available partition; with `queued`, the length of a queue, shorter ones are more likely.
+    """Return a random partition. `queued` returns the length of a partition's queue, which makes partitions with
+    shorter queues more likely; None: all are equally likely.
 
-    Of many partitions only a sample is compared, so that the cost per batch does not grow with the topic.
+    If there are many partitions, only a sample is compared, so that the cost per batch does not grow with the topic.
     """
     if queued is None:
         return random.choice(available)
@@ -56,20 +59,20 @@ def choose_partition(available: Sequence[int], queued: Callable[[int], int] | No
 
 
 class RoundRobin:
-    """Uses every topic's partitions in turn, whatever the key."""
+    """Selects the partitions of a topic in turn, regardless of the key."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def partition(self, topic: str, available: Sequence[int]) -> int:
-        """Return the next partition."""
+        """Return the next partition of a topic."""
         turn = self._next.get(topic, -1) + 1
         self._next[topic] = turn
         return available[turn % len(available)]
 
 
 class PartitionRequest(NamedTuple):
-    """The arguments of a partitioner."""
+    """The arguments of a user's partitioner."""
 
     topic: str
     key: Any
@@ -78,14 +81,16 @@ class PartitionRequest(NamedTuple):
     value_bytes: bytes | None
     partitions: Sequence[int]
     available: Sequence[int]
-    """Partitions with a leader."""
+    """The partitions that have a leader."""
     cluster: Any
 
 
 class UserPartitioner:
-    """A user's partitioner, in one of three forms: kafka-python's function, `partition(topic, key, partitions)`, or
-    Java's `partition(topic, key, key_bytes, value, value_bytes, cluster)`. The methods `configure`, `close` and (as
-    before Kafka 4) `on_new_batch(topic, cluster, previous_partition)` are optional.
+    """A partitioner of the application. It has one of three forms: a function as in kafka-python, a method
+    `partition(topic, key, partitions)`, or Java's `partition(topic, key, key_bytes, value, value_bytes, cluster)`.
+
+    The methods `configure`, `close` and `on_new_batch(topic, cluster, previous_partition)` (Java's before Kafka 4) are
+    optional.
     """
 
     def __init__(self, partitioner: Any, configs: Mapping[str, Any]) -> None:
@@ -96,7 +101,7 @@ class UserPartitioner:
         self._call("configure", configs)
 
     def partition(self, request: PartitionRequest) -> int:
-        """Return the partition of a record. Raises ValueError for a partition that does not exist."""
+        """Return the partition of a record. Raises ValueError if the partitioner returns one that does not exist."""
         if self._method is None:
             chosen = self._partitioner(request.key_bytes, request.partitions, request.available)
         elif self._is_javas:
@@ -111,7 +116,9 @@ class UserPartitioner:
         return chosen
 
     def partition_for_new_batch(self, request: PartitionRequest, previous: int) -> int:
-        """Return the partition of a record for which `previous` would need a new batch."""
+        """Return the partition of a record if a new batch would be needed in `previous`: `on_new_batch` lets the
+        partitioner choose again.
+        """
         if self._on_new_batch is None:
             return previous
         self._on_new_batch(request.topic, request.cluster, previous)

@@ -1,7 +1,7 @@
 """`KafkaProducer`: the synchronous API. Thread-safe; one producer serves all threads of a program.
 
-send() appends the record to the open batch of its partition in the caller's thread; the I/O thread sends whole batches.
-A record therefore costs a hash, a lock and a copy of its bytes.
+send() appends the record to the open batch of its partition, in the caller's thread. The I/O thread sends whole
+batches.
 """
 
 from __future__ import annotations
@@ -90,12 +90,13 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordFuture:
-        """Send a record, and return a future with its metadata. `send(ProducerRecord(…), callback)` works as in Java.
+        """Send a record, and return the future of its metadata. `send(ProducerRecord(…), callback)` works as in Java.
 
         `timestamp_ms` is in milliseconds since 1970 (default: now); the partitioner chooses `partition` if it is None.
         Blocks for up to max.block.ms while metadata or memory is missing. Raises KafkaTimeoutError,
-        BufferExhaustedError, SerializationError, IllegalStateError (closed). Errors that a broker can return, too
-        (record too large, no authorization…), are set on the future and passed to the callback.
+        BufferExhaustedError, SerializationError, IllegalStateError (closed). Errors that a broker can return as well
+        (such as a record that is too large, or a lack of authorization) are set on the future and passed to the
+        callback instead.
         """
         # The fast path for a plain record of bytes whose topic is known; everything else below.
         if headers is None:
@@ -109,7 +110,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
 
     def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
-        """Send a record on the slow path."""
+        """Send a record that cannot take the fast path."""
         if self._io.forked:  # the next step might wait for a lock that no thread will release
             self._check_open()
         core = self._core
@@ -130,7 +131,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """Fail the transaction at once: a commit would not include records that were in no batch."""
+        """Let the transaction fail after a record could not be appended: its commit would not include the record."""
         if self._core.breaks_transaction(error):
             self._io.call_soon(self._core.transactions.failed, error)
 
@@ -149,7 +150,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         return queues
 
     def _append_within(self, ready: Ready, deadline: float) -> RecordFuture:
-        """Append a record, in a new batch if needed, whose memory may have to be released first."""
+        """Append a record to a batch. If a new batch is needed, wait until `deadline` for its memory."""
         accumulator = self._core.accumulator
         self._core.check_open()  # the transaction may have ended while this call waited for metadata
         future = accumulator.append(ready)
@@ -191,10 +192,10 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
 
         Series of pandas or Polars are converted to such arrays (with pyarrow).
 
-        Keys are partitioned as in send(); rows without a key are sent together. `timestamps_ms` is one timestamp for
-        all, a list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not used. Blocks for
-        up to max.block.ms at a time while metadata or memory is missing. Raises as send() does; if a record is too
-        large, those before it are sent.
+        Partitions are chosen as in send(), but all rows without a key go to the same partition. `timestamps_ms` is one
+        timestamp for all, a list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not
+        used. Blocks for up to max.block.ms at a time while metadata or memory is missing. Raises the errors of send().
+        If a record is too large, the records of earlier batches are still sent.
         """
         self._check_open()
         self._core.check_open()
@@ -230,7 +231,9 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Run a block in a transaction, which is committed at its end, or aborted if it raises."""
+        """Context manager: run a block in a transaction. It is committed at the end of the block, or aborted if the
+        block raises.
+        """
         self.begin_transaction()
         try:
             yield self
@@ -241,8 +244,8 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         self.commit_transaction()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the numbers of a topic's partitions. Raises KafkaTimeoutError if they are unknown after
-        max.block.ms.
+        """Return the numbers of a topic's partitions. Raises KafkaTimeoutError if the metadata does not contain the
+        topic within max.block.ms.
         """
         self._check_open()
         info = self._metadata.cluster.topics.get(topic)
@@ -253,7 +256,9 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
     client_instance_id = synchronous(ProducerCalls.client_instance_id)
 
     def close(self, timeout: float | None = FOR_EVER) -> None:
-        """Send pending records within `timeout` seconds, and close; the rest fail. May be called repeatedly."""
+        """Send pending records within `timeout` seconds (None: no limit), and close. Records that are still pending
+        then fail. May be called repeatedly.
+        """
         with self._close_lock:
             if self._refusal is not None:
                 return
@@ -300,7 +305,7 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
         self._close_lock = threading.Lock()
 
     def _wake(self) -> None:
-        """Wake the sender; further calls until it runs have no effect."""
+        """Wake the sender. Further calls have no effect until it runs."""
         if not self._wake_pending:
             self._wake_pending = True
             self._io.call_soon(self._on_wake)
@@ -311,4 +316,6 @@ class KafkaProducer(ProducerQueries, SynchronousClient[ProducerCalls]):
 
 
 STOP_SECONDS = 10.0
-"""stop() waits for nothing external; this only keeps a bug from blocking the exit of a program."""
+"""Maximum time in seconds for which close() waits until the background tasks have stopped. They stop at once; the limit
+is there so that a bug cannot block the exit of a program.
+"""

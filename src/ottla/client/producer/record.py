@@ -8,8 +8,8 @@ from ottla.client.producer.batch import Headers
 
 
 class ProducerRecord(NamedTuple):
-    """A record to send. The timestamp is in milliseconds since 1970, None for now; partition None: the partitioner
-    decides.
+    """A record to send. `timestamp_ms` is in milliseconds since 1970 (None: now). If `partition` is None, the
+    partitioner chooses it.
     """
 
     topic: str

@@ -1,7 +1,8 @@
 """Sends the batches of the accumulator, one request per node, and handles the results. Kafka's `Sender`.
 
-Woken by the accumulator, by responses and by time. It does not wait for requests: up to
-`max.in.flight.requests.per.connection` are in flight to each broker. Not thread-safe: event loop only.
+The sender runs when the accumulator has a batch to send, after each response, and when a batch is due. It does not wait
+for responses: up to `max.in.flight.requests.per.connection` requests are in flight to each broker. Not thread-safe:
+event loop only.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ OLDEST_PRODUCE: Final = 3
 """The first version with record batches of magic 2 (Kafka 0.11)."""
 NEWEST_PRODUCE: Final = 11
 JOINING_PRODUCE: Final = 12
-"""Version 12 adds partitions to transactions implicitly (KIP-890); 13, with topic ids, is not used yet."""
+"""Version 12, in which partitions are added to transactions implicitly (KIP-890). Version 13, which has topic ids, is
+not used.
+"""
 ID_RETRY_SECONDS: Final = 0.1
 
 
@@ -56,7 +59,7 @@ class Sender:
         clock: Clock,
     ) -> None:
         self.scope: Transactions | None = None
-        """The transactions of the records, if the producer has a transactional id."""
+        """The producer's transactions; None without a transactional id."""
         self.config = config
         self.accumulator = accumulator
         self.connections = connections
@@ -70,22 +73,24 @@ class Sender:
         self._wakeup = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._on_the_way: dict[ProducerBatch, None] = {}
-        """Batches that a connection may still read from: their memory must not be reused, whatever their result."""
+        """Batches in requests that a connection may still be writing. Their memory must not be reused, even if they
+        have a result.
+        """
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start sending."""
+        """Start the background task."""
         self.metadata.listeners.append(lambda _: self.wake())
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """Check the accumulator soon. Event loop only."""
+        """Let the sender check the accumulator soon. Event loop only."""
         self._wakeup.set()
 
     async def close(self, error: KafkaError) -> None:
-        """Stop sending; remaining batches fail with `error`."""
+        """Stop sending. Pending batches fail with `error`."""
         tasks = [*self._tasks, *([self._task] if self._task else [])]
         for task in tasks:
             task.cancel()
@@ -105,7 +110,9 @@ class Sender:
             self._wakeup.clear()
 
     def _send_ready(self) -> float | None:
-        """Send to every node that is ready, and return when to check again (None: on the next event)."""
+        """Send requests to all nodes for which batches are ready. Return the time of the next check (None: only when
+        woken).
+        """
         now = self._clock.monotonic()
         next_expiry = self._expire_late(now)
         ready = self.accumulator.ready(self.metadata.cluster, now)
@@ -126,7 +133,7 @@ class Sender:
         return next_check
 
     def _expire_late(self, now: float) -> float:
-        """Fail batches after delivery.timeout.ms, wherever they are, and return when the next one expires."""
+        """Fail the batches that are older than delivery.timeout.ms. Return the time at which the next one will be."""
         limit = self._delivery_timeout
         expired, next_expiry = self.accumulator.expired(now, limit)
         for batch in self._on_the_way:
@@ -156,7 +163,9 @@ class Sender:
         task.add_done_callback(ended)
 
     async def _connect(self, node: int) -> None:
-        """Connect to a leader; if that takes long, as after failures, request metadata: the leader may have changed."""
+        """Connect to a node. While that takes long, as after failures, request metadata, because the leaders may have
+        changed.
+        """
         connecting = asyncio.ensure_future(self.connections.connect(node))
         try:
             while not (await asyncio.wait([connecting], timeout=self.config.retry_backoff_ms / 1000))[0]:
@@ -204,12 +213,12 @@ class Sender:
         return self.transactions is None or self.transactions.may_send(batch)
 
     def abort_batches(self, error: KafkaError) -> None:
-        """Fail all batches that have not been sent."""
+        """Fail all batches in the queues."""
         for batch in self.accumulator.abort():
             self._fail(batch, error)
 
     def _close_batch(self, batch: ProducerBatch) -> bool:
-        """Encode a batch; if that fails, only this batch fails."""
+        """Number and encode a batch. Return False if that fails; only this batch is then affected."""
         # Only now that it is closed: the next sequence number depends on its count.
         if self.transactions is not None:
             self.transactions.number(batch)
@@ -255,7 +264,7 @@ class Sender:
         answered.add_done_callback(lambda done: self._handle_response(node, batches, now, done))
 
     def _sent_without_acks(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
-        """Handle acks=0: done when the socket has accepted the request; never retried."""
+        """Handle a request with acks=0, whose result is known when the socket has accepted it. It is never retried."""
         error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
         for batch in self._request_ended(node, batches):
             if error is not None:
@@ -295,7 +304,7 @@ class Sender:
         self.connections.metrics.of(node).latency.record(latency_ms, now)
 
     def _handle_disconnect(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
-        """Handle a request without a response: it is unknown whether the broker has processed it."""
+        """Handle a request without a response. It is unknown whether the broker has written its batches."""
         now = self._clock.monotonic()
         self.metadata.request_update()
         for batch in self._request_ended(node, batches):
@@ -303,8 +312,8 @@ class Sender:
         self.wake()
 
     def _request_ended(self, node: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Handle the end of a request: returns its batches that still need a result. The memory of the others is
-        released.
+        """Handle the end of a request, with or without a response. Return its batches that have no result yet; release
+        the memory of the others.
         """
         self._in_flight[node] -= 1
         for batch in batches:
@@ -337,7 +346,7 @@ class Sender:
         self._handle_failure(batch, error, now)
 
     def _handle_failure(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
-        """Retry a batch if the error is retriable and there is time; otherwise it fails."""
+        """Retry a batch if the error is retriable and delivery.timeout.ms has not passed; otherwise let it fail."""
         if error.refresh_metadata:
             self.metadata.request_update()
         in_time = now - batch.created < self._delivery_timeout

@@ -1,8 +1,8 @@
 """Producer id, epoch and sequence numbers, by which brokers detect duplicates. Kafka's `TransactionManager`.
 
 Every batch has the producer id, the epoch and the sequence number of its first record; the numbers of a partition have
-no gaps. A retried batch keeps its numbers. After the loss of a batch brokers could never accept later ones: then the
-epoch is bumped and the numbers of the partition start from zero. Not thread-safe: event loop only.
+no gaps. A retried batch keeps its numbers. If a batch is lost, brokers reject the batches after it because of the gap.
+The epoch is then bumped, and the numbers of the partition start from zero again. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ log = logging.getLogger("ottla.client")
 NO_PRODUCER_ID: Final = -1
 MAX_EPOCH: Final = 0x7FFF
 MAX_IN_FLIGHT: Final = 5
-"""The number of batches that a broker remembers per producer and partition."""
+"""The maximum number of batches in flight per partition. A broker remembers that many batches of a producer, to detect
+duplicates.
+"""
 
 
 class Sequences:
@@ -35,13 +37,15 @@ class Sequences:
         self.next = 0
         self.last_acked = NO_SEQUENCE
         self.in_flight: list[ProducerBatch] = []
-        """Batches with numbers and without a result, in the order of their numbers."""
+        """The numbered batches that have no result yet, in the order of their numbers."""
         self.unresolved = False
-        """Whether a batch failed without knowing if it was written; new ones wait until the others have results."""
+        """Whether a batch has failed and it is unknown whether it was written. New batches then wait until all others
+        have results.
+        """
 
 
 class TransactionManager:
-    """The sequence numbers of one idempotent producer."""
+    """The producer id, the epoch and the sequence numbers of an idempotent producer."""
 
     def __init__(
         self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
@@ -53,7 +57,7 @@ class TransactionManager:
         ended.
         """
         self.broken = False
-        """Whether numbers were lost, so that a new epoch is required."""
+        """Whether a gap in the numbers requires a new epoch from the coordinator."""
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
         self._ask = ask
@@ -61,11 +65,13 @@ class TransactionManager:
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether batches can be numbered."""
+        """Whether there is a producer id, so that batches can be numbered."""
         return self.producer_id != NO_PRODUCER_ID
 
     async def get_producer_id(self) -> None:
-        """Request a producer id. Raises the broker's errors, or those of the connection."""
+        """Request a producer id from any broker, for a producer that is only idempotent. Raises the broker's and the
+        connection's errors.
+        """
         response = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF))
         if response.error_code:
             raise errors.for_code(response.error_code)
@@ -77,7 +83,7 @@ class TransactionManager:
                 self._restart_sequences(sequences)
 
     def restart(self, producer_id: int, epoch: int) -> None:
-        """Continue with the id and epoch of the coordinator; no batch is in flight."""
+        """Use the producer id and epoch that the coordinator has returned. No batch is in flight."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._partitions.clear()
         self.producer_id, self.epoch = producer_id, epoch
@@ -90,7 +96,7 @@ class TransactionManager:
         return sequences
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Return whether the order of sequence numbers allows this batch to be sent now."""
+        """Return whether a batch may be sent now, considering the order of sequence numbers."""
         if not self.has_producer_id:
             return False
         sequences = self._sequences(batch.tp)
@@ -100,7 +106,7 @@ class TransactionManager:
         return not sequences.unresolved and len(sequences.in_flight) < MAX_IN_FLIGHT
 
     def number(self, batch: ProducerBatch) -> None:
-        """Assign numbers to a batch that is sent for the first time."""
+        """Give a batch its sequence numbers, unless it has some because it is a retry."""
         if batch.base_sequence != NO_SEQUENCE:
             return
         sequences = self._sequences(batch.tp)
@@ -121,8 +127,8 @@ class TransactionManager:
         self._resolve(batch.tp, sequences)
 
     def failed(self, batch: ProducerBatch, certain: bool) -> None:
-        """Handle the failure of a batch. `certain`: the broker rejected it, so it is not written; otherwise that is
-        unknown.
+        """Handle the failure of a batch. If `certain` is set, the broker has rejected it; otherwise it may have been
+        written.
         """
         if batch.base_sequence == NO_SEQUENCE:
             return
@@ -136,7 +142,7 @@ class TransactionManager:
             self._resolve(batch.tp, sequences)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Handle a batch that was rejected and split into parts, which share its numbers."""
+        """Handle the split of a rejected batch: its parts get its sequence numbers."""
         sequences = self._sequences(batch.tp)
         if batch not in sequences.in_flight:
             return
@@ -149,7 +155,9 @@ class TransactionManager:
             sequence = (sequence + part.count) & 0x7FFFFFFF
 
     def may_retry(self, batch: ProducerBatch, error: errors.KafkaError) -> bool:
-        """Return whether a retry, maybe with other numbers, can fix an error about sequence numbers."""
+        """Return whether a batch with an error about sequence numbers may be retried. If necessary, it gets new numbers
+        first.
+        """
         sequences = self._sequences(batch.tp)
         if isinstance(error, errors.OutOfOrderSequenceNumberError):
             # An earlier batch has failed and will be retried; if there is none, the broker has lost the producer's
@@ -166,7 +174,9 @@ class TransactionManager:
         return False
 
     def _resolve(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """Check for a gap in the numbers after a batch with an unknown result, once no batch is in flight."""
+        """After a batch whose result is unknown: once no batch is in flight, check whether there is a gap in the
+        acknowledged numbers.
+        """
         if not sequences.unresolved or sequences.in_flight:
             return
         sequences.unresolved = False
@@ -174,7 +184,9 @@ class TransactionManager:
             self._renumber(tp, sequences)
 
     def _renumber(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """Bump the epoch, and number this partition's batches from zero (KIP-360)."""
+        """Bump the epoch, and number the pending batches of this partition from zero (KIP-360). A transactional
+        producer sets `broken` instead.
+        """
         if self.transactional:
             self.broken = True
             return
@@ -183,7 +195,7 @@ class TransactionManager:
         log.info("%s: sequence numbers restart with epoch %d", tp, sequences.epoch)
 
     def _restart_sequences(self, sequences: Sequences) -> None:
-        """Number a partition's batches without a result from zero."""
+        """Number the pending batches of this partition from zero."""
         self._restart(sequences)
         for batch in sequences.in_flight:
             batch.producer_id, batch.producer_epoch = sequences.producer_id, sequences.epoch

@@ -1,8 +1,8 @@
 """Transactions of one producer: begin, send, offsets, commit or abort (KIP-98; KIP-890 if the cluster supports it).
 
 With `transaction.version` 2 the broker adds a partition to the transaction with its first batch and bumps the producer
-epoch at every end; otherwise each partition is added by a request first. After an error in a transaction only `abort`
-is possible; after fencing nothing is. Not thread-safe: event loop only.
+epoch at every end; otherwise a request adds each partition before its first batch. After an error, a transaction can
+only be aborted. After fencing, the producer can only be closed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ R = TypeVar("R", bound=Response)
 
 FEATURE: Final = "transaction.version"
 NEWER: Final = 2
-"""The level of the feature from which brokers add partitions implicitly."""
+"""The level of `transaction.version` from which brokers add partitions implicitly."""
 OLDER_VERSIONS: Final = {
     InitProducerIdRequest: 5,
     AddPartitionsToTxnRequest: 3,
@@ -53,11 +53,11 @@ OLDER_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
-"""The maximum versions of the requests."""
+"""The maximum versions of requests with older and newer levels of `transaction.version`."""
 TWO_PHASE_INIT: Final = 6
 """The first version of InitProducerId with two-phase commit (KIP-939)."""
 CLOSE_SECONDS: Final = 5.0
-"""Time for which closing a producer waits for the abort of an open transaction."""
+"""Maximum time in seconds for which closing a producer waits until an open transaction is aborted."""
 RETRIED: Final = (*MOVED, errors.ConcurrentTransactionsError, errors.UnknownTopicOrPartitionError)
 FATAL: Final = (
     errors.ProducerFencedError,
@@ -67,7 +67,7 @@ FATAL: Final = (
     errors.TransactionalIdAuthorizationFailedError,
     errors.UnsupportedVersionError,
 )
-"""Errors that end the producer: it was fenced, or the transactional id cannot be used at all."""
+"""Errors after which the producer must be closed: it was fenced, or its transactional id cannot be used."""
 
 
 class State(enum.Enum):
@@ -89,13 +89,13 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
     State.BROKEN: frozenset({State.ENDING, State.FAILED}),
     State.FAILED: frozenset(),
 }
-"""Legal transitions."""
+"""The legal transitions of the state."""
 
 
 class Transactions:
     """The transactions of one transactional id.
 
-    `drained` sends all pending records and waits for their results; `give_up` fails records that were not sent.
+    `drained` sends all pending records and waits for their results; `give_up` lets the records that were not sent fail.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Transactions:
         self.id = str(config.transactional_id)
         self.state = State.NEW
         self.newer = False
-        """Whether brokers add partitions implicitly."""
+        """Whether the cluster has `transaction.version` 2, so that brokers add partitions implicitly."""
         self._config = config
         self._connections = connections
         self._metadata = metadata
@@ -126,25 +126,28 @@ class Transactions:
         self._unregistered: set[TopicPartition] = set()
         self._has_offsets = False
         self._ending = False
-        """Whether the end in progress is a commit."""
+        """While the state is ENDING: True for a commit, False for an abort."""
         self._broken = False
-        """Whether records of the transaction may still arrive after its end: only a new epoch fences them."""
+        """Whether records of the transaction may still arrive at brokers after its end. A new epoch is then needed to
+        fence them.
+        """
         self._announcing: asyncio.Task[None] | None = None
 
     # Calls of the user
 
     async def init(self) -> None:
-        """Initialize the transactional id: an open transaction of an earlier producer is aborted, and that one
-        fenced.
+        """Initialize the transactional id. An earlier producer with this id is fenced, and its open transaction
+        aborted.
         """
         if self.state is not State.NEW:
             raise IllegalStateError("init_transactions() must be called only once")
         await self.take_over(self.id)
 
     async def take_over(self, transactional_id: str) -> None:
-        """Initialize this or another transactional id between two transactions; connections and metadata stay.
+        """Initialize a transactional id, possibly another one than before. No transaction may be open. Connections and
+        metadata are reused.
 
-        As with a new producer, an open transaction of an earlier one is aborted, and that one fenced.
+        As for a new producer, an earlier producer with this id is fenced, and its open transaction aborted.
         """
         if self.state not in (State.NEW, State.READY):
             raise IllegalStateError(f"cannot initialize {transactional_id}: {self.state.value}")
@@ -155,7 +158,9 @@ class Transactions:
         self._move(State.READY)
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction. Raises IllegalStateError if one is open, or the error after which the producer cannot be
+        used.
+        """
         self._check_error()
         if self.state is not State.READY:
             raise IllegalStateError(f"cannot begin a transaction: {self.state.value}")
@@ -164,7 +169,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Commit offsets of a group in the transaction."""
+        """Add consumer offsets to the transaction. They are committed with it."""
         self.check_open()
         if not offsets:
             return
@@ -189,7 +194,9 @@ class Transactions:
             raise
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort, and return when the coordinator has decided. After a timeout it can be called again."""
+        """Commit or abort the transaction. Return when the coordinator has decided. After KafkaTimeoutError it can be
+        called again.
+        """
         if self.state is State.ENDING:
             if commit is not self._ending:
                 raise IllegalStateError(f"the transaction is being {'committed' if self._ending else 'aborted'}")
@@ -246,13 +253,15 @@ class Transactions:
     # Calls of the sender
 
     def check_open(self) -> None:
-        """Raise unless records may be sent now."""
+        """Raise an error unless records may be sent now."""
         self._check_error()
         if self.state is not State.OPEN:
             raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}")
 
     def may_send(self, tp: TopicPartition) -> bool:
-        """Return whether a batch of this partition may be sent; if the partition must be added first, start that."""
+        """Return whether a batch of this partition may be sent now. If the partition has to be added to the transaction
+        first, start that.
+        """
         if self.state not in (State.OPEN, State.ENDING):
             return False
         if self.newer:
@@ -267,12 +276,14 @@ class Transactions:
         return False
 
     def batch_failed(self, error: KafkaError) -> None:
-        """Handle the loss of a batch of the transaction."""
+        """Handle the failure of a batch: the transaction fails, unless it is being aborted anyway."""
         if not isinstance(error, TransactionAbortedError):
             self.failed(error)
 
     def failed(self, error: KafkaError) -> None:
-        """Fail the transaction: it can only be aborted, or after a fatal error not even that."""
+        """Let the transaction fail, so that it can only be aborted. After a fatal error, the producer can only be
+        closed.
+        """
         if isinstance(error, errors.InvalidProducerEpochError):
             error = errors.ProducerFencedError(error.message)  # older brokers return this code for the same
         fatal = isinstance(error, FATAL)
@@ -284,7 +295,7 @@ class Transactions:
         self._give_up(error)  # nothing of this transaction will be sent any more
 
     async def close(self, seconds: float | None = None) -> None:
-        """Abort an open transaction within `seconds` (CLOSE_SECONDS at most), and stop."""
+        """Abort an open transaction, within `seconds` and CLOSE_SECONDS, and stop."""
         limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
         if self.state in (State.OPEN, State.BROKEN) and limit > 0:
             try:
@@ -317,7 +328,9 @@ class Transactions:
         self.newer = await self._transaction_version() >= NEWER
 
     async def _transaction_version(self) -> int:
-        """Return the transaction.version of the cluster; the broker of the last response may be down by now."""
+        """Return the cluster's level of `transaction.version`. Connect to the coordinator again if its connection is
+        lost.
+        """
         coordinator, deadline = self._coordinator, self._deadline()
         while True:
             try:
@@ -359,7 +372,9 @@ class Transactions:
         self._wake()
 
     async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:
-        """Send a request until there is a response without a retriable error; raises other errors."""
+        """Send a request to a coordinator, and return the response. Retriable errors are retried until the deadline;
+        others are raised.
+        """
         at_most = (NEWER_VERSIONS if self.newer else OLDER_VERSIONS).get(type(request))
         if isinstance(request, InitProducerIdRequest) and request.enable_2pc:
             at_most = TWO_PHASE_INIT
@@ -420,12 +435,12 @@ class Transactions:
 
 
 def as_group_metadata(group: ConsumerGroupMetadata | str) -> ConsumerGroupMetadata:
-    """Return group metadata, or that of a group id alone as before KIP-447."""
+    """Return the group metadata. A group id alone (before KIP-447) becomes metadata without a member."""
     return ConsumerGroupMetadata(group) if isinstance(group, str) else group
 
 
 def _first_error(answer: Response) -> int:
-    """Return the first error code anywhere in a response."""
+    """Return the first error code in a response, of the whole or of a partition; 0 if there is none."""
     code: int = getattr(answer, "error_code", 0)
     if code:
         return code

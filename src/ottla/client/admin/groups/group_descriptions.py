@@ -53,12 +53,14 @@ class GroupListing(NamedTuple):
 
     @property
     def is_simple_consumer_group(self) -> bool:
-        """Whether it only has committed offsets: its consumers assign partitions themselves."""
+        """Whether the group has only committed offsets, because its consumers assign partitions themselves."""
         return not self.protocol_type
 
 
 class GroupMember(NamedTuple):
-    """A member of a group with its current and, if the broker reports it, its target assignment."""
+    """A member of a group with its current assignment and its target assignment (None if the broker does not report
+    it).
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -71,7 +73,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group with its members; `protocol` is the assignor. Epochs are those of KIP-848 and share groups."""
+    """A group with its members; `protocol` is the assignor. The epochs are None for classic groups."""
 
     group_id: str
     state: str
@@ -108,7 +110,7 @@ def _classic_member(protocol_type: str, member: classic.DescribedGroupMember) ->
 
 
 def epoch_group(group: consumer.DescribedGroup | share.DescribedGroup, coordinator: int = -1) -> GroupDescription:
-    """Return the description of a group of KIP-848, or of a share group."""
+    """Return the description of a consumer group of KIP-848 or of a share group."""
     kind = GroupType.CONSUMER if isinstance(group, consumer.DescribedGroup) else GroupType.SHARE
     return GroupDescription(
         group.group_id,

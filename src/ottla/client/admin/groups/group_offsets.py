@@ -30,8 +30,8 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 class SharePartitionOffsetInfo(NamedTuple):
-    """The offset of the first unfinished record of a share group in a partition, and its lag if the broker reports
-    it.
+    """The start offset of a share group in a partition, which is that of its first unfinished record. `lag` is None if
+    the broker does not report it.
     """
 
     start_offset: int
@@ -51,9 +51,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> Committed:
-        """Return the committed offsets of a group (only of `partitions`, if set). Errors are by partition.
+        """Return the committed offsets of a group (only of `partitions`, if set). The keys of `errors` are partitions.
 
-        With `require_stable`, waits for offsets that an open transaction may change.
+        With `require_stable`, waits until no open transaction can change the offsets.
         """
         requested = None if partitions is None else {TopicPartition(*tp) for tp in partitions}
         return await self.call(
@@ -73,7 +73,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[str, Committed]:
-        """Return the committed offsets of groups: partitions (None: all) by group id, or only ids, or one id."""
+        """Return the committed offsets of groups, by group id. `group_specs` is a mapping from group ids to partitions
+        (None: all partitions), a list of group ids, or one group id.
+        """
         names = [group_specs] if isinstance(group_specs, str) else group_specs
         specs = names if isinstance(names, Mapping) else dict.fromkeys(names)
 
@@ -98,7 +100,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Commit offsets for a group without members. Raises UnknownMemberIdError if it has some."""
+        """Commit offsets for a group without members. Raises UnknownMemberIdError if it has members."""
         entries = {
             TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for tp, offset in offsets.items()
@@ -114,7 +116,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             lambda response, *_: partition_results(response.topics),
             to_coordinator_of(group_id),
             at_most=NEWEST_COMMIT,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, entries, timeout_ms, errors)
 
@@ -141,9 +143,10 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Reset committed offsets to positions in the log, and return the new ones.
+        """Set the committed offsets of a group to positions in the logs (earliest, latest, a time), and return the new
+        offsets.
 
-        If there is no record at or after a time, the latest offset is committed.
+        If a partition has no record at or after the time, its latest offset is committed.
         """
         listed = await self.list_offsets(offset_specs, timeout_ms, errors=errors)
         late = {tp: OffsetSpec.latest() for tp, entry in listed.items() if entry.offset < 0}
@@ -160,7 +163,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Delete committed offsets of partitions. Raises GroupSubscribedToTopicError if a member reads them."""
+        """Delete the committed offsets of partitions. Raises GroupSubscribedToTopicError if a member is subscribed to
+        the topic.
+        """
 
         def request(remaining: list[TopicPartition]) -> delete.OffsetDeleteRequest:
             topics = by_topic(
@@ -174,7 +179,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             lambda response, *_: partition_results(response.topics),
             to_coordinator_of(group_id),
             name=group_id,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
 
@@ -200,7 +205,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Return the start offsets of a share group (None: in all of its partitions). Errors are by partition."""
+        """Return the start offsets of a share group in `partitions` (None: all of the group). The keys of `errors` are
+        partitions.
+        """
         infos = await self.describe_share_group_offsets(group_id, partitions, timeout_ms, errors=errors)
         return {tp: info.start_offset for tp, info in infos.items()}
 
@@ -212,7 +219,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, SharePartitionOffsetInfo]:
-        """Return start offsets and lag of a share group (None: in all of its partitions). Errors are by partition."""
+        """Return the start offsets and the lag of a share group in `partitions` (None: all of the group). The keys of
+        `errors` are partitions.
+        """
         topics = None
         if partitions is not None:
             topics = [
@@ -249,7 +258,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set the start offsets of a share group without members. Raises NonEmptyGroupError if it has some."""
+        """Set the start offsets of a share group without members. Raises NonEmptyGroupError if it has members."""
         starts = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
 
         def request(remaining: list[TopicPartition]) -> alter_share.AlterShareGroupOffsetsRequest:
@@ -272,14 +281,14 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             lambda response, *_: partition_results(response.responses),
             to_coordinator_of(group_id),
             name=group_id,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, starts, timeout_ms, errors)
 
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Delete the offsets of a share group without members in topics."""
+        """Delete the start offsets of a share group in some topics. Raises NonEmptyGroupError if it has members."""
         call: AdminCall[str, None] = AdminCall(
             lambda names: delete_share.DeleteShareGroupOffsetsRequest(
                 group_id=group_id,
@@ -288,7 +297,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             lambda response, *_: results(response.responses, lambda topic: str(topic.topic_name)),
             to_coordinator_of(group_id),
             name=group_id,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         await self.call_per_key(call, topics, timeout_ms, errors)
 
@@ -337,7 +346,7 @@ def _committed(
 
 
 def _collect(failed: Errors | None, outcomes: Mapping[TopicPartition, Any]) -> None:
-    """Put errors into `failed`; raise the first one that may pass, or if there is no `failed`."""
+    """Put errors into `failed`. Raise the first error instead if it is retriable, or if `failed` is None."""
     for tp, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
             if failed is None or outcome.retriable:

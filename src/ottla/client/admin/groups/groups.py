@@ -36,7 +36,7 @@ REMOVED_BY_ADMIN: Final = "member was removed by an admin"
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove: by its id, or a static one by its instance id."""
+    """A member to remove, identified by its member id or, if it is static, by its instance id."""
 
     member_id: str | None = None
     group_instance_id: str | None = None
@@ -56,9 +56,10 @@ class GroupsAdmin(AdminDriver):
         protocol_types: Collection[str] | None = None,
         errors: Errors | None = None,
     ) -> list[GroupListing]:
-        """Return the groups of brokers (None: all), in some states (brokers from 2.6 on), of some types (from 3.7 on).
+        """Return the groups of brokers (None: all brokers). The filters select groups in some states (from Kafka 2.6
+        on) and of some types (from 3.7 on).
 
-        Errors are by broker id.
+        The keys of `errors` are broker ids.
         """
         states, types = [str(s) for s in states_filter or ()], [str(t) for t in types_filter or ()]
 
@@ -94,7 +95,9 @@ class GroupsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> list[GroupListing]:
-        """Return the groups of consumers: classic ones, those of KIP-848, and those that only commit offsets."""
+        """Return the consumer groups: of the classic protocol, of KIP-848, and groups that only have committed
+        offsets.
+        """
         groups = await self.list_groups(None, states_filter, types_filter, timeout_ms, errors=errors)
         others = (GroupType.SHARE, GroupType.STREAMS)
         return [g for g in groups if g.protocol_type in ("", CONSUMER) and g.group_type.lower() not in others]
@@ -113,7 +116,7 @@ class GroupsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Return groups of consumers with their members, by id. A group that does not exist is in the state Dead."""
+        """Return the descriptions of consumer groups, by id. A group that does not exist is in the state Dead."""
         classic_call = _classic_call(include_authorized_operations)
         consumer_call = _epoch_call(consumer.ConsumerGroupDescribeRequest, include_authorized_operations)
 
@@ -145,7 +148,9 @@ class GroupsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Return groups of the classic protocol, of consumers or others (Connect…). Raises GroupIdNotFoundError."""
+        """Return the descriptions of classic groups, of consumers or others (such as Connect workers), by id. Raises
+        GroupIdNotFoundError for a group that does not exist or is of another type.
+        """
         call = _classic_call(include_authorized_operations)
 
         async def attempt(remaining: list[str]) -> dict[str, GroupDescription | KafkaError]:
@@ -166,14 +171,18 @@ class GroupsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Return share groups (KIP-932). Raises GroupIdNotFoundError."""
+        """Return the descriptions of share groups (KIP-932), by id. Raises GroupIdNotFoundError for one that does not
+        exist.
+        """
         call = _epoch_call(share.ShareGroupDescribeRequest, include_authorized_operations)
         return await self.call_per_key(call, group_ids, timeout_ms, errors)
 
     async def delete_consumer_groups(
         self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Delete groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
+        """Delete groups and their offsets. Raises NonEmptyGroupError if one has members, GroupIdNotFoundError if it
+        does not exist.
+        """
         call: AdminCall[str, None] = AdminCall(
             lambda groups: DeleteGroupsRequest(groups_names=groups),
             lambda response, *_: results(response.results, _group_id),
@@ -207,9 +216,9 @@ class GroupsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Remove members from a group (None: all): MemberToRemove, or instance ids of static members.
+        """Remove members from a group (None: all). A string is the instance id of a static member.
 
-        Raises UnknownMemberIdError for one that the group does not have.
+        Raises UnknownMemberIdError for a member that the group does not have.
         """
         if members is None:
             description = (await self.describe_consumer_groups([group_id], timeout_ms))[group_id]
@@ -266,7 +275,7 @@ def _classic_call(operations: bool) -> AdminCall[str, GroupDescription]:
 
 
 def _epoch_call(request: type[Any], operations: bool) -> AdminCall[str, GroupDescription]:
-    """Return the call that describes groups with epochs: of KIP-848, or share groups."""
+    """Return the call that describes groups with epochs (consumer groups of KIP-848, or share groups)."""
     return AdminCall(
         lambda groups: request(group_ids=groups, include_authorized_operations=operations),
         lambda response, _, broker: results(response.groups, _group_id, lambda group: epoch_group(group, broker)),

@@ -14,11 +14,11 @@ from ottla.model import ACLOperation, OffsetAndMetadata, TopicPartition
 from ottla.protocol.messages import streams_group_describe as m
 
 Tasks = dict[str, tuple[int, ...]]
-"""Partitions by subtopology id."""
+"""Partition numbers by subtopology id."""
 
 
 class StreamsTasks(NamedTuple):
-    """The tasks of a member by role."""
+    """The tasks of a member: active, standby and warm-up."""
 
     active: Tasks
     standby: Tasks
@@ -26,7 +26,9 @@ class StreamsTasks(NamedTuple):
 
 
 class StreamsGroupMember(NamedTuple):
-    """A member: a thread of an instance (`process_id`) of the application. `endpoint`: its application.server."""
+    """A member: one stream thread. `process_id` identifies the instance of the application that it belongs to;
+    `endpoint` is that instance's application.server.
+    """
 
     member_id: str
     member_epoch: int
@@ -44,7 +46,9 @@ class StreamsGroupMember(NamedTuple):
 
 
 class StreamsInternalTopic(NamedTuple):
-    """A repartition topic or changelog; 0 partitions are not decided yet, 0 replicas are left to the broker."""
+    """A repartition or changelog topic. `partitions` is 0 if their number has not been decided yet,
+    `replication_factor` is 0 for the broker's default.
+    """
 
     name: str
     partitions: int
@@ -53,7 +57,7 @@ class StreamsInternalTopic(NamedTuple):
 
 
 class StreamsSubtopology(NamedTuple):
-    """A connected part of the topology."""
+    """A subtopology: processors that are connected without a topic between them."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -63,12 +67,14 @@ class StreamsSubtopology(NamedTuple):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of all topics that it reads."""
+        """The names of all topics that the subtopology reads."""
         return (*self.source_topics, *self.repartition_source_topics)
 
 
 class StreamsGroupDescription(NamedTuple):
-    """A streams group with its topology and members. `assignor`: None before Kafka 4.4."""
+    """A streams group with its topology and members. `assignor` is None if the broker does not report it (before Kafka
+    4.4).
+    """
 
     group_id: str
     state: str
@@ -82,7 +88,7 @@ class StreamsGroupDescription(NamedTuple):
     assignor: str | None = None
 
     def partitions_of(self, member: StreamsGroupMember) -> tuple[TopicPartition, ...]:
-        """Return the partitions that a member reads for its active tasks."""
+        """Return the partitions that a member reads in its active tasks."""
         sources = {subtopology.subtopology_id: subtopology.sources for subtopology in self.subtopologies}
         return tuple(
             TopicPartition(topic, partition)
@@ -92,7 +98,7 @@ class StreamsGroupDescription(NamedTuple):
         )
 
     def as_group(self) -> GroupDescription:
-        """Return the description in the form of other groups, with partitions in place of tasks."""
+        """Return the description in the form of other types of groups: members have partitions instead of tasks."""
         members = tuple(
             GroupMember(
                 member.member_id,
@@ -136,7 +142,7 @@ class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[str, StreamsGroupDescription]:
-        """Return streams groups with their topologies, members and tasks, by id. Raises GroupIdNotFoundError."""
+        """Return the descriptions of streams groups, by id. Raises GroupIdNotFoundError for one that does not exist."""
         call: AdminCall[str, StreamsGroupDescription] = AdminCall(
             lambda groups: m.StreamsGroupDescribeRequest(
                 group_ids=groups, include_authorized_operations=include_authorized_operations
@@ -151,7 +157,7 @@ class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
     async def delete_streams_groups(
         self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Delete streams groups without members, with their offsets; their internal topics stay."""
+        """Delete streams groups without members, and their offsets. Their internal topics are not deleted."""
         await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
 
     async def list_streams_group_offsets(
@@ -163,7 +169,7 @@ class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> Committed:
-        """Return the committed offsets of a streams group (None: all), like `list_consumer_group_offsets`."""
+        """Return the committed offsets of a streams group; the same as `list_consumer_group_offsets`."""
         return await self.list_consumer_group_offsets(group_id, partitions, timeout_ms, require_stable, errors=errors)
 
     async def alter_streams_group_offsets(
@@ -174,7 +180,7 @@ class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Commit offsets for a streams group without members. Raises UnknownMemberIdError if it has some."""
+        """Commit offsets for a streams group without members. Raises UnknownMemberIdError if it has members."""
         await self.alter_consumer_group_offsets(group_id, offsets, timeout_ms, errors=errors)
 
     async def delete_streams_group_offsets(
@@ -185,7 +191,9 @@ class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Delete committed offsets of partitions. Raises GroupSubscribedToTopicError if a member reads them."""
+        """Delete the committed offsets of partitions. Raises GroupSubscribedToTopicError if a member is subscribed to
+        the topic.
+        """
         await self.delete_consumer_group_offsets(group_id, partitions, timeout_ms, errors=errors)
 
 

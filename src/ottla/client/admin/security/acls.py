@@ -20,7 +20,7 @@ from ottla.security.acl import (
 )
 
 NOT_REQUESTED: Final = -0x8000_0000
-"""Authorized operations in a response to a request without the flag for them."""
+"""The broker's value for authorized operations that were not requested."""
 
 
 class AclsAdmin(AdminDriver):
@@ -46,7 +46,7 @@ class AclsAdmin(AdminDriver):
     async def create_acls(
         self, acls: Iterable[ACL], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> list[ACL]:
-        """Create ACLs; returns those that were created. An existing one is no error."""
+        """Create ACLs, and return those that now exist. It is no error if an ACL exists already."""
         new = list(acls)
         for acl in new:
             acl.check()
@@ -63,7 +63,7 @@ class AclsAdmin(AdminDriver):
     async def delete_acls(
         self, acl_filters: Iterable[ACLFilter | ACL], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[ACLFilter | ACL, list[ACL]]:
-        """Delete the ACLs that match filters, and return the deleted ones by filter."""
+        """Delete the ACLs that match the filters, and return the deleted ACLs by filter."""
         call: AdminCall[ACLFilter | ACL, list[ACL]] = AdminCall(
             lambda remaining: delete.DeleteAclsRequest(
                 filters=[delete.DeleteAclsFilter(**_filter(acl_filter)) for acl_filter in remaining]
@@ -78,7 +78,9 @@ class AclsAdmin(AdminDriver):
 
 
 def operations_of(bits: int) -> frozenset[ACLOperation] | None:
-    """Return the operations that the client is authorized for (KIP-430); None if they were not requested."""
+    """Decode the bit field of the operations that the client is authorized for (KIP-430). Return None if they were not
+    requested.
+    """
     if bits == NOT_REQUESTED:
         return None
     return frozenset(operation for operation in ACLOperation if bits & (1 << operation))

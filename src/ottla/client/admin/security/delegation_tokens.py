@@ -35,7 +35,10 @@ class TokensAdmin(AdminDriver):
         owner: str | None = None,
         timeout_ms: float | None = None,
     ) -> DelegationToken:
-        """Create a token for this client's user, or for `owner`. Principals have the form `User:name`."""
+        """Create a token for this client's user, or for the principal `owner`. Principals have the form `User:name`.
+
+        `max_lifetime_ms`: -1 for the broker's maximum.
+        """
         allowed = list(renewers)
         owner_type, owner_name = _principal(owner) if owner is not None else (None, None)
         request = create_token.CreateDelegationTokenRequest(
@@ -58,21 +61,25 @@ class TokensAdmin(AdminDriver):
     async def renew_delegation_token(
         self, hmac: bytes, renew_period_ms: int = -1, timeout_ms: float | None = None
     ) -> int:
-        """Renew a token, and return its new expiry in milliseconds since 1970."""
+        """Renew a token, and return its new expiry time in milliseconds since 1970. `renew_period_ms`: -1 for the
+        broker's default.
+        """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
         return await self.call(request, _expiry, timeout_ms, "delegation token", to_controller)
 
     async def expire_delegation_token(
         self, hmac: bytes, expiry_time_period_ms: int = -1, timeout_ms: float | None = None
     ) -> int:
-        """Expire a token, at once (-1) or after a period, and return its expiry in milliseconds since 1970."""
+        """Let a token expire after a period in milliseconds (-1: now), and return the expiry time in milliseconds since
+        1970.
+        """
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_time_period_ms)
         return await self.call(request, _expiry, timeout_ms, "delegation token", to_controller)
 
     async def describe_delegation_token(
         self, owners: Iterable[str] | None = None, timeout_ms: float | None = None
     ) -> list[DelegationToken]:
-        """Return the tokens of owners (`User:name`, None: all) that this client may describe."""
+        """Return the tokens of these owners (`User:name`; None: all) that this client is authorized to describe."""
         principals = None
         if owners is not None:
             principals = [

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users."""
+"""Calls about the SCRAM credentials of users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SALT_BYTES: Final = 24
 
 
 class ScramMechanism(IntEnum):
-    """The hash function of a mechanism."""
+    """A SCRAM mechanism, named by its hash function."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -28,7 +28,7 @@ HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SH
 
 
 class ScramCredentialInfo(NamedTuple):
-    """A credential of a user."""
+    """A user's credential, without its secret."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -60,8 +60,8 @@ class ScramAdmin(AdminDriver):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-        """Return the credentials of users (None: all with credentials). Raises ResourceNotFoundError for one
-        without.
+        """Return the credentials of users (None: of all users who have some). Raises ResourceNotFoundError for a user
+        without credentials.
         """
         names = None if users is None else [scram.UserName(name=user) for user in users]
         outcomes = await self.call(
@@ -85,7 +85,7 @@ class ScramAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Create, change and delete credentials. Errors are by user."""
+        """Create, change and delete credentials. The keys of `errors` are user names."""
         deletions: dict[str, list[alter_scram.ScramCredentialDeletion]] = {}
         upsertions: dict[str, list[alter_scram.ScramCredentialUpsertion]] = {}
         for change in alterations:

@@ -1,1 +1,1 @@
-"""Topics, their partitions and offsets."""
+"""Calls about topics, their partitions and offsets."""

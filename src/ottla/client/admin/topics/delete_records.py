@@ -1,4 +1,4 @@
-"""Deletion of records before their retention time."""
+"""Deletion of records before an offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.messages import delete_records as records_api
 
 
 class RecordsToDelete(NamedTuple):
-    """Records before this offset; -1: before the high watermark."""
+    """Selects the records before `before_offset`; -1 selects those before the high watermark."""
 
     before_offset: int
 
@@ -33,7 +33,8 @@ class RecordsAdmin(AdminDriver):
         partition_leader_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (-1: before the high watermark), and return the new start of each log.
+        """Delete the records before an offset (-1: before the high watermark), and return the new log start offset of
+        each partition.
 
         Leaders are looked up; kafka-python's `partition_leader_id` is ignored.
         """
@@ -58,6 +59,6 @@ class RecordsAdmin(AdminDriver):
             request,
             lambda response, *_: partition_results(response.topics, lambda p: p.low_watermark),
             to_leaders,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         return await self.call_per_key(call, offsets, timeout_ms, errors)

@@ -1,4 +1,4 @@
-"""Offsets of partitions: the earliest, the latest, the first at or after a time."""
+"""Lookup of offsets: the earliest, the latest, the first at or after a time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""Special timestamp → first version of ListOffsets that knows it."""
+"""The first version of ListOffsets that supports each special timestamp."""
 
 
 class IsolationLevel(IntEnum):
-    """The meaning of "latest": the high watermark or, for committed reads, the last stable offset."""
+    """The meaning of the latest offset: the high watermark or, with READ_COMMITTED, the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetSpec(NamedTuple):
-    """A position in a log, by time or a special timestamp."""
+    """A position in a log: a time in milliseconds since 1970, or a special (negative) timestamp."""
 
     timestamp: int
 
@@ -62,12 +62,12 @@ class OffsetSpec(NamedTuple):
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """Return the spec of the first record at or after a time in milliseconds."""
+        """Return the spec of the first record at or after a time in milliseconds since 1970."""
         return cls(timestamp)
 
 
 class ListedOffset(NamedTuple):
-    """The offset; -1 if there is no such record."""
+    """An offset, with the timestamp and leader epoch of its record. All are -1 if there is no such record."""
 
     offset: int
     timestamp: int
@@ -85,7 +85,7 @@ class OffsetsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offset of a position in each partition. Raises UnknownTopicOrPartitionError and others."""
+        """Return the offset at a position of each partition. Raises UnknownTopicOrPartitionError and others."""
         timestamps = {
             TopicPartition(*tp): int(spec[0] if isinstance(spec, tuple) else spec)
             for tp, spec in topic_partition_offsets.items()
@@ -104,7 +104,7 @@ class OffsetsAdmin(AdminDriver):
             parse,
             to_leaders,
             of=api.ListOffsetsRequest,
-            doubted=(UnknownTopicOrPartitionError,),
+            retried_briefly=(UnknownTopicOrPartitionError,),
         )
         return await self.call_per_key(call, timestamps, timeout_ms, errors)
 

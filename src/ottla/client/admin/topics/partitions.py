@@ -25,15 +25,15 @@ from ottla.protocol.messages import list_partition_reassignments as ongoing
 
 
 class ElectionType(IntEnum):
-    """The kind of a leader election: of the preferred replica, or of any replica that is alive."""
+    """The type of a leader election."""
 
     PREFERRED = 0
     UNCLEAN = 1
-    """A replica out of sync, if none is in sync: records may be lost."""
+    """Elect a replica that is not in sync if no replica is in sync. Records may be lost."""
 
 
 class PartitionReassignment(NamedTuple):
-    """An active reassignment: all current replicas, those that are added and those that are removed."""
+    """An active reassignment: all current replicas, those being added and those being removed."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -41,13 +41,15 @@ class PartitionReassignment(NamedTuple):
 
 
 class NewPartitionReassignment(NamedTuple):
-    """The target replicas of a partition, the preferred leader first. Java's name for a list of broker ids."""
+    """The target replicas of a partition, as broker ids with the preferred leader first. Java's class; a list of ids
+    does as well.
+    """
 
     target_replicas: Sequence[int]
 
 
 Partitions = Iterable[TopicPartition] | Mapping[str, Sequence[int]]
-"""Partitions, or their numbers by topic."""
+"""Partitions, or lists of partition numbers by topic."""
 
 
 class PartitionsAdmin(AdminDriver):
@@ -62,9 +64,9 @@ class PartitionsAdmin(AdminDriver):
         raise_errors: bool = True,
         errors: Errors | None = None,
     ) -> set[TopicPartition]:
-        """Elect leaders of partitions (None: all), and return the partitions with a new leader.
+        """Elect leaders of partitions (None: all), and return the partitions that have a new leader.
 
-        A partition whose leader is already the right one is not changed, which is no error.
+        It is no error if a partition already has the right leader. With `raise_errors=False`, errors are ignored.
         """
 
         def request(partitions: list[TopicPartition] | None) -> elect.ElectLeadersRequest:
@@ -98,7 +100,8 @@ class PartitionsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Move partitions to other brokers, the preferred leader first; None cancels an active reassignment.
+        """Reassign partitions to brokers: lists of broker ids by partition, the preferred leader first. None cancels an
+        active reassignment.
 
         Returns when the reassignments have started. Raises NoReassignmentInProgressError if there is none to cancel.
         """
@@ -128,7 +131,7 @@ class PartitionsAdmin(AdminDriver):
     async def list_partition_reassignments(
         self, topic_partitions: Partitions | None = None, timeout_ms: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the active reassignments, of these partitions or (None) of all."""
+        """Return the active reassignments of these partitions (None: all)."""
         topics = None
         if topic_partitions is not None:
             topics = [
@@ -151,7 +154,7 @@ class PartitionsAdmin(AdminDriver):
 
 
 def partitions_of(partitions: Partitions) -> list[TopicPartition]:
-    """Return partitions of either form as a list."""
+    """Return the partitions as a list, whichever form they have."""
     if isinstance(partitions, Mapping):
         return [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
     return [TopicPartition(*tp) for tp in partitions]

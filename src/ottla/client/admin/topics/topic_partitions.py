@@ -1,4 +1,4 @@
-"""Topics with eligible leader replicas, page by page (KIP-966)."""
+"""The call DescribeTopicPartitions: topics with eligible leader replicas, page by page (KIP-966)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.protocol.messages import describe_topic_partitions as pages
 
 
 class Cursor(NamedTuple):
-    """The start of the next page."""
+    """The topic and partition at which the next page starts."""
 
     topic_name: str
     partition_index: int
 
 
 class TopicPartitionsPage(NamedTuple):
-    """A page of partitions; `next_cursor` is None on the last page."""
+    """A page of topics. `next_cursor` is None on the last page."""
 
     topics: list[TopicInfo]
     eligible_leader_replicas: dict[TopicPartition, tuple[int, ...]]
@@ -28,7 +28,7 @@ class TopicPartitionsPage(NamedTuple):
 
 
 class TopicPartitionsAdmin(AdminDriver):
-    """The call about pages of partitions."""
+    """The call DescribeTopicPartitions."""
 
     async def describe_topic_partitions(
         self,
@@ -37,7 +37,9 @@ class TopicPartitionsAdmin(AdminDriver):
         cursor: Cursor | None = None,
         timeout_ms: float | None = None,
     ) -> TopicPartitionsPage:
-        """Return a page of topics with replicas that are eligible although out of sync; brokers from 3.7 on."""
+        """Return topics with their eligible leader replicas, at most `response_partition_limit` partitions from the
+        cursor on (None: the first page). Needs Kafka 3.7.
+        """
         request = pages.DescribeTopicPartitionsRequest(
             topics=[pages.TopicRequest(name=name) for name in sorted(topics)],
             response_partition_limit=response_partition_limit,

@@ -1,4 +1,4 @@
-"""Topics: creation, deletion, lists and descriptions; more partitions for topics."""
+"""Calls about topics: creation, deletion, lists, descriptions, additional partitions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from ottla.protocol.messages import delete_topics as delete
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 UNKNOWN: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
-"""Errors that are final: the controller's metadata is up to date."""
+"""Errors that are not retried: the controller, whose metadata is up to date, does not know the topic."""
 NO_LEADER: Final = errors.LeaderNotAvailableError.code
 POLL_SECONDS: Final = 0.1
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. -1 partitions or replicas: the broker's default. `replica_assignments`: brokers by number."""
+    """A topic to create. -1 partitions or replicas: the broker's default. `replica_assignments`: the broker ids of each
+    partition's replicas, by partition number.
+    """
 
     name: str
     num_partitions: int = -1
@@ -43,15 +45,17 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """The new number of partitions, and the replicas of each new one (None: the controller places them)."""
+    """The new total number of partitions, and the broker ids of each added partition's replicas (None: the controller
+    chooses).
+    """
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created; -1 and None if the broker does not report them (before 2.4, or without
-    authorization).
+    """A topic that was created. Numbers are -1 and configs None if the broker does not report them (before 2.4, or
+    without authorization).
     """
 
     name: str
@@ -86,10 +90,10 @@ class TopicsAdmin(AdminDriver):
         """Create topics, or only validate the request. Raises TopicAlreadyExistsError and others.
 
         Topics are NewTopic, names, or (as in kafka-python) a mapping from names to `num_partitions`,
-        `replication_factor`, `assignments` and `configs`. A failure of one does not affect the others.
+        `replication_factor`, `assignments` and `configs`. If one topic fails, the others are created nevertheless.
 
         If the response of an attempt is lost, the next one raises TopicAlreadyExistsError for topics that the first has
-        created, as Java's admin client does: the client cannot know who has created them.
+        created. Java's admin client does so, too: the client does not know whether it has created them itself.
         """
         topics = {topic.name: topic for topic in _new_topics(new_topics)}
         call: AdminCall[str, CreatedTopic] = AdminCall(
@@ -165,7 +169,9 @@ class TopicsAdmin(AdminDriver):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Add partitions: the new number of partitions by topic. Raises InvalidPartitionsError and others."""
+        """Add partitions to topics, up to a new number of partitions by topic. Raises InvalidPartitionsError and
+        others.
+        """
         targets = {name: _new_partitions(new) for name, new in topic_partitions.items()}
         call: AdminCall[str, None] = AdminCall(
             lambda names: partitions_api.CreatePartitionsRequest(
@@ -182,7 +188,7 @@ class TopicsAdmin(AdminDriver):
         await self.call_per_key(call, targets, timeout_ms, _collector(errors, raise_errors))
 
     async def list_topics(self, timeout_ms: float | None = None, *, list_internal: bool = True) -> list[str]:
-        """Return the names of all topics, without internal ones unless `list_internal`."""
+        """Return the names of all topics; internal topics only if `list_internal` is set."""
         listings = await self.list_topic_listings(timeout_ms)
         return [topic.name for topic in listings if list_internal or not topic.is_internal]
 
@@ -198,9 +204,9 @@ class TopicsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[str, TopicInfo]:
-        """Return topics (by name or id, None: all) with partitions, leaders and replicas, by name.
+        """Return descriptions of topics (by name or id; None: all), with partitions, leaders and replicas, by name.
 
-        Raises UnknownTopicOrPartitionError or UnknownTopicIdError for one that does not exist.
+        Raises UnknownTopicOrPartitionError or UnknownTopicIdError for a topic that does not exist.
         """
         if topics is None:
             every = await self.retry(lambda: self._topics(None), timeout_ms)
@@ -290,7 +296,7 @@ def _created(topic: create.CreatableTopicResult) -> CreatedTopic:
 def _names_only(topics: Collection[str | UUID]) -> list[str]:
     names = [topic for topic in topics if isinstance(topic, str)]
     if len(names) < len(topics):
-        raise errors.UnsupportedVersionError("the broker does not know topics by their id")
+        raise errors.UnsupportedVersionError("the broker cannot delete topics by id")
     return names
 
 

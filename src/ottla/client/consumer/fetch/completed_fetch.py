@@ -1,4 +1,5 @@
-"""Fetched batches of one partition, and the records in them. Kafka's `CompletedFetch`.
+"""The fetched batches of one partition, and the position up to which their records have been returned. Kafka's
+`CompletedFetch`.
 
 poll() decodes records batch by batch, in the caller's thread.
 """
@@ -20,17 +21,17 @@ from ottla.records.decoder import decode_records, decode_rows
 from ottla.records.up_conversion import up_converted
 
 Convert = Callable[[str, Any, Any], Any]
-"""Called with (topic, bytes, headers); returns the key or value."""
+"""A deserializer: called with topic, bytes and headers, it returns the key or value."""
 
 ABORT_MARKER = 0
 KEY = ConsumerRecord._fields.index("key")
-"""The index of the key in a record; the value follows."""
+"""The index of the key in a record's tuple; the value comes after it."""
 
 _new = tuple.__new__
 
 
 class CompletedFetch:
-    """The data of one partition in one response. To be used by one thread at a time."""
+    """The data of one partition from one fetch response. Used by one thread at a time."""
 
     __slots__ = (
         "_aborted",
@@ -71,12 +72,12 @@ class CompletedFetch:
         self.generation = state.generation
         self.nbytes = data.nbytes
         self.totals = totals
-        """The totals of the response that the data came with."""
+        """The byte and record counts of the response that contained the data; None without metrics."""
         self.returned = 0
-        """The number of returned records."""
+        """The number of records that have been returned."""
         self.data = data = up_converted(data, max_decompressed_bytes)
         self.position = position
-        """The next offset to return."""
+        """The offset of the next record to return."""
         self._check_crc = check_crc
         self.max_decompressed_bytes = max_decompressed_bytes
         self._batches = _whole_batches(data)
@@ -89,26 +90,30 @@ class CompletedFetch:
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
         """The offset after the last batch."""
         self.epoch = state.fetch_epoch
-        """The leader epoch of the last returned record, or of the one before this data."""
+        """The leader epoch of the last record that was returned; before the first, the epoch of the record before this
+        data.
+        """
         self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
         """The leader epoch of the last batch."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
         self._taken_from: tuple[BatchHeader, int, int] | None = None
-        """The batch of `_rows`."""
+        """The batch that `_rows` were decoded from."""
         self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
         self._aborted_producers: set[int] | None = None if aborted is None else set()
 
     @property
     def is_current(self) -> bool:
-        """Whether the consumer still needs this data; not after a seek or the loss of the partition."""
+        """Whether the data is still needed: no seek has happened since the fetch, and the partition is still
+        assigned.
+        """
         return self.generation == self.state.generation
 
     def next_records(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
-        """Return up to `at_most` records; an empty list at the end.
+        """Return up to `at_most` records, or an empty list if all have been returned.
 
         Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
-        be deserialized, at each call until the consumer seeks past it.
+        be deserialized. Each further call raises it again, until the consumer seeks past it.
         """
         while self._row >= len(self._rows):
             if not self._batches:
@@ -130,9 +135,9 @@ class CompletedFetch:
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
-        """Return the next batch with records to return, and its start; None at the end.
+        """Return the header and the start of the next batch that has records to return; None if there is no more batch.
 
-        It remains the next one until `decoded` is called. Raises CorruptBatchError for a damaged batch, at each call.
+        Repeated calls return the same batch until `decoded` is called. Raises CorruptBatchError for a damaged batch.
         """
         if self._rows and self._taken_from is not None:
             # Rows of a batch that next_records() has not returned are decoded again, from `position` on.
@@ -150,7 +155,7 @@ class CompletedFetch:
         return None
 
     def decoded(self) -> None:
-        """Advance past the batch of `next_header`."""
+        """Advance past the batch that `next_header` has returned."""
         self._taken_from = self._batches.pop()
 
     def skip_batch(self) -> BatchHeader:
@@ -159,8 +164,8 @@ class CompletedFetch:
         return self._batches.pop()[0]
 
     def unreadable(self, header: BatchHeader, error: Exception) -> errors.CorruptBatchError:
-        """Return the error of poll() for a batch that cannot be decoded; it is raised at each call, as the position
-        stays.
+        """Return the error that poll() raises for a batch that cannot be decoded. Each poll raises it, because the
+        position does not move.
         """
         reason = str(error)
         if isinstance(error, DecompressedTooLargeError):
@@ -173,7 +178,7 @@ class CompletedFetch:
         return errors.CorruptBatchError(message, self.tp, offset, after)
 
     def move(self, position: int, epoch: int) -> None:
-        """Advance the position, for readers of columns; the last record before it has this leader epoch."""
+        """Set the position after columns were read. `epoch` is the leader epoch of the record before it."""
         self.position = self.state.position = position
         self.state.epoch = epoch
 
@@ -196,7 +201,9 @@ class CompletedFetch:
         self._rows, self._row = rows, 0
 
     def _wants(self, header: BatchHeader, start: int) -> bool:
-        """Return whether a batch has records to return: no control batch, and not of an aborted transaction."""
+        """Return whether a batch has records to return: it is no control batch, not part of an aborted transaction, and
+        not completely before the position.
+        """
         if self._check_crc:
             verify(self.data, start, header)
         if self._aborted_producers is not None:
@@ -218,7 +225,9 @@ class CompletedFetch:
     def _converted(
         self, rows: list[ConsumerRecord], key: Convert | None, value: Convert | None
     ) -> list[ConsumerRecord]:
-        """Return deserialized rows. After an error, return those before it; raise it if there are none."""
+        """Return rows with deserialized keys and values. After an error, return the rows before it; if there are none,
+        raise it.
+        """
         out: list[ConsumerRecord] = []
         topic = self.tp.topic
         for row in rows:
@@ -241,8 +250,8 @@ class CompletedFetch:
 
 
 def _whole_batches(data: memoryview) -> list[tuple[BatchHeader, int, int]]:
-    """Return (header, start, end) of each complete batch. Malformed bytes raise only if no batch is before them;
-    otherwise the next fetch starts with them.
+    """Return (header, start, end) of each complete batch. Malformed bytes raise an error only if no batch precedes
+    them; otherwise the next fetch starts with them, and raises.
     """
     batches = []
     try:

@@ -1,6 +1,7 @@
-"""Fetched data that waits for poll(). Kafka's `FetchBuffer` and `FetchCollector`.
+"""The fetched data that poll() has not returned yet. Kafka's `FetchBuffer` and `FetchCollector`.
 
-The event loop appends; everything else is for the thread that polls, while it does not wait for the event loop.
+The event loop appends data. Everything else is called by the polling thread, while it is not waiting for the event
+loop.
 """
 
 from __future__ import annotations
@@ -21,24 +22,26 @@ from ottla.records.compression import MAX_DECOMPRESSED_BYTES
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 COLUMN_BYTES = 16 * 1024 * 1024
-"""Limit for the columns of a partition in one poll, exceeded by at most a batch: data may be compressed a
-thousandfold.
+"""Limit in bytes for the columns of a partition in one poll; the last batch may exceed it. Compressed data may be a
+thousand times larger once it is decompressed.
 """
 
 
 class FetchBuffer:
-    """Fetched data in the order of arrival: partitions take turns, response by response."""
+    """Fetched data in the order of the responses, so that partitions take turns."""
 
     def __init__(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.completed: deque[CompletedFetch] = deque()
         self.is_full = False
-        """Whether the fetcher has stopped because the buffer is full; a poll that takes data wakes the fetcher."""
+        """Whether the fetcher has paused because the buffer is full. The next poll that removes data calls `wake`,
+        which resumes it.
+        """
         self._current: CompletedFetch | None = None
         self.metrics: FetchMetrics | None = None
 
     def drop_stale(self) -> None:
-        """Drop data of partitions that are no longer assigned, or from before a seek."""
+        """Drop data of partitions that are no longer assigned, and data that was fetched before a seek."""
         stale = [fetched for fetched in self.completed if not fetched.is_current]
         if stale:
             stay = [fetched for fetched in self.completed if fetched.is_current]
@@ -51,20 +54,22 @@ class FetchBuffer:
             self._measure(fetched)
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all data."""
         self.completed.clear()
         self._current = None
 
     @property
     def has_records(self) -> bool:
-        """Whether there is anything to return."""
+        """Whether there is data of a partition that is not paused."""
         current = [self._current] if self._current is not None else []
         return any(not fetched.state.paused for fetched in [*current, *self.completed])
 
     def next_records(
         self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None
     ) -> Records:
-        """Return up to `at_most` records and advance the positions. `wake` makes the fetcher continue."""
+        """Return up to `at_most` records, and advance the positions. `wake` is called to resume the fetcher when there
+        is room again.
+        """
         out: Records = {}
         left = at_most
         skipped: list[CompletedFetch] = []
@@ -97,9 +102,9 @@ class FetchBuffer:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Return all data as columns; partitions in `until` end at this offset.
+        """Return all data as columns; for partitions in `until`, only records before this offset.
 
-        A partition with COLUMN_BYTES leaves more for the next call.
+        When a partition has reached COLUMN_BYTES, the rest is left for the next call.
         """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
         skipped: list[CompletedFetch] = []
@@ -120,7 +125,7 @@ class FetchBuffer:
         return {tp: decoder.drain() for tp, decoder in decoders.items() if decoder.row_count}
 
     def _next(self, skipped: list[CompletedFetch]) -> CompletedFetch | None:
-        """Return the next data to decode; that of paused partitions is put into `skipped`, stale data is dropped."""
+        """Return the next data to decode. Data of paused partitions is put into `skipped`, outdated data is dropped."""
         while True:
             fetched = self._current
             if fetched is None:
@@ -153,9 +158,10 @@ class FetchBuffer:
 
 
 def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
-    """Decode data before the offset `end`, and advance past it. Return False if COLUMN_BYTES leave more.
+    """Decode records before the offset `end`, and advance past them. Return False if data remains for the next poll,
+    because a limit was reached.
 
-    Raises CorruptBatchError at a batch that cannot be decoded, after advancing past those before it.
+    Raises CorruptBatchError for a batch that cannot be decoded, after advancing past the batches before it.
     """
     before = decoder.row_count
     try:

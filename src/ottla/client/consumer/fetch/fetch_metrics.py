@@ -1,7 +1,7 @@
 """Fetch metrics: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
-Recorded per response, and lags per partition in it, never per record: by the event loop when a response arrives, by the
-polling thread when it has returned its records.
+Values are recorded once per response, and lags once per partition in it, never per record: by the event loop when a
+response arrives, and by the polling thread when the records of the response have been returned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ NO_REPLICA: Final = -1
 
 
 class ResponseTotals:
-    """Bytes and records of one response by topic, summed up until all of its partitions are drained."""
+    """Bytes and records of one response by topic. They are added up until the data of all partitions has been returned
+    or dropped.
+    """
 
     __slots__ = ("parts", "topics")
 
@@ -31,7 +33,7 @@ class ResponseTotals:
 
 
 class Consumed(NamedTuple):
-    """The sensors of the client, or of one topic."""
+    """The sensors for consumed bytes and records, of the client or of one topic."""
 
     bytes: Sensor
     records: Sensor
@@ -47,7 +49,7 @@ class Consumed(NamedTuple):
 
 
 class MeasuredPartition(NamedTuple):
-    """A partition and its sensors."""
+    """A partition, and the sensors of its lag and lead."""
 
     state: PartitionState
     lag: Sensor
@@ -79,12 +81,12 @@ class FetchMetrics:
         self._topics: dict[str, Consumed] = {}
 
     def fetched(self, seconds: float, throttled_ms: int) -> None:
-        """Record a response."""
+        """Record a response: its latency in seconds, and the throttle time."""
         self._latency.record(seconds * 1000)
         self._throttled.record(throttled_ms)
 
     def partition_drained(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
-        """Record that the records of one partition in a response were returned or dropped."""
+        """Record that the data of one partition in a response was returned or dropped."""
         before = totals.topics.get(state.tp.topic, (0, 0))
         totals.topics[state.tp.topic] = (before[0] + nbytes, before[1] + records)
         totals.parts -= 1
@@ -98,7 +100,7 @@ class FetchMetrics:
             measured.lead.record(lead)
 
     def partition_metrics(self, state: PartitionState) -> MeasuredPartition:
-        """Return a partition's sensors, which are created with its first records."""
+        """Return the sensors of a partition. The first call creates them."""
         return self._partitions.get(state.tp) or self._measure(state)
 
     def _record(self, totals: ResponseTotals) -> None:
@@ -108,7 +110,7 @@ class FetchMetrics:
         self._all.record(*map(sum, sums))
 
     def update_assignment(self, states: Iterable[PartitionState]) -> None:
-        """Remove the sensors of all other partitions."""
+        """Remove the sensors of partitions and topics that are not in the new assignment."""
         now = {state.tp: state for state in states}
         for tp in [tp for tp, measured in self._partitions.items() if now.get(tp) is not measured.state]:
             self._forget(tp)
@@ -165,7 +167,7 @@ class FetchMetrics:
         return sensors
 
     def _consumed(self, topic: str) -> Consumed:
-        """Return the sensors of a topic, or with "" those of the client."""
+        """Create the sensors of a topic; those of the whole client if `topic` is empty."""
         of, tags = (f" of {topic}", {"topic": topic}) if topic else ("", {})
         sensors = Consumed(*(self._sensor(f"topic.{topic}.{name}") for name in CONSUMED))
         for sensor, name in zip(sensors, ("bytes-consumed", "records-consumed"), strict=False):
@@ -181,7 +183,7 @@ class FetchMetrics:
 
 
 def lead_of(state: PartitionState) -> int | None:
-    """Return the number of records between log start offset and position; None if unknown."""
+    """Return the lead: the number of records from the log start offset to the position. None if unknown."""
     if state.log_start_offset is None or state.position is None:
         return None
     return max(0, state.position - state.log_start_offset)

@@ -1,11 +1,11 @@
-"""Fetches ahead of poll(). Kafka's `Fetcher`.
+"""Fetches records before poll() needs them. Kafka's `Fetcher`.
 
-There is one request in flight to each broker, for partitions without enough buffered data. Fetch positions run ahead of
-the consumer's, so that the next fetch of a partition does not wait until the last one is drained. Event loop only; the
-caller of the consumer drains the buffer.
+It keeps one request in flight to each broker, for partitions with too little buffered data. The fetch position of a
+partition is ahead of the consumer's position, so that the next fetch does not wait until the last one has been
+returned. Event loop only; the polling thread takes data out of the buffer.
 
-Buffered data is at most fetch.max.bytes and one response of each broker (each at most fetch.max.bytes, or one larger
-batch), besides data of partitions that have been paused since.
+Buffered data is limited to fetch.max.bytes plus one response of each broker (each at most fetch.max.bytes, or a single
+batch that is larger). Data of partitions that have been paused meanwhile is not counted.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 log = logging.getLogger("ottla.client")
 
 FETCHES_AHEAD: Final = 2
-"""A partition is fetched while it has less than this many full fetches buffered: one to read from, one in reserve."""
-GOODBYE_SECONDS: Final = 0.2
-"""Maximum time that close() waits for a broker to end a fetch session."""
+"""A partition is fetched while less than this many full fetches are buffered: one that is being returned and one in
+reserve.
+"""
+END_SESSIONS_SECONDS: Final = 0.2
+"""Maximum time in seconds for which close() waits until brokers have ended the fetch sessions."""
 
-Asked = dict[TopicPartition, tuple[PartitionState, int, FetchPosition]]
-"""The partitions of a request: states with their generations at the time of the request, and fetch positions."""
+RequestedPartitions = dict[TopicPartition, tuple[PartitionState, int, FetchPosition]]
+"""The partitions of a fetch request: for each its state, the state's generation when the request was made, and the
+position.
+"""
 
 
 class Fetcher:
-    """Fetches all assigned partitions with a position."""
+    """Fetches the assigned partitions that have a position."""
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Fetcher:
         self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
 
     async def close(self) -> None:
-        """Stop fetching, and end the fetch sessions."""
+        """Stop fetching, and end the fetch sessions on the brokers."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -88,7 +92,7 @@ class Fetcher:
         self.buffer.clear()
         goodbyes = [asyncio.ensure_future(self._end(node, s)) for node, s in self._sessions.items()]
         if goodbyes:
-            _, late = await asyncio.wait(goodbyes, timeout=GOODBYE_SECONDS)
+            _, late = await asyncio.wait(goodbyes, timeout=END_SESSIONS_SECONDS)
             for task in late:
                 task.cancel()
             await asyncio.gather(*goodbyes, return_exceptions=True)
@@ -98,15 +102,17 @@ class Fetcher:
         connection = self.connections.ready(node, FETCH)
         # On a connection with a pending fetch, the request would wait for its response.
         if request is not None and connection is not None and not connection.channel.in_flight:
-            await connection.channel.send(request, connection.version(type(request)), GOODBYE_SECONDS)
+            await connection.channel.send(request, connection.version(type(request)), END_SESSIONS_SECONDS)
 
     # Requests
 
     def wake(self) -> None:
-        """Send a request to every broker that leads partitions to fetch and has none in flight. Event loop only."""
+        """Send a fetch request to each broker that leads a partition to be fetched and has no fetch in flight. Event
+        loop only.
+        """
         if self._closed or self._is_full():
             return
-        by_node: dict[int, Asked] = {}
+        by_node: dict[int, RequestedPartitions] = {}
         now = time.monotonic()
         leaderless = unchecked = False
         for tp, state in self.subscription.partitions.items():
@@ -135,7 +141,7 @@ class Fetcher:
         return self.buffer.is_full
 
     def _fetch_position(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, FetchPosition]:
-        """Return the broker to fetch from, and the fetch position."""
+        """Return the node to fetch from (the leader, or the preferred read replica; -1 if unknown) and the position."""
         cluster = self.metadata.cluster
         info = cluster.partition(tp)
         topic = cluster.topics.get(tp.topic)
@@ -148,7 +154,7 @@ class Fetcher:
             state.preferred_replica = None
         return cluster.leader(tp), place
 
-    def _spawn(self, node: int, requested: Asked) -> None:
+    def _spawn(self, node: int, requested: RequestedPartitions) -> None:
         # Generations are those of now, not of the start of the task: in between, a partition may be lost or seek.
         self._busy.add(node)
         for state, _, _ in requested.values():
@@ -168,8 +174,10 @@ class Fetcher:
 
         task.add_done_callback(ended)
 
-    async def _fetch(self, node: int, requested: Asked) -> None:
-        """Send one request and handle the response; data of partitions that have seeked since is dropped."""
+    async def _fetch(self, node: int, requested: RequestedPartitions) -> None:
+        """Send one request, and handle the response. Data of partitions for which seek() was called meanwhile is
+        dropped.
+        """
         session = self._sessions.setdefault(node, FetchSessionHandler())
         request, version = session.request({tp: place for tp, (_, _, place) in requested.items()}, self._terms)
         began = time.monotonic()
@@ -205,8 +213,10 @@ class Fetcher:
 
     # Responses
 
-    def _handle_response(self, node: int, response: FetchResponse, requested: Asked) -> bool:
-        """Handle a response, and return whether some partition needs a backoff before the next fetch."""
+    def _handle_response(self, node: int, response: FetchResponse, requested: RequestedPartitions) -> bool:
+        """Handle a response. Return whether a partition has an error after which the next fetch has to wait for the
+        backoff.
+        """
         names = {place.topic_id: tp.topic for tp, (_, _, place) in requested.items()}
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         failed = False
@@ -224,19 +234,19 @@ class Fetcher:
         return failed
 
     def _handle_partition_error(
-        self, state: PartitionState, answer: PartitionData, generation: int, node: int, nodes: list[Node]
+        self, state: PartitionState, answer: PartitionData, fetch_offset: int, node: int, nodes: list[Node]
     ) -> bool:
-        """Handle an error of one partition, and return False if it needs a backoff before the next fetch."""
+        """Handle the error of a partition. Return False if the next fetch has to wait for the backoff."""
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
             state.preferred_replica = None
             return True
-        return self._handle_error(state, errors.for_code(answer.error_code), generation, node)
+        return self._handle_error(state, errors.for_code(answer.error_code), fetch_offset, node)
 
     def _handle_partition(
-        self, state: PartitionState, answer: PartitionData, generation: int, totals: ResponseTotals
+        self, state: PartitionState, answer: PartitionData, fetch_offset: int, totals: ResponseTotals
     ) -> bool:
-        """Handle one partition, and return False if it needs a backoff before the next fetch."""
+        """Handle the data of a partition. Return False if the next fetch has to wait for the backoff."""
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         if answer.log_start_offset >= 0:
@@ -246,10 +256,10 @@ class Fetcher:
             state.preferred_replica = (answer.preferred_read_replica, until)
         if answer.records is None or not answer.records.nbytes:
             return True
-        return self._buffer_records(state, answer, generation, totals)
+        return self._buffer_records(state, answer, fetch_offset, totals)
 
     def _buffer_records(
-        self, state: PartitionState, answer: PartitionData, generation: int, totals: ResponseTotals
+        self, state: PartitionState, answer: PartitionData, fetch_offset: int, totals: ResponseTotals
     ) -> bool:
         committed = self.config.isolation_level == "read_committed"
         assert answer.records is not None
@@ -257,7 +267,7 @@ class Fetcher:
             fetched = CompletedFetch(
                 state,
                 answer.records,
-                generation,
+                fetch_offset,
                 limit=self.config.max_partition_fetch_bytes,
                 check_crc=self.config.check_crcs,
                 aborted=(answer.aborted_transactions or []) if committed else None,
@@ -265,11 +275,11 @@ class Fetcher:
                 max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
             )
         except errors.MessageTooLargeError as error:
-            self.poll_trigger.fail(errors.MessageTooLargeError(f"{state.tp}, offset {generation}: {error}"))
+            self.poll_trigger.fail(errors.MessageTooLargeError(f"{state.tp}, offset {fetch_offset}: {error}"))
             return False
         except errors.KafkaError as error:
-            message = f"{state.tp}, offset {generation}: the following batch cannot be decoded: {error}"
-            self.poll_trigger.fail(errors.CorruptBatchError(message, state.tp, generation, generation + 1))
+            message = f"{state.tp}, offset {fetch_offset}: the following batch cannot be decoded: {error}"
+            self.poll_trigger.fail(errors.CorruptBatchError(message, state.tp, fetch_offset, fetch_offset + 1))
             return False
         state.fetch_from = fetched.end_offset
         state.fetch_epoch = fetched.last_epoch
@@ -280,30 +290,32 @@ class Fetcher:
         self.poll_trigger.set()
         return True
 
-    def _handle_error(self, state: PartitionState, error: type[errors.KafkaError], generation: int, node: int) -> bool:
+    def _handle_error(
+        self, state: PartitionState, error: type[errors.KafkaError], fetch_offset: int, node: int
+    ) -> bool:
         if error is errors.OffsetOutOfRangeError:
-            return self._out_of_range(state, generation)
+            return self._out_of_range(state, fetch_offset)
         state.preferred_replica = None
         if error.refresh_metadata:
             self.metadata.request_update()
         if not error.retriable or error is errors.CorruptMessageError:
-            self.poll_trigger.fail(error(f"{state.tp}, offset {generation}: {error.__doc__}"))
+            self.poll_trigger.fail(error(f"{state.tp}, offset {fetch_offset}: {error.__doc__}"))
         else:
             log.debug("Cannot fetch %s from node %d: %s", state.tp, node, error.name)
         return False
 
-    def _out_of_range(self, state: PartitionState, generation: int) -> bool:
+    def _out_of_range(self, state: PartitionState, fetch_offset: int) -> bool:
         if state.preferred_replica is not None:
             # A follower may lag behind; the leader decides.
             state.preferred_replica = None
             return True
-        if state.position != generation:
+        if state.position != fetch_offset:
             # Buffered data is still valid. After it is drained, the same response comes again.
             return False
         if not self.positions.out_of_range(state):
             self.poll_trigger.fail(
                 errors.OffsetOutOfRangeError(
-                    f"{state.tp}: offset {generation} is out of range, auto.offset.reset is none: seek() elsewhere"
+                    f"{state.tp}: offset {fetch_offset} is out of range, auto.offset.reset is none: seek() elsewhere"
                 )
             )
             return False

@@ -1,4 +1,4 @@
-"""Ranges of offsets, planned in one process and read in others: the client API for Spark's driver and executors.
+"""Reading ranges of offsets that another process has planned: the client API for Spark's driver and executors.
 
     with Planner({"bootstrap.servers": "localhost:9092"}) as planner:
         ends = planner.end_offsets(planner.partitions(["topic"]))
@@ -28,13 +28,13 @@ from ottla.model import (
 from ottla.records.columns import Columns
 
 PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Whole ranges are read, so fetches are large; the user's max.partition.fetch.bytes overrides it."""
+"""Default of max.partition.fetch.bytes. It is larger than the consumer's, because whole ranges are read."""
 POLL_TIMEOUT_MS: Final = 120_000
-"""Maximum time without a record of a range, as Spark's kafkaConsumer.pollTimeoutMs."""
+"""Maximum time in milliseconds without progress in a range, as Spark's kafkaConsumer.pollTimeoutMs."""
 
 
 class Planner:
-    """Looks up topics, partitions and offsets. `options` are consumer configs by Kafka's names, without a group."""
+    """Looks up topics, partitions and offsets. `options` are consumer configs with Kafka's names. There is no group."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._consumer = KafkaConsumer({**options, "group.id": None})
@@ -48,7 +48,9 @@ class Planner:
         self.close()
 
     def topics(self, pattern: str | None = None) -> set[str]:
-        """Return all topics, or those with a match of `pattern` anywhere in the name."""
+        """Return the names of all topics, or of those that match the regular expression `pattern` anywhere in the
+        name.
+        """
         names = self._consumer.topics()
         if pattern is None:
             return names
@@ -56,7 +58,7 @@ class Planner:
         return {topic for topic in names if compiled.search(topic)}
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
-        """Return the current partitions of topics; a topic that does not exist has none."""
+        """Return the current partitions of topics. A topic that does not exist has none."""
         numbered = set()
         for topic in topics:
             numbers = self._consumer.partitions_for_topic(topic)
@@ -68,7 +70,9 @@ class Planner:
         return self._consumer.beginning_offsets(partitions)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition (committed ones with read_committed)."""
+        """Return the offset after the last readable record of each partition. With read_committed, that is the last
+        stable offset.
+        """
         return self._consumer.end_offsets(partitions)
 
     def offsets_for(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -96,7 +100,7 @@ class Planner:
 def offsets_for(
     bootstrap: str, timestamps: Mapping[TopicPartition, int], options: Mapping[str, Any]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Look up offsets by time like `Planner.offsets_for`, with a planner for a single call."""
+    """Look up offsets by time with a planner that is closed afterwards; see `Planner.offsets_for`."""
     with Planner({**options, "bootstrap.servers": bootstrap}) as planner:
         return planner.offsets_for(timestamps)
 
@@ -111,10 +115,10 @@ def read_range(
     headers: bool = False,
     poll_timeout_ms: float = POLL_TIMEOUT_MS,
 ) -> Iterator[Columns]:
-    """Yield the records with start_offset <= offset < end_offset as columns, one or more per fetch.
+    """Yield the records with start_offset <= offset < end_offset as columns, in several parts.
 
     Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if the
-    range does not exist (any more), KafkaTimeoutError if nothing arrives for `poll_timeout_ms`.
+    range is not (or no longer) in the log, KafkaTimeoutError if there is no progress for `poll_timeout_ms`.
     """
     settings = {
         "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,

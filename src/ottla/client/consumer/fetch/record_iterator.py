@@ -1,4 +1,6 @@
-"""Iteration over records: positions advance with each record that is returned, so that commits are never ahead."""
+"""Iteration over records one by one. The position advances with each record, so that a commit never includes records
+that have not been returned.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ottla.client.consumer.subscription import Subscription
 
 
 class RecordIterator:
-    """The polled records of an iteration that have not been returned. Only for the thread that iterates."""
+    """The records of the last poll that the iteration has not returned yet. Only for the iterating thread."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
@@ -19,20 +21,20 @@ class RecordIterator:
 
     @property
     def has_remaining(self) -> bool:
-        """Whether there are more records."""
+        """Whether there are records that have not been returned."""
         return bool(self._records)
 
     def next(self) -> ConsumerRecord | None:
-        """Return the next record; None if more must be polled."""
+        """Return the next record; None if poll() has to be called for more."""
         return next(self._rest, None)
 
     def begin(self, records: Records) -> None:
-        """Continue with these records."""
+        """Continue the iteration with the records of a new poll."""
         self._records = records
         self._rest = self._one_by_one(records)
 
     def return_remaining(self) -> None:
-        """Let records that were not returned be fetched again."""
+        """Drop the records that were not returned, so that they are fetched again."""
         rest, self._records, self._rest = self._records, {}, iter(())
         for tp in rest:
             state = self._subscription.partitions.get(tp)
@@ -40,7 +42,7 @@ class RecordIterator:
                 state.restart_fetch()
 
     def _one_by_one(self, records: Records) -> Iterator[ConsumerRecord]:
-        """Yield records; partitions that are finished are removed from `records`."""
+        """Yield the records. A partition is removed from `records` when all its records have been returned."""
         states = self._subscription.partitions
         behind = {tp: states[tp].position for tp, rows in records.items() if rows and tp in states}
         for tp in [tp for tp in records if tp not in behind]:

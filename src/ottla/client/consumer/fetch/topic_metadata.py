@@ -1,4 +1,4 @@
-"""Queries for topics, partitions, and offsets by time. They do not affect the subscription."""
+"""Lookups of topics, of partitions, and of offsets by time. They do not affect the subscription."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Partitions = tuple[PartitionInfo, ...]
 
 
 class TopicMetadataFetcher:
-    """The queries of one consumer. `done` is called when the last pending query has ended."""
+    """The lookups of one consumer. `done` is called when no lookup of offsets is pending any more."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class TopicMetadataFetcher:
         self._allow_auto_create = allow_auto_create
         self._retry_backoff = retry_backoff
         self._done = done
-        self._asking = 0
+        self._pending = 0
 
     async def topics(self, timeout: float) -> dict[str, Partitions]:
         """Return all topics that this client is authorized to describe."""
@@ -42,7 +42,7 @@ class TopicMetadataFetcher:
         return {topic.name: topic.partitions for topic in infos if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
-        """Return the partitions of a topic; none if it does not exist."""
+        """Return the partitions of a topic; an empty tuple if it does not exist."""
         for info in await self._fetch([topic], timeout):
             if info.error is None:
                 return info.partitions
@@ -51,9 +51,7 @@ class TopicMetadataFetcher:
         return ()
 
     async def _fetch(self, names: list[str] | None, timeout: float) -> list[TopicInfo]:
-        """Request metadata, repeatedly while leaders are being elected. Raises KafkaTimeoutError after `timeout`
-        seconds.
-        """
+        """Request metadata, again while topics have no leader yet. Raises KafkaTimeoutError after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(
@@ -89,7 +87,7 @@ class TopicMetadataFetcher:
     async def for_times(
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after each time; None if there is none."""
+        """Return the first offset at or after each time (ms since 1970); None if there is none."""
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in times.items()}
         for tp, timestamp in by_partition.items():
             if timestamp < 0:
@@ -100,11 +98,11 @@ class TopicMetadataFetcher:
 
     @contextmanager
     def _lookup(self) -> Iterator[None]:
-        """Keep metadata of the topics only while it is needed for the query."""
-        self._asking += 1
+        """Context manager: call `done` after the last pending lookup, which removes the topics from the metadata."""
+        self._pending += 1
         try:
             yield
         finally:
-            self._asking -= 1
-            if not self._asking:
+            self._pending -= 1
+            if not self._pending:
                 self._done()

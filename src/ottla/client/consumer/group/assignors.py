@@ -1,7 +1,7 @@
-"""Assignors: how the leader of a classic group assigns partitions. Kafka's `ConsumerPartitionAssignor`s.
+"""Assignors: how the leader of a classic group assigns partitions to members. Kafka's `ConsumerPartitionAssignor`s.
 
-All are functions of the members' subscriptions and the topics' partition counts. The members of a group must agree, and
-may be Java clients: the results are Java's for range and roundrobin, and equally balanced for the sticky ones.
+An assignment depends only on the members' subscriptions and the topics' partition counts. Other members of the group
+may be Java clients: the results of range and roundrobin equal Java's; those of the sticky assignors are as balanced.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ottla.protocol.messages.consumer_protocol import TopicPartitions
 
 
 class MemberSubscription(NamedTuple):
-    """The subscription of a member, and the partitions that it owns."""
+    """The subscription of a member, and the partitions that it owns in `generation`."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = -1
     user_data: bytes | None = None
     instance_id: str | None = None
-    """The group.instance.id of a static member, which determines its place in the order of members."""
+    """The group.instance.id of a static member. It determines the member's place in the order; see `in_order`."""
 
 
 Members = Mapping[str, MemberSubscription]
@@ -32,23 +32,31 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """An assignor. If `cooperative`, members keep their partitions while others move (KIP-429)."""
+    """An assignor. If `cooperative` is set, members keep reading partitions that stay with them during a rebalance
+    (KIP-429).
+    """
 
     name: str
     cooperative: bool
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Return the partitions of every member, by member id; `counts` has the number of partitions of each topic."""
+        """Return the partitions of each member, by member id. `counts`: the number of partitions of each topic that
+        exists.
+        """
         ...
 
 
 def in_order(members: Members) -> list[str]:
-    """Return member ids in the order on which all clients agree: static members by instance id, before the others."""
+    """Return the member ids in the order that all clients use: static members by instance id, then the others by member
+    id.
+    """
     return sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
 
 
 class RangeAssignor:
-    """Assigns each topic in consecutive ranges; the first members get one partition more if needed."""
+    """Assigns consecutive ranges of each topic. If the number of partitions does not divide evenly, the first members
+    get one more.
+    """
 
     name = "range"
     cooperative = False
@@ -63,14 +71,16 @@ class RangeAssignor:
 
 
 def range_shares(partitions: int, takers: int) -> list[range]:
-    """Split `partitions` into consecutive ranges, the first ones longer by one if the number does not divide."""
+    """Split `partitions` into `takers` consecutive ranges. If they do not divide evenly, the first ranges are longer by
+    one.
+    """
     each, more = divmod(partitions, takers)
     starts = [i * each + min(i, more) for i in range(takers + 1)]
     return [range(starts[i], starts[i + 1]) for i in range(takers)]
 
 
 class RoundRobinAssignor:
-    """Assigns all partitions of all topics in turn, each to the next member that has subscribed to the topic."""
+    """Assigns the partitions of all topics one by one, each to the next member that is subscribed to the topic."""
 
     name = "roundrobin"
     cooperative = False
@@ -90,14 +100,16 @@ class RoundRobinAssignor:
 
 
 class StickyUserData(Data, versions="0-1"):
-    """The user data of a member with the sticky assignor: the partitions it owns, and since which generation."""
+    """The user data of a sticky assignor in a subscription: the partitions that a member owned, and in which
+    generation.
+    """
 
     previous_assignment: list[TopicPartitions] = f.array(TopicPartitions, "0+")
     generation: int = f.int32("1+", default=-1, ignorable=True)
 
 
 class StickyAssignor:
-    """Assigns evenly, while members keep as many of their partitions as possible."""
+    """Balances the partitions, while members keep as many of theirs as possible."""
 
     name = "sticky"
     cooperative = False
@@ -140,13 +152,13 @@ class StickyAssignor:
         return -1, ()
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes:
-        """Return the user data of a member."""
+        """Encode the user data of a member for its subscription."""
         data = StickyUserData(previous_assignment=group_by_topic(owned), generation=generation)
         return bytes(encode(data, 1))
 
 
 class CooperativeStickyAssignor(StickyAssignor):
-    """Like StickyAssignor, without stopping members that keep their partitions: a partition moves after its owner has
+    """Like StickyAssignor, but members keep reading during a rebalance: a partition moves only after its owner has
     revoked it.
     """
 
@@ -154,7 +166,7 @@ class CooperativeStickyAssignor(StickyAssignor):
     cooperative = True
 
     def assign(self, members: Members, counts: Mapping[str, int]) -> Assignment:
-        """Return the partitions of every member, without those that another member must revoke first."""
+        """Return the partitions of each member, without those that another member has to revoke first."""
         owners = self._owners(members, counts)
         assignment = balance(members, counts, owners)
         return {
@@ -163,15 +175,15 @@ class CooperativeStickyAssignor(StickyAssignor):
         }
 
     def claims_of(self, subscription: MemberSubscription) -> tuple[int, Sequence[TopicPartition]]:
-        """Return the claim from the fields of the protocol."""
+        """Return the generation and the owned partitions from the subscription; there is no user data."""
         return subscription.generation, subscription.owned
 
 
 def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Assignment:
-    """Return a balanced assignment that respects `owners` as far as possible.
+    """Return a balanced assignment in which as many partitions as possible stay with their `owners`.
 
-    First members keep what they own, then unowned partitions go to members with the fewest, then partitions move to
-    members with at least two fewer, until that is no longer possible.
+    First members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
+    Then partitions move to members that have at least two fewer, until there is none.
     """
     order = in_order(members)
     assignment: Assignment = {member: [] for member in order}
@@ -198,7 +210,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
 
 
 def _improve(assignment: Assignment, takers: Mapping[str, list[str]]) -> bool:
-    """Move a partition to a member with at least two fewer, and return False if that is not possible."""
+    """Move one partition to a member with at least two partitions fewer. Return False if there is none."""
     for member in sorted(assignment, key=lambda m: -len(assignment[m])):
         for tp in reversed(assignment[member]):
             least = min(takers[tp.topic], key=lambda m: len(assignment[m]))
@@ -210,7 +222,7 @@ def _improve(assignment: Assignment, takers: Mapping[str, list[str]]) -> bool:
 
 
 def group_by_topic(partitions: Sequence[TopicPartition]) -> list[TopicPartitions]:
-    """Return partitions as they are in messages."""
+    """Return the partitions grouped by topic, as messages contain them."""
     topics: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -220,11 +232,11 @@ def group_by_topic(partitions: Sequence[TopicPartition]) -> list[TopicPartitions
 ASSIGNORS: dict[str, type[Any]] = {
     a.name: a for a in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
-"""Assignor names → classes."""
+"""The classes of assignors by name."""
 
 
 def make_assignors(options: Sequence[Any]) -> list[Assignor]:
-    """Create the assignors of partition.assignment.strategy: from names, classes or objects."""
+    """Create the assignors of partition.assignment.strategy. Each is a name, a class or an object."""
     made: list[Assignor] = []
     for option in options:
         kind: Any = ASSIGNORS.get(option, option) if isinstance(option, str) else option

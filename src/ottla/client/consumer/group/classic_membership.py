@@ -1,7 +1,7 @@
 """Membership in a classic group: joining, heartbeats, leaving. Kafka's `ConsumerCoordinator`.
 
-The member joins while the caller of the consumer waits in poll(), because the caller's listener takes part; heartbeats
-are sent by the event loop. A member whose caller does not poll for max.poll.interval.ms leaves.
+A rebalance advances while the application is in poll(), because its listener has to be called; heartbeats are sent by
+the event loop. A member whose application does not call poll() for max.poll.interval.ms leaves the group.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ log = logging.getLogger("ottla.client")
 
 PROTOCOL: Final = "consumer"
 JOIN_MARGIN: Final = 5.0
-"""Seconds that the response to JoinGroup may take beyond the rebalance timeout."""
+"""Seconds that the response to JoinGroup may take in addition to the rebalance timeout."""
 
 HOLD_SECONDS: Final = 0.5
-"""Maximum time that close() waits for a rebalance: if the group completes the rebalance first, the records since the
-last commit are read twice.
+"""Maximum time in seconds for which close() waits for a rebalance to complete. Without waiting, the last commit would
+be rejected, and the records since the previous one would be read twice.
 """
 MAX_REASON: Final = 255
-"""The maximum length of a reason, as brokers keep it."""
+"""The maximum length of a reason; longer ones are cut."""
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
 
 
@@ -68,21 +68,21 @@ class ClassicMembership(Membership):
         # As in Java: partitions are kept through a rebalance only if all assignors are cooperative.
         self.cooperative = all(a.cooperative for a in self.assignors)
         self.needs_join = True
-        """Whether the next poll must join: the group, or this member, needs a rebalance."""
+        """Whether the next poll must join, because the group is rebalancing or this member needs a rebalance."""
         self._reason = ""
-        """The reason of the rebalance, for the broker (KIP-800)."""
+        """The reason of the rebalance, which is sent to the broker (KIP-800)."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._assigned: set[TopicPartition] | None = None
-        """The assignment of a completed rebalance, until it is adopted."""
-        self._last_assigned: protocol.LastRound = (NO_GENERATION, set())
+        """The assignment of a completed rebalance, until `_adopt_assignment` applies it."""
+        self._last_assigned: protocol.LastAssignment = (NO_GENERATION, set())
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
 
     def handle_error(self, error: type[errors.KafkaError]) -> None:
-        """Handle an error of the coordinator."""
+        """Handle an error of the coordinator: some mean that the member has to rejoin or has lost its partitions."""
         self.coordinator.handle_error(error)
         if issubclass(error, errors.RebalanceInProgressError):
             self.needs_join = True
@@ -103,14 +103,14 @@ class ClassicMembership(Membership):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """The topics that any member has subscribed to, if this member is the leader."""
+        """The topics of all members' subscriptions if this member is the leader, otherwise none."""
         return frozenset(self._assigned_counts or ())
 
     # Joining
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll must join or raise."""
+        """Whether the next poll must join, adopt an assignment, or raise an error."""
         if self.error is not None:
             return True
         has_joined = self._assigned is not None or (self._joining is not None and self._joining.done())
@@ -119,13 +119,13 @@ class ClassicMembership(Membership):
         )
 
     def rejoin(self, reason: str) -> None:
-        """Rebalance in the next poll."""
+        """Let the next poll start a rebalance."""
         self._reason = reason
         self.needs_join = True
         self.poll_trigger.set()
 
     def metadata_changed(self) -> None:
-        """Rebalance if topics have new partitions and this member is the leader, which checks for the whole group."""
+        """Start a rebalance if topics have new partitions. Only the leader does so, for the whole group."""
         if self._assigned_counts is None or self.needs_join:
             return
         cluster = self.metadata.cluster
@@ -135,8 +135,8 @@ class ClassicMembership(Membership):
             self.rejoin("the partitions of the topics have changed")
 
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join until there is an assignment. Returns False at the deadline; joining continues, check in the next
-        poll.
+        """Join until there is an assignment. Return False at the deadline; joining then continues in the background,
+        and the next poll checks it.
         """
         if self.error is not None:
             error, self.error = self.error, None
@@ -147,7 +147,7 @@ class ClassicMembership(Membership):
                 continue
             if self._joining is None:
                 self.metrics.rebalance_began()
-                await self._cancel_join()
+                await self._prepare_join()
                 self._joining = asyncio.get_running_loop().create_task(self._rejoin(self.subscription.topics))
                 self._joining.add_done_callback(lambda _: self.poll_trigger.set())
             joining = self._joining
@@ -161,7 +161,9 @@ class ClassicMembership(Membership):
         return True
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
-        """Wait for the rebalance, and return False if it has failed and there is no time to retry."""
+        """Take the result of a finished rebalance. Return False if it has failed and no time is left for another
+        attempt.
+        """
         try:
             self._assigned = joining.result()
         except errors.KafkaError as error:
@@ -175,8 +177,10 @@ class ClassicMembership(Membership):
             return time.monotonic() < deadline
         return True
 
-    async def _cancel_join(self) -> None:
-        """Call the listener for partitions that are lost or (unless cooperative) revoked for the rebalance."""
+    async def _prepare_join(self) -> None:
+        """Give up partitions before joining: call the listener for those that are lost or, unless cooperative, are
+        revoked.
+        """
         owned = set(self.subscription.partitions)
         if self._lost and owned:
             self.subscription.assign(())
@@ -190,8 +194,8 @@ class ClassicMembership(Membership):
         self._lost = False
 
     async def _rejoin(self, topics: frozenset[str]) -> set[TopicPartition]:
-        """Run one rebalance, JoinGroup and SyncGroup, and return the assignment. It may outlive the poll that started
-        it.
+        """Run one rebalance (JoinGroup and SyncGroup), and return this member's assignment. It may outlast the poll
+        that started it.
         """
         deadline = time.monotonic() + self.config.max_poll_interval_ms / 1000 + JOIN_MARGIN
         self._stop_heartbeats()
@@ -250,7 +254,7 @@ class ClassicMembership(Membership):
         assignments = []
         self._assigned_counts = None
         if joined.leader == joined.member_id and not joined.skip_assignment:
-            decided = await self._decide(joined, deadline)
+            decided = await self._assign_all(joined, deadline)
             assignments = [SyncGroupRequestAssignment(member_id=m, assignment=data) for m, data in decided.items()]
         request = SyncGroupRequest(
             group_id=self.group_id,
@@ -269,8 +273,8 @@ class ClassicMembership(Membership):
             raise group_error(response.error_code, self.group_id)
         return response.assignment
 
-    async def _decide(self, joined: JoinGroupResponse, deadline: float) -> dict[str, bytes]:
-        """Assign the partitions of all members, as the leader."""
+    async def _assign_all(self, joined: JoinGroupResponse, deadline: float) -> dict[str, bytes]:
+        """Return the assignments of all members, as the leader of the group."""
         assignor = next((a for a in self.assignors if a.name == joined.protocol_name), None)
         if assignor is None:
             raise errors.InconsistentGroupProtocolError(
@@ -288,7 +292,9 @@ class ClassicMembership(Membership):
         return protocol.assignments(decided)
 
     async def _adopt_assignment(self, assigned: set[TopicPartition]) -> None:
-        """Adopt an assignment. A cooperative member that revokes partitions rejoins afterwards."""
+        """Replace the owned partitions by an assignment, and call the listener. A cooperative member that revokes
+        partitions joins again.
+        """
         owned = set(self.subscription.partitions)
         revoked, added = owned - assigned, assigned - owned
         if revoked and not self._lost:
@@ -297,7 +303,7 @@ class ClassicMembership(Membership):
             self.subscription.assign(owned & assigned)
             self.rejoin("partitions were revoked")
         self._assigned = None
-        if self._lost:  # the group has rebalanced in the meantime: `_cancel_join` calls the listener
+        if self._lost:  # the group has rebalanced in the meantime: `_prepare_join` calls the listener
             return
         self._last_assigned = (self.generation, assigned)
         self.subscription.assign(assigned)
@@ -321,7 +327,9 @@ class ClassicMembership(Membership):
             self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Send heartbeats until polls are missing or the coordinator has removed the member."""
+        """Send heartbeats until poll() has not been called for max.poll.interval.ms, or the member is no longer in the
+        group.
+        """
         session = self.config.session_timeout_ms / 1000
         last_response = time.monotonic()
         while True:
@@ -366,14 +374,14 @@ class ClassicMembership(Membership):
     # Leaving
 
     async def finish_rebalance(self, seconds: float) -> None:
-        """Wait briefly for a rebalance in progress, or cancel it, so that commits of the previous generation are
-        accepted.
+        """Wait up to HOLD_SECONDS for a rebalance in progress, then cancel it, so that a commit of the previous
+        generation is accepted.
         """
         if self._joining is not None:
             await asyncio.wait({self._joining}, timeout=max(0.0, min(HOLD_SECONDS, seconds)))
-            self._cancel_round()
+            self._cancel_join()
 
-    def _cancel_round(self) -> None:
+    def _cancel_join(self) -> None:
         if self._joining is not None:
             if not self._joining.done():
                 self._joining.cancel()
@@ -383,9 +391,11 @@ class ClassicMembership(Membership):
             self._joining = None
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Leave the group, unless the member is static: it may come back within the session timeout."""
+        """Leave the group. By default a static member stays in it, because it may come back within the session
+        timeout.
+        """
         self._stop_heartbeats()
-        self._cancel_round()
+        self._cancel_join()
         goes = self.config.group_instance_id is None
         if operation is not GroupMembershipOperation.DEFAULT:
             goes = operation is GroupMembershipOperation.LEAVE_GROUP
@@ -413,9 +423,9 @@ class ClassicMembership(Membership):
             log.debug("group %s: could not leave: %s", self.group_id, error)
 
     def reset(self) -> None:
-        """Reset the membership: the next poll of a subscription joins as a new member."""
+        """Forget the member id and the generation: the next poll of a subscription joins as a new member."""
         self._stop_heartbeats()
-        self._cancel_round()
+        self._cancel_join()
         self.member_id = ""
         self.generation = NO_GENERATION
         self.needs_join = True

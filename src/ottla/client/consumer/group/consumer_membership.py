@@ -1,8 +1,9 @@
-"""Membership in a group of KIP-848, whose broker assigns. Kafka's `ConsumerMembershipManager`.
+"""Membership in a group of the consumer protocol (KIP-848), in which the broker assigns. Kafka's
+`ConsumerMembershipManager`.
 
-Heartbeats, sent by the event loop, carry everything: joining, the current assignment, and the broker's response with
-the target assignment. Reconciliation (revoke, commit, adopt, acknowledge) happens while the caller of the consumer
-waits in poll(), because the caller's listener takes part. The table MOVES has the legal transitions.
+The event loop sends heartbeats. They announce joining and the current assignment, and their responses contain the
+target assignment. Reconciliation (revoke, commit, adopt, acknowledge) happens while the application is in poll(),
+because its listener has to be called. The table MOVES contains the legal transitions.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ log = logging.getLogger("ottla.client")
 
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""The epoch of a static member that leaves and will come back."""
+"""The epoch in the last heartbeat of a static member, which may come back."""
 FIRST_INTERVAL: Final = 5.0
-"""Seconds between heartbeats until the broker sends its interval."""
+"""Seconds between heartbeats until the broker has sent its interval."""
 UNKNOWN_TOPICS_PAUSE: Final = 1.0
-"""Seconds before metadata is requested again if it lacks a topic of the assignment."""
+"""Seconds until metadata is requested again when it lacks a topic of the assignment."""
 
 FENCED: Final = (errors.FencedMemberEpochError, errors.UnknownMemberIdError)
 
@@ -95,10 +96,10 @@ IS_MEMBER: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
 
 
 class ConsumerMembership(Membership):
-    """A member of a group whose broker assigns. `ShareMembership` differs in its requests."""
+    """A member of a group in which the broker assigns. `ShareMembership` only sends other requests."""
 
     unsupported: str = "the cluster does not support group.protocol=consumer; use classic"
-    """The error of a cluster without the API of the heartbeats."""
+    """The error text for a cluster without the heartbeat API."""
 
     def __init__(
         self,
@@ -119,13 +120,15 @@ class ConsumerMembership(Membership):
         self._hurry = asyncio.Event()
         self._beats = GroupHeartbeat(config, subscription)
         self._unresolved: Assignment | ShareAssignment | None = None
-        """The last assignment while some of its topics are unknown."""
+        """The last assignment, as long as some of its topic ids are not in the metadata."""
         self._target: dict[TopicPartition, uuid.UUID] = {}
-        """The target assignment with topic ids: a topic that was deleted and created again is another one."""
+        """The target assignment: the topic id of each partition. A topic that was deleted and created again has another
+        id.
+        """
         self._owned: dict[TopicPartition, uuid.UUID] = {}
-        """The current assignment in the same form, which heartbeats report."""
+        """The current assignment in the same form; heartbeats contain it."""
         self._names: dict[uuid.UUID, str] = {}
-        """Names of all topics that were ever assigned."""
+        """The names of all topics that have ever been assigned."""
         self._retry: asyncio.TimerHandle | None = None
 
     def _move(self, state: State) -> None:
@@ -137,19 +140,19 @@ class ConsumerMembership(Membership):
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll must join, reconcile or raise."""
+        """Whether the next poll must join, reconcile or raise an error."""
         if self.error is not None:
             return True
         return self.subscription.has_subscription and self.state in NEEDS_POLL
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a member."""
+        """Whether the broker considers the consumer a member."""
         return self.state in IS_MEMBER
 
     @property
     def owned(self) -> Mapping[TopicPartition, uuid.UUID]:
-        """The current assignment with topic ids."""
+        """The current assignment: the topic id of each partition."""
         return self._owned
 
     @property
@@ -158,12 +161,14 @@ class ConsumerMembership(Membership):
         return frozenset(tp.topic for tp in self._target)
 
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join, and reconcile. Waits only for the listener and the last commit."""
+        """Join the group, and reconcile the assignment. Waits only for the listener and for the commit before a
+        revocation.
+        """
         self._raise_error()
         if self.state in (State.OUTSIDE, State.FENCED, State.STALE):
             await self._lose_partitions()
             self._join()
-        while self._is_joined():
+        while self._is_reconciling():
             await self._reconcile(self._target)
         if self._beats.has_changes:
             self._hurry.set()
@@ -178,11 +183,11 @@ class ConsumerMembership(Membership):
             raise error
 
     def rejoin(self, reason: str) -> None:
-        """Do nothing: only the broker starts rebalances, as in Java."""
+        """Log that this does nothing: only the broker starts rebalances, as in Java."""
         log.warning("group %s: enforce_rebalance() has no effect with group.protocol=consumer", self.group_id)
 
     def metadata_changed(self) -> None:
-        """Resolve topic ids that may be in the metadata now."""
+        """Resolve topic ids of the assignment that the metadata did not contain before."""
         if self._unresolved is not None and self.state in IS_MEMBER:
             self._resolve()
 
@@ -231,20 +236,22 @@ class ConsumerMembership(Membership):
 
     # Reconciliation
 
-    def _is_joined(self) -> bool:
-        """Return whether reconciliation should continue: the group may fence the member during a listener or commit."""
+    def _is_reconciling(self) -> bool:
+        """Return whether to continue the reconciliation: the broker may have fenced the member during a listener call
+        or commit.
+        """
         return self.state is State.RECONCILING
 
     async def _reconcile(self, target: dict[TopicPartition, uuid.UUID]) -> None:
-        """Revoke partitions, adopt new ones, and acknowledge."""
+        """Revoke partitions, adopt new ones, call the listener, and acknowledge the assignment."""
         self.metrics.rebalance_began()
         revoked = {tp for tp, topic_id in self._owned.items() if target.get(tp) != topic_id}
         if revoked:
             await self.before_revoke()
-            if not self._is_joined():
+            if not self._is_reconciling():
                 return
             await self.notify_listener("on_partitions_revoked", revoked)
-            if not self._is_joined():
+            if not self._is_reconciling():
                 return
             self._owned = {tp: topic_id for tp, topic_id in self._owned.items() if tp not in revoked}
             self.subscription.assign(self._owned)
@@ -256,7 +263,7 @@ class ConsumerMembership(Membership):
         )
         self.metrics.rebalance_ended()
         await self.notify_listener("on_partitions_assigned", set(added))
-        if self._is_joined() and target == self._target:
+        if self._is_reconciling() and target == self._target:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
@@ -264,7 +271,7 @@ class ConsumerMembership(Membership):
         self._hurry.set()
 
     def _resolve(self) -> None:
-        """Resolve the topic ids of an assignment to names, with new metadata if needed."""
+        """Translate the topic ids of an assignment into names. Request metadata if some are missing."""
         assignment = self._unresolved
         assert assignment is not None
         names = {info.topic_id: name for name, info in self.metadata.cluster.topics.items()}
@@ -304,7 +311,7 @@ class ConsumerMembership(Membership):
         self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Send heartbeats until this is no longer a member."""
+        """Send heartbeats until the consumer has left the group or joins again."""
         me = self._heartbeats
         while self._heartbeats is me:
             if not await self.back_off(self.interval, self._hurry):
@@ -358,7 +365,7 @@ class ConsumerMembership(Membership):
             self._move(State.STABLE)
 
     def _handle_error(self, error: type[errors.KafkaError], message: str | None) -> None:
-        """Handle the error of a heartbeat."""
+        """Handle an error in the response to a heartbeat."""
         log.debug("group %s: heartbeat failed: %s", self.group_id, error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
@@ -382,7 +389,9 @@ class ConsumerMembership(Membership):
         return LEAVE_STATIC_EPOCH
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Leave the group; a static member announces that it will come back."""
+        """Leave the group. A static member sends another epoch, with which the broker keeps its assignment for a
+        while.
+        """
         self._stop_heartbeats()
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
         if self.state in (*IS_MEMBER, State.JOINING) and not stays:
@@ -408,7 +417,7 @@ class ConsumerMembership(Membership):
         )
 
     def reset(self) -> None:
-        """Reset the membership."""
+        """Forget the member id, the epoch and the assignment: the next poll of a subscription joins as a new member."""
         self._stop_heartbeats()
         if self._retry is not None:
             self._retry.cancel()

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments of classic groups on the wire. Kafka's `ConsumerProtocol`."""
+"""Encoding of subscriptions and assignments of classic groups. Kafka's `ConsumerProtocol`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from ottla.protocol.versioned import decode_versioned, encode_versioned
 SUBSCRIPTION_VERSION: Final = 3
 ASSIGNMENT_VERSION: Final = 1
 
-LastRound = tuple[int, set[TopicPartition]]
-"""Generation and partitions of the last rebalance, for sticky assignors after all partitions were revoked."""
+LastAssignment = tuple[int, set[TopicPartition]]
+"""The generation and the partitions of the last assignment. Sticky assignors need them after all partitions were
+revoked.
+"""
 
 
 def subscription(
@@ -23,7 +25,7 @@ def subscription(
     topics: frozenset[str],
     owned: Sequence[TopicPartition],
     generation: int,
-    last: LastRound,
+    last: LastAssignment,
     rack: str | None,
 ) -> bytes:
     """Encode the subscription of a member."""
@@ -41,7 +43,7 @@ def subscription(
 
 
 def members(joined: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscription]:
-    """Decode the subscriptions of all members, as the leader."""
+    """Decode the subscriptions of all members, by member id."""
     subscriptions = {}
     for member in joined:
         subscription = decode_versioned(ConsumerProtocolSubscription, member.metadata)
@@ -57,7 +59,7 @@ def members(joined: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscr
 
 
 def assignments(decided: Mapping[str, Sequence[TopicPartition]]) -> dict[str, bytes]:
-    """Encode the assignment of each member."""
+    """Encode the assignments, by member id."""
     return {
         member: encode_versioned(
             ConsumerProtocolAssignment(assigned_partitions=group_by_topic(partitions)), ASSIGNMENT_VERSION

@@ -1,4 +1,6 @@
-"""Heartbeat requests of a KIP-848 member: fields that the broker knows are left out. Kafka's `HeartbeatState`."""
+"""Heartbeat requests of a KIP-848 member. Fields that have not changed since the last request are left out. Kafka's
+`HeartbeatState`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 JOIN_EPOCH = 0
 
 Owned = Mapping[TopicPartition, UUID]
-"""The current assignment with topic ids: a topic that was deleted and created again is another one."""
+"""The current assignment: the topic id of each partition."""
 
 
 class GroupHeartbeat:
@@ -24,26 +26,26 @@ class GroupHeartbeat:
         self.config = config
         self.subscription = subscription
         self._sent: dict[str, Any] = {}
-        """The fields that the broker knows."""
+        """The values of fields in earlier requests, which the broker has stored."""
 
     def reset(self) -> None:
-        """Send all fields in the next request: the last one may have been lost."""
+        """Include all fields in the next request, because the last one may have been lost."""
         self._sent = {}
 
     @property
     def has_changes(self) -> bool:
-        """Whether the broker does not know the current subscription."""
+        """Whether the subscription has changed since the last request."""
         return bool(self._sent) and any(self._sent.get(k) != v for k, v in self._subscribed().items())
 
     def join_request(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
-        """Return the first request."""
+        """Return the request that joins the group; it contains all fields."""
         self.reset()
         return self._request(member_id, JOIN_EPOCH, {})
 
     def next_request(
         self, member_id: str, epoch: int, owned: Owned, *, acknowledges: bool
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return a later request; one that acknowledges an assignment contains it."""
+        """Return a request of a member. If it acknowledges an assignment, it contains the assignment in any case."""
         if acknowledges:
             self._sent.pop("topic_partitions", None)
         return self._request(member_id, epoch, owned)
@@ -76,7 +78,7 @@ class GroupHeartbeat:
 
 
 def by_topic(owned: Owned) -> list[TopicPartitions]:
-    """Return partitions as they are in heartbeats."""
+    """Return the partitions grouped by topic id, as heartbeats contain them."""
     topics: dict[UUID, list[int]] = {}
     for tp, topic_id in sorted(owned.items()):
         topics.setdefault(topic_id, []).append(tp.partition)

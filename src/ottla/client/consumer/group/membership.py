@@ -1,4 +1,4 @@
-"""The common base of both group protocols: `classic_membership` and `consumer_membership` (KIP-848)."""
+"""The base class of `classic_membership` and of `consumer_membership` (KIP-848)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.client")
 
 NO_GENERATION: Final = -1
-"""The generation of a consumer that is not a member."""
+"""The generation of a consumer that is not a member of its group."""
 LEAVE_SECONDS: Final = 5.0
-"""Maximum time for leaving the group."""
+"""Maximum time in seconds for leaving the group."""
 
 
 class Committer(NamedTuple):
-    """Generation (or epoch), member id and instance id for a commit. A consumer with assigned partitions is not a
-    member.
+    """The identity in an OffsetCommit request: generation (or member epoch), member id and instance id. The defaults
+    are those of a consumer that assigns partitions itself, without being a member.
     """
 
     generation: int = NO_GENERATION
@@ -38,7 +38,7 @@ class Committer(NamedTuple):
 
 
 class GroupMembershipOperation(enum.Enum):
-    """Whether close() leaves the group (KIP-1092); by default a dynamic member leaves and a static one stays."""
+    """Whether close() leaves the group (KIP-1092). By default a dynamic member leaves, and a static one stays."""
 
     DEFAULT = "default"
     LEAVE_GROUP = "leave"
@@ -46,20 +46,22 @@ class GroupMembershipOperation(enum.Enum):
 
 
 class ConsumerRebalanceListener:
-    """Called when partitions are assigned or revoked, by the thread that polls. May have coroutines for an asyncio
-    consumer.
+    """Its methods are called when partitions are assigned or revoked, in the thread that polls. For an asyncio consumer
+    they may be coroutines.
 
-    Errors of a listener do not stop the rebalance; the poll() that runs it raises them afterwards.
+    Errors of a listener do not stop the rebalance. The poll() in which they occur raises them afterwards.
     """
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
-        """Handle the revocation of partitions: the last chance to commit their offsets."""
+        """Handle the revocation of partitions. This is the last opportunity to commit their offsets."""
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Any:
-        """Handle new partitions: a chance to seek."""
+        """Handle new partitions. This is an opportunity to seek."""
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> Any:
-        """Handle partitions that other members have already, because this member was considered dead."""
+        """Handle partitions that may already belong to other members, because this member was removed from the group.
+        By default the same as on_partitions_revoked.
+        """
         return self.on_partitions_revoked(lost)
 
 
@@ -81,10 +83,10 @@ class Membership(abc.ABC):
         self.group_id = config.group_id or ""
         self.member_id = ""
         self.generation = NO_GENERATION
-        """The generation, or member epoch, of commits."""
+        """The generation or member epoch, which commits contain."""
         self.listener: Any = None
         self.before_revoke = before_revoke
-        """Called before partitions are revoked, for the last automatic commit."""
+        """Called before partitions are revoked, to commit their offsets automatically."""
         self.poll_trigger = poll_trigger
         self.metrics = metrics
         self.last_poll = time.monotonic()
@@ -103,18 +105,18 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether the member's generation is the group's, as far as it knows: then the coordinator accepts its
+        """Whether no rebalance is in progress as far as the member knows, so that the coordinator accepts its
         requests.
         """
 
     @property
     @abc.abstractmethod
     def group_topics(self) -> frozenset[str]:
-        """Topics, besides those of the partitions, whose metadata the membership needs."""
+        """Topics whose metadata the membership needs, besides those of the assigned partitions."""
 
     @abc.abstractmethod
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join and reconcile if needed, before records are returned. Returns False at the deadline.
+        """Join the group and reconcile, if necessary. Return False if there is no assignment at the deadline.
 
         May be cancelled: the next call continues.
         """
@@ -125,14 +127,14 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def rejoin(self, reason: str) -> None:
-        """Request a rebalance."""
+        """Request a rebalance. `reason` is sent to the broker."""
 
     @abc.abstractmethod
     def handle_error(self, error: type[errors.KafkaError]) -> None:
         """Handle an error of the coordinator."""
 
     async def finish_rebalance(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
-        """End a rebalance in progress within so many seconds before closing, so that the last commit is accepted."""
+        """Wait up to `seconds` for a rebalance in progress before closing, so that the last commit is accepted."""
 
     @abc.abstractmethod
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
@@ -140,19 +142,20 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Reset the membership: the next poll of a subscription joins as a new member."""
+        """Forget the membership: the next poll of a subscription joins as a new member."""
 
     # Common parts
 
     @property
     def can_commit(self) -> bool:
-        """Whether the coordinator would accept a commit."""
+        """Whether the coordinator would accept a commit now."""
         return not self.subscription.has_subscription or (self.generation != NO_GENERATION and self.is_settled)
 
     def committer(self) -> Committer:
         """Return the identity for commits.
 
-        Raises CommitFailedError for a member that was removed or is joining: its next generation is unknown.
+        Raises CommitFailedError if the member was removed or is rebalancing, because its next generation is not known
+        yet.
         """
         if not self.subscription.has_subscription:
             return Committer()
@@ -162,7 +165,7 @@ class Membership(abc.ABC):
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
     async def revoke_all(self) -> None:
-        """Call the listener for all partitions before leaving. Raises its errors."""
+        """Call the listener for all partitions, before the consumer leaves the group. Raises the listener's errors."""
         owned = set(self.subscription.partitions)
         if owned:
             await self.notify_listener(
@@ -171,7 +174,9 @@ class Membership(abc.ABC):
         self.raise_listener_error()
 
     async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
-        """Call the listener in the thread that called poll(). Its error is kept for `raise_listener_error`."""
+        """Call a method of the listener in the thread that called poll(). `raise_listener_error` raises its error
+        later.
+        """
         call = getattr(self.listener, method, None)
         if call is None and method == "on_partitions_lost":
             call = getattr(self.listener, "on_partitions_revoked", None)
@@ -186,7 +191,9 @@ class Membership(abc.ABC):
             self._listener_error = self._listener_error or error
 
     def raise_listener_error(self) -> None:
-        """Raise the first error of the listener since the last call: a KafkaError as it is, others inside one."""
+        """Raise the first error of the listener since the last call. Errors other than KafkaError are wrapped in
+        one.
+        """
         error, self._listener_error = self._listener_error, None
         if isinstance(error, errors.KafkaError):
             raise error
@@ -194,17 +201,19 @@ class Membership(abc.ABC):
             raise errors.KafkaError(f"the rebalance listener raised {error!r}") from error
 
     def fail(self, error: errors.KafkaError) -> None:
-        """Let the next poll raise an error."""
+        """Let the next poll raise `error`."""
         self.error = error
         self.poll_trigger.set()
 
     @property
     def poll_seconds_left(self) -> float:
-        """Return the seconds until max.poll.interval.ms expires."""
+        """Seconds until max.poll.interval.ms expires; negative if it has expired."""
         return self.last_poll + self._max_poll - time.monotonic()
 
     async def back_off(self, seconds: float, hurry: asyncio.Event) -> bool:
-        """Wait between heartbeats, or until `hurry` is set. Returns False if max.poll.interval.ms has expired."""
+        """Wait for `seconds` between heartbeats, or until `hurry` is set. Return False if max.poll.interval.ms has
+        expired.
+        """
         left = self.poll_seconds_left
         if left > 0:
             try:
@@ -220,5 +229,5 @@ class Membership(abc.ABC):
 
 
 def fenced_instance(instance_id: str | None) -> errors.KafkaError:
-    """Return the error of a static member whose instance id another member uses."""
+    """Return the error of a static member after another member has joined with the same instance id."""
     return errors.FencedInstanceIdError(f"another member has joined as {instance_id}")

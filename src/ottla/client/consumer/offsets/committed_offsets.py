@@ -1,4 +1,4 @@
-"""The committed offsets of a group: commits and lookups. Part of Kafka's `ConsumerCoordinator`."""
+"""Committing offsets for a group, and fetching them. Part of Kafka's `ConsumerCoordinator`."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ from ottla.protocol.messages.offset_fetch import (
 
 NEWEST_COMMIT: Final = 9
 NEWEST_OFFSET_FETCH: Final = 9
-"""Version 10 of both APIs identifies topics by id."""
-GONE_ON: Final = (
+"""From version 10 on both APIs identify topics by id."""
+REBALANCED_WITHOUT_MEMBER: Final = (
     errors.UnknownMemberIdError,
     errors.IllegalGenerationError,
     errors.FencedMemberEpochError,
     errors.RebalanceInProgressError,
     errors.StaleMemberEpochError,
 )
-"""Errors of a commit after the group has rebalanced without the member."""
+"""Errors of a commit after a rebalance in which the member did not take part."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class CommittedOffsets:
-    """Commits and fetches offsets: as a member of the group, or without membership if partitions were assigned by hand.
+    """Commits and fetches offsets of a group: as a member, or without membership if the consumer assigns partitions
+    itself.
 
-    Commits are made one after the other, in the order of the calls: an earlier one must not overwrite a later one.
+    Commits are sent one at a time, in the order of the calls, so that an earlier one cannot overwrite a later one.
     """
 
     def __init__(self, coordinator: Coordinator, membership: Membership) -> None:
@@ -53,9 +54,9 @@ class CommittedOffsets:
         self._turn = asyncio.Lock()
 
     async def commit(self, offsets: Offsets, deadline: float) -> None:
-        """Commit offsets, with retries until the deadline.
+        """Commit offsets. Retriable errors are retried until the deadline.
 
-        Raises CommitFailedError if the group has rebalanced without this member.
+        Raises CommitFailedError if the group has rebalanced without this member, KafkaTimeoutError at the deadline.
         """
         if not offsets:
             return
@@ -82,7 +83,7 @@ class CommittedOffsets:
                 await self.coordinator.back_off(deadline, self._failed(), error, tries)
 
     async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
-        """Commit without retries, with the identity of the member at the time of the call."""
+        """Commit without retries. `committer` is the member's identity when the application called commit."""
         async with self._turn:
             await self._commit_once(offsets, committer, deadline)
 
@@ -90,8 +91,8 @@ class CommittedOffsets:
         return f"offsets of group {self.group_id} were not committed"
 
     def _has_rejoined(self, before: Committer, offsets: Offsets, error: errors.KafkaError) -> Committer:
-        """Return the newer identity after a stale epoch: commits are retried with it if all partitions are still
-        owned.
+        """Return the member's current identity after a stale member epoch. Raises CommitFailedError if it no longer
+        owns all partitions of the commit.
         """
         now = self.membership.committer()
         if now.member_id != before.member_id or not offsets.keys() <= self.membership.subscription.partitions.keys():
@@ -135,7 +136,7 @@ class CommittedOffsets:
             self.coordinator.handle_error(error)
         if issubclass(error, errors.StaleMemberEpochError):
             raise error(f"{tp}: {error.__doc__}")
-        if issubclass(error, GONE_ON):
+        if issubclass(error, REBALANCED_WITHOUT_MEMBER):
             raise errors.CommitFailedError(
                 f"{tp}: the group is rebalancing or has rebalanced without this member ({error.name})"
             )
@@ -146,7 +147,7 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets, without partitions that have none."""
+        """Return the committed offsets. Partitions without one are left out."""
         tries = 0
         while True:
             try:
@@ -160,7 +161,7 @@ class CommittedOffsets:
                 tries += 1
 
     def _committer(self) -> Committer:
-        """Return the identity of the request: only members of groups of KIP-848 send one."""
+        """Return the identity for OffsetFetch. Only members of KIP-848 groups send one."""
         me = self.membership
         if me.config.group_protocol != "consumer" or not me.subscription.has_subscription or not me.is_settled:
             return Committer()

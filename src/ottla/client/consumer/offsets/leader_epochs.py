@@ -1,4 +1,4 @@
-"""End offsets of leader epochs. Kafka's `OffsetsForLeaderEpochUtils`."""
+"""Lookup of the end offsets of leader epochs (KIP-320). Kafka's `OffsetsForLeaderEpochUtils`."""
 
 from __future__ import annotations
 
@@ -21,33 +21,37 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 log = logging.getLogger("ottla.client")
 
 FOR_CONSUMERS: Final = 3
-"""Since this version DESCRIBE on the topic is sufficient."""
+"""From this version on, a client needs only DESCRIBE on the topic."""
 CONSUMER: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch up to the requested one, and its end offset; -1 and -1 if the leader has none."""
+    """The largest epoch in the leader's log that is not above the requested one, and its end offset. Both are -1 if
+    there is none.
+    """
 
     epoch: int
     offset: int
 
 
 Ends = dict[TopicPartition, tuple[int, EpochEnd | None]]
-"""By partition: the current leader epoch, and the end; None if the brokers do not support the request."""
+"""For each partition its current leader epoch and the end of the requested epoch. The latter is None if the broker does
+not support the request.
+"""
 
 
 class LeaderEpochs:
-    """The lookups of one consumer."""
+    """The lookups of leader epochs of one consumer."""
 
     def __init__(self, connections: Connections, metadata: Metadata) -> None:
         self.connections = connections
         self.metadata = metadata
 
     async def end_offsets(self, epochs_by_partition: Mapping[TopicPartition, int]) -> Ends:
-        """Return end offsets from every leader that responds; partitions of the others are left out and may be
-        requested again.
+        """Return the end offsets of these leader epochs. Partitions whose leader does not respond, or responds with a
+        retriable error, are left out.
 
-        Raises errors that a retry does not fix.
+        Raises errors that are not retriable.
         """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in epochs_by_partition:

@@ -1,4 +1,4 @@
-"""Offsets by time: the earliest and latest offset, and resets. Kafka's `OffsetFetcher`."""
+"""Lookup of offsets by time, including the earliest and the latest offset. Kafka's `OffsetFetcher`."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ class OffsetLookup:
     async def lookup(
         self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the first offset at or after each timestamp (-2: earliest, -1: latest); -1 if there is none.
+        """Return the first offset at or after each timestamp (ms since 1970; -2: earliest, -1: latest). The offset is
+        -1 if there is none.
 
-        Retries until `timeout` seconds have passed: then KafkaTimeoutError, with the last failure. Errors that a retry
-        does not fix are raised at once.
+        Retriable errors are retried for `timeout` seconds; then KafkaTimeoutError is raised, with the last error. Other
+        errors are raised at once.
         """
         deadline = time.monotonic() + timeout
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -72,7 +73,7 @@ class OffsetLookup:
                     await asyncio.sleep(pause)
 
     def _have_metadata(self, partitions: Iterable[TopicPartition], version: int) -> bool:
-        """Return whether metadata newer than `version` covers the topics. Raises their errors."""
+        """Return whether the metadata is newer than `version` and contains all topics. Raises the errors of topics."""
         topics = {tp.topic for tp in partitions}
         if self.metadata.version == version:
             return False
@@ -87,7 +88,9 @@ class OffsetLookup:
         offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
-        """Send one request to every leader; returns why something is missing."""
+        """Send one request to each leader, and put the results into `offsets`. Return an error that explains why some
+        are missing; None if none is.
+        """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in missing:
             leader = self.metadata.cluster.leader(tp)
@@ -145,7 +148,7 @@ class OffsetLookup:
     async def positions(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
-        """Return the offsets of one timestamp for partitions."""
+        """Return the offset for the same timestamp in each partition."""
         offsets = await self.lookup(dict.fromkeys(partitions, timestamp), timeout)
         return {tp: result.offset for tp, result in offsets.items()}
 

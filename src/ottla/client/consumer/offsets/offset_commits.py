@@ -1,4 +1,4 @@
-"""Commits of a consumer, and their order: automatic, before a rebalance, on close, and in the background."""
+"""The commits of a consumer: automatic, asynchronous, before a rebalance and on close."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CommitCallback = Callable[[Offsets, BaseException | None], Any]
 
 
 class OffsetCommits:
-    """The commits of one consumer. Event loop only, except for `consumed` and `is_due`, which the polling thread
-    calls, too.
+    """The commits of one consumer. Event loop only, except for `consumed` and `is_due`, which the polling thread may
+    call.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class OffsetCommits:
         self._default_callback: CommitCallback | None = config.default_offset_commit_callback
         self._rebalance_timeout = config.max_poll_interval_ms / 1000
         self.next_due = time.monotonic() + self._interval
-        self._on_their_way: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[None]] = set()
         self.callbacks: deque[Callable[[], Any]] = deque()
-        """Callbacks of completed asynchronous commits, in order: the next poll (or commit) calls them."""
+        """The callbacks of completed asynchronous commits, in order. The next poll or commit calls them."""
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of all partitions, with the leader epochs of the last records."""
+        """Return the positions of all partitions, with the leader epochs of the records before them."""
         return {
             tp: OffsetAndMetadata(state.position, "", state.epoch)
             for tp, state in self.subscription.partitions.items()
@@ -62,11 +62,11 @@ class OffsetCommits:
         return self.automatic and time.monotonic() >= self.next_due
 
     def make_due(self) -> None:
-        """Start an automatic commit if it is due and the last one has ended."""
+        """If an automatic commit is due, start it, unless another commit is in flight."""
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
             offsets = self.consumed() if self.group_offsets.membership.can_commit else {}
-            if offsets and not self._on_their_way:
+            if offsets and not self._in_flight:
                 self._start(offsets, None, self._automatic_ended)
 
     def _automatic_ended(self, error: BaseException | None) -> None:
@@ -74,14 +74,16 @@ class OffsetCommits:
             self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
-        """Commit after those in flight, and wait for the result; their callbacks come first."""
+        """Commit after the commits in flight, and wait for the result. Then run the callbacks of those and the
+        interceptors.
+        """
         await self.group_offsets.commit(offsets, deadline)
         await asyncio.sleep(0)  # lets commits that have just ended add their callbacks
         self._committed(offsets)
         await self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit in the background, without retries; a later poll calls `callback(offsets, error)`."""
+        """Commit in the background, without retries. A later poll calls `callback(offsets, error)`."""
         self._start(offsets, callback, lambda error: None)
 
     def _start(
@@ -89,10 +91,10 @@ class OffsetCommits:
     ) -> None:
         callback = callback or self._default_callback
         task = asyncio.get_running_loop().create_task(self._commit(offsets))
-        self._on_their_way.add(task)
+        self._in_flight.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._on_their_way.discard(task)
+            self._in_flight.discard(task)
             if task.cancelled():
                 return
             error = task.exception()
@@ -119,19 +121,23 @@ class OffsetCommits:
             raise
 
     async def run_callbacks(self) -> None:
-        """Run the callbacks in the thread that called poll()."""
+        """Run pending callbacks in the thread that called poll()."""
         while self.callbacks:
             await run_at_caller(self.callbacks.popleft())
 
     async def before_revoke(self) -> None:
-        """Commit automatically before partitions are revoked, while the group waits for this member."""
+        """Commit the positions before partitions are revoked, if auto commit is enabled. The group waits for this
+        member meanwhile.
+        """
         if self.automatic:
             await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
 
     async def commit_on_close(self, deadline: float, automatic: bool) -> None:
-        """Wait for commits in flight, commit automatically, and run the callbacks, before closing."""
-        if self._on_their_way:
-            await asyncio.wait(self._on_their_way, timeout=max(0.0, deadline - time.monotonic()))
+        """Before closing, wait for commits in flight, commit automatically if both `automatic` and auto commit are set,
+        and run the callbacks.
+        """
+        if self._in_flight:
+            await asyncio.wait(self._in_flight, timeout=max(0.0, deadline - time.monotonic()))
         if self.automatic and automatic:
             await self._commit_quietly(deadline)
         await asyncio.sleep(0)
@@ -155,8 +161,8 @@ class OffsetCommits:
             self.callbacks.append(lambda: self.interceptors.on_commit(offsets))
 
     async def close(self) -> None:
-        """Cancel commits in flight."""
-        tasks = list(self._on_their_way)
+        """Cancel the commits in flight."""
+        tasks = list(self._in_flight)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,8 @@
-"""Positions of partitions: initialized for new ones, and validated after a change of leader (KIP-320).
+"""The positions of partitions: their initialization, and their validation after a change of leader (KIP-320).
 
-Positions come from the group's committed offsets, otherwise from auto.offset.reset. Lookups run in the event loop
-beside the polls; the next poll applies the result of a validation, because only then no other code changes positions.
+Initial positions are the group's committed offsets or, without one, follow from auto.offset.reset. Lookups run in the
+event loop between polls. The result of a validation is applied by the next poll, because positions are only changed
+there.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ log = logging.getLogger("ottla.client")
 
 
 def reset_timestamp(policy: str) -> int | None:
-    """Return the timestamp for auto.offset.reset in milliseconds, -2 for earliest, -1 for latest; None for none."""
+    """Return the timestamp that auto.offset.reset stands for: -2 for earliest, -1 for latest, milliseconds since 1970
+    for by_duration; None for none.
+    """
     if policy.startswith(BY_DURATION):
         return now_ms() - duration_ms(policy.removeprefix(BY_DURATION))
     return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
 
 
 class EpochCheck(NamedTuple):
-    """The leader's response about the epoch of a position."""
+    """The leader's answer to the validation of a position."""
 
     state: PartitionState
     generation: int
@@ -63,24 +66,28 @@ class Positions:
         self.offsets = offsets
         self.leader_epochs = leader_epochs
         self.poll_trigger = poll_trigger
-        self.unplaced = False
-        """Whether some partition has no position: set by an assignment or a reset, cleared when all have one."""
-        self._findings: list[EpochCheck] = []
-        self._finding: asyncio.Task[None] | None = None
+        self.lacks_positions = False
+        """Whether a partition may lack a position. Set by an assignment or a reset, cleared once all partitions have
+        one.
+        """
+        self._epoch_checks: list[EpochCheck] = []
+        self._lookup: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll has results to apply."""
-        return self.unplaced or bool(self._findings)
+        """Whether the next poll has to look up positions, or to apply the result of a validation."""
+        return self.lacks_positions or bool(self._epoch_checks)
 
     def look_up(self) -> None:
-        """Start pending lookups. Called by each poll."""
+        """Start the lookups and validations that are necessary, and apply the results of validations. Called by each
+        poll.
+        """
         self._apply_checks()
         missing = [s for s in self.subscription.partitions.values() if s.position is None]
-        self.unplaced = bool(missing)
-        if missing and self._finding is None:
-            self._finding = self._spawn(self._set_from_committed(missing), self._lookup_ended)
+        self.lacks_positions = bool(missing)
+        if missing and self._lookup is None:
+            self._lookup = self._spawn(self._set_from_committed(missing), self._lookup_ended)
         self.check_leaders(self.metadata.cluster)
 
     def _spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
@@ -99,30 +106,30 @@ class Positions:
         return task
 
     def _lookup_ended(self) -> None:
-        self._finding = None
+        self._lookup = None
 
     async def close(self) -> None:
-        """Stop lookups."""
-        tasks = [task for task in (self._finding, self._checking) if task is not None]
+        """Cancel pending lookups."""
+        tasks = [task for task in (self._lookup, self._checking) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def out_of_range(self, state: PartitionState) -> bool:
-        """Reset a position that is out of range, and return False without a reset policy."""
+        """Reset a position that is out of range, as auto.offset.reset demands. Return False if that is none."""
         policy = self.config.auto_offset_reset
         timestamp = reset_timestamp(policy)
         if timestamp is None:
             return False
         log.info("%s: offset %s is out of range; resetting to the %s offset", state.tp, state.fetch_from, policy)
         state.reset(timestamp)
-        self.unplaced = True
+        self.lacks_positions = True
         return True
 
     # Initialization
 
     async def _set_from_committed(self, missing: Sequence[PartitionState]) -> None:
-        """Initialize positions from committed offsets, otherwise by auto.offset.reset."""
+        """Initialize positions from committed offsets or, for partitions without one, from auto.offset.reset."""
         timeout = self.config.default_api_timeout_ms / 1000
         generations = {state.tp: state.generation for state in missing}
         uncommitted = [state for state in missing if state.reset_to is None]
@@ -182,13 +189,13 @@ class Positions:
             state.set_position(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
-        """Return the next offset to read. Raises KafkaTimeoutError if it cannot be determined in time."""
+        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time."""
         deadline = time.monotonic() + timeout
         state = self.subscription.state(tp)
         while state.position is None:
             self.look_up()
-            if self._finding is not None:
-                await asyncio.wait({self._finding}, timeout=max(0.0, deadline - time.monotonic()))
+            if self._lookup is not None:
+                await asyncio.wait({self._lookup}, timeout=max(0.0, deadline - time.monotonic()))
             self.poll_trigger.raise_error()
             if state.position is None and time.monotonic() >= deadline:
                 raise KafkaTimeoutError(f"the position of {tp} is unknown after {timeout:g} s")
@@ -197,7 +204,9 @@ class Positions:
     # Validation
 
     def check_leaders(self, cluster: Cluster) -> None:
-        """Validate positions of partitions with a new leader. They are not fetched until then."""
+        """Start the validation of positions whose partition has a new leader. They are not fetched from until it
+        succeeds.
+        """
         waiting = []
         for tp, state in self.subscription.partitions.items():
             info = cluster.partition(tp)
@@ -219,41 +228,41 @@ class Positions:
             if end is None or (end.offset >= fetch_from and end.epoch >= 0):
                 state.validated = leader_epoch
             else:
-                self._findings.append(EpochCheck(state, generation, fetch_from, leader_epoch, end))
+                self._epoch_checks.append(EpochCheck(state, generation, fetch_from, leader_epoch, end))
         if len(ends) < len(checked):
             self.metadata.request_update()
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _apply_checks(self) -> None:
-        """Apply the results: move back to the offset where the leader's log diverges. Raises LogTruncationError
-        without a reset policy.
+        """Apply the results of validations: if the log was truncated, move back to the offset where it diverges. Raises
+        LogTruncationError if auto.offset.reset is none.
         """
-        findings, self._findings = self._findings, []
+        checks, self._epoch_checks = self._epoch_checks, []
         divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        for finding in findings:
-            state = finding.state
-            if state.generation != finding.generation or state.position is None:
+        for check in checks:
+            state = check.state
+            if state.generation != check.generation or state.position is None:
                 continue
-            if state.position != finding.fetch_from:
+            if state.position != check.fetch_from:
                 # Data that was fetched ahead is from another log; whether that also holds for returned records must be
                 # checked.
                 state.seek(state.position, state.epoch)
             elif reset_timestamp(self.config.auto_offset_reset) is None:
-                has_end = finding.end.offset >= 0
-                divergent[state.tp] = OffsetAndMetadata(finding.end.offset, "", finding.end.epoch) if has_end else None
+                has_end = check.end.offset >= 0
+                divergent[state.tp] = OffsetAndMetadata(check.end.offset, "", check.end.epoch) if has_end else None
             else:
-                self._truncated(state, finding)
+                self._truncated(state, check)
         if divergent:
             raise LogTruncationError(divergent)
 
-    def _truncated(self, state: PartitionState, finding: EpochCheck) -> None:
-        if finding.end.offset < 0:
-            log.info("%s: the log was truncated before offset %d; resetting the position", state.tp, finding.fetch_from)
+    def _truncated(self, state: PartitionState, check: EpochCheck) -> None:
+        if check.end.offset < 0:
+            log.info("%s: the log was truncated before offset %d; resetting the position", state.tp, check.fetch_from)
             state.reset(reset_timestamp(self.config.auto_offset_reset) or 0)
-            self.unplaced = True
+            self.lacks_positions = True
             return
         log.info(
-            "%s: the log was truncated; moving from offset %d back to %d", state.tp, state.position, finding.end.offset
+            "%s: the log was truncated; moving from offset %d back to %d", state.tp, state.position, check.end.offset
         )
-        state.seek(finding.end.offset, finding.end.epoch)
-        state.validated = finding.leader_epoch
+        state.seek(check.end.offset, check.end.epoch)
+        state.validated = check.leader_epoch

@@ -1,4 +1,4 @@
-"""Acknowledgements of acquired records: their types, and what requests contain. Kafka's `Acknowledgements`."""
+"""Acknowledgements of acquired records, and their form in requests. Kafka's `Acknowledgements`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from ottla.model import TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 GAP: Final = 0
-"""The type of an offset that was acquired and has no record: compaction has removed it, or it is a marker."""
+"""The acknowledgement type of an acquired offset without a record: it was compacted away, or contains a control
+record.
+"""
 
 
 class AcknowledgeType(IntEnum):
@@ -29,7 +31,7 @@ class AcknowledgeType(IntEnum):
 
 
 class Source(NamedTuple):
-    """The partition and broker of acquired records: acknowledgements go to the share session that has acquired them."""
+    """The source of acquired records. They must be acknowledged in the share session with this broker."""
 
     tp: TopicPartition
     topic_id: UUID
@@ -37,30 +39,30 @@ class Source(NamedTuple):
 
 
 class Acknowledgements:
-    """Acknowledgements of records of one source that are sent together."""
+    """Acknowledgements of records from one source that are sent in the same request."""
 
     __slots__ = ("done", "source", "types")
 
     def __init__(self, source: Source, types: Mapping[int, int]) -> None:
         self.source = source
         self.types = types
-        """Types by offset."""
+        """The acknowledgement type of each offset."""
         self.done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
-        """The result: None, or the error of the partition."""
+        """The result: None for success, or the error that the broker returned for the partition."""
 
     @property
     def renews(self) -> bool:
-        """Whether a lock is renewed."""
+        """Whether any of them renews an acquisition lock."""
         return AcknowledgeType.RENEW in self.types.values()
 
     def complete(self, error: KafkaError | None) -> None:
-        """Set the result, once."""
+        """Set the result, unless there is one already."""
         if not self.done.done():
             self.done.set_result(error)
 
 
 def acknowledgement_batches(types: Mapping[int, int]) -> list[AcknowledgementBatch]:
-    """Return the acknowledgements as they are in requests: a batch for each run of consecutive offsets."""
+    """Return the acknowledgements in the form of requests: one batch per run of consecutive offsets."""
     return [_batch(run, types) for run in _runs(sorted(types))]
 
 

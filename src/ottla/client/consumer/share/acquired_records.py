@@ -1,6 +1,7 @@
-"""Records of one partition in one share fetch response. Kafka's `ShareCompletedFetch`.
+"""Decoding of the acquired records of one partition in a share fetch response. Kafka's `ShareCompletedFetch`.
 
-Of the batches in a response, only the acquired records are for this member. They are decoded in the caller's thread.
+A response contains whole batches, of which only the acquired records belong to this member. They are decoded in the
+caller's thread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ALL: Final = 2**31 - 1
 
 
 class ShareConsumerRecord(ConsumerRecord):
-    """A record with its delivery count, as a share consumer returns it."""
+    """A record as a share consumer returns it, with its delivery count."""
 
     delivery_count: int
 
@@ -28,7 +29,9 @@ class ShareConsumerRecord(ConsumerRecord):
 
 
 class DecodedRecords(NamedTuple):
-    """The records to return, offsets that are acknowledged at once, and the error of the first unreadable record."""
+    """The records to return, the offsets that the consumer itself acknowledges, and the error of the first record
+    that cannot be decoded.
+    """
 
     records: list[ShareConsumerRecord]
     acknowledged: dict[int, int]
@@ -36,7 +39,7 @@ class DecodedRecords(NamedTuple):
 
 
 class AcquiredRecords:
-    """The acquired records of one partition in one response."""
+    """The acquired records of one partition from one response."""
 
     __slots__ = ("data", "ranges", "source")
 
@@ -48,10 +51,10 @@ class AcquiredRecords:
     def decode(
         self, key: Convert | None, value: Convert | None, *, check_crc: bool, max_decompressed_bytes: int
     ) -> DecodedRecords:
-        """Decode all records.
+        """Decode all acquired records.
 
-        As in Java, a record that cannot be deserialized is released, and records of a damaged batch are rejected;
-        offsets without a record are gaps.
+        As in Java, a record that cannot be deserialized is released, records of a damaged batch are rejected, and
+        offsets without a record are acknowledged as gaps.
         """
         deliveries = {
             offset: run.delivery_count for run in self.ranges for offset in range(run.first_offset, run.last_offset + 1)
@@ -100,7 +103,7 @@ class AcquiredRecords:
 
 
 def _skip(fetch: CompletedFetch, deliveries: dict[int, int]) -> dict[int, int]:
-    """Skip a batch that cannot be decoded, and return the rejection of its records."""
+    """Skip a batch that cannot be decoded. Return the acknowledgements that reject its records."""
     header = fetch.skip_batch()
     offsets = range(header.base_offset, header.next_offset)
     return {offset: int(AcknowledgeType.REJECT) for offset in deliveries if offset in offsets}

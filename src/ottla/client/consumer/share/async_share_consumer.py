@@ -1,4 +1,4 @@
-"""`KafkaShareConsumer` for asyncio: the core on the caller's event loop. `ottla.aio` has it under its name."""
+"""`KafkaShareConsumer` for asyncio. It is exported as `ottla.aio.KafkaShareConsumer`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KafkaShareConsumer:
         return f"<KafkaShareConsumer {self._core.client_id}>"
 
     async def start(self) -> None:
-        """Start, and subscribe to the topics of the constructor."""
+        """Start the client, and subscribe to the topics that were passed to the constructor."""
         await self._core.start()
         if self._names:
             self._core.subscribe(self._names)
@@ -60,7 +60,7 @@ class KafkaShareConsumer:
     # Subscription
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to topics; replaces the previous subscription. Without topics it is unsubscribe()."""
+        """Subscribe to topics, instead of the previous subscription. Without topics, the same as unsubscribe()."""
         self._check_open()
         names = topics if isinstance(topics, str) else list(topics)
         if names:
@@ -73,30 +73,32 @@ class KafkaShareConsumer:
         return set(self._core.subscription.topics)
 
     async def unsubscribe(self) -> None:
-        """Send the acknowledgements, leave the group and read nothing."""
+        """Send pending acknowledgements, leave the group, and clear the subscription."""
         self._check_open()
         await self._core.unsubscribe()
 
     # Records
 
     async def poll(self, timeout_ms: float = 0) -> Records:
-        """Return acquired records; waits up to `timeout_ms` for the first.
+        """Return acquired records. Wait up to `timeout_ms` for the first one.
 
-        In implicit mode it accepts the records of the last poll. In explicit mode all of them must be acknowledged
-        before; records with RENEW are returned again once their locks are renewed.
+        In implicit mode, this accepts the records of the previous poll. In explicit mode, they must all have been
+        acknowledged; records that were acknowledged with RENEW are returned again once their locks are renewed.
         """
         self._check_open()
         await self._core.prepare(timeout_ms / 1000)
         return self._core.take()
 
     def wakeup(self) -> None:
-        """Interrupt the call that waits, or the next one that would, with WakeupError. Event loop only."""
+        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError. Event loop
+        only.
+        """
         self._core.wakeup_trigger.wakeup()
 
     # Acknowledgements
 
     def acknowledge(self, record: ConsumerRecord, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Acknowledge a record of the last poll. The next poll or commit sends it.
+        """Acknowledge a record of the last poll. The next poll or commit sends the acknowledgement.
 
         Raises IllegalStateError with share.acknowledgement.mode=implicit, and for a record that is not in flight.
         """
@@ -105,14 +107,15 @@ class KafkaShareConsumer:
     def acknowledge_offset(
         self, partition: TopicPartition, offset: int, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """Acknowledge a record by its offset, such as one that a RecordDeserializationError names."""
+        """Acknowledge a record by its partition and offset, for example the one in a RecordDeserializationError."""
         self._check_open()
         self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
 
     async def commit(self, timeout_ms: float | None = None) -> Results:
-        """Send the acknowledgements, and return the error or None of each partition; waits up to `timeout_ms`.
+        """Send pending acknowledgements, and wait up to `timeout_ms` for the results: an error or None for each
+        partition.
 
-        Records whose acknowledgement failed are delivered again: their locks have expired, or will.
+        Records whose acknowledgement failed will be delivered again, because their locks expire.
         """
         timeout = self._default_timeout if timeout_ms is None else timeout_ms / 1000
         return await self._wait(self._core.commit_sync(timeout))
@@ -120,17 +123,21 @@ class KafkaShareConsumer:
     commit_sync = commit
 
     def commit_async(self) -> None:
-        """Send the acknowledgements in the background; `set_acknowledgement_commit_callback` reports the results."""
+        """Send pending acknowledgements in the background. The callback (set_acknowledgement_commit_callback) gets the
+        results.
+        """
         self._check_open()
         self._core.commit()
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Set the function that later calls of poll() and commit() call with (offsets by partition, error or None)."""
+        """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). It is
+        called within later calls of poll() and commit().
+        """
         self._check_open()
         self._core.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return how long acquired records are locked, in milliseconds; None before the first fetch."""
+        """Return the duration of acquisition locks in milliseconds; None before the first fetch."""
         return self._core.fetcher.lock_timeout_ms
 
     # Queries
@@ -147,9 +154,9 @@ class KafkaShareConsumer:
     # Closing
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Send the acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
+        """Send pending acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
 
-        Records without an acknowledgement are released: other members get them at once.
+        Records that were not acknowledged are released, so that other members get them at once.
         """
         if self._closed:
             return

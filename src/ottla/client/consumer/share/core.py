@@ -1,5 +1,7 @@
-"""The core of both share consumers. Not thread-safe: event loop only, except for `take` and the acknowledgements in
-`in_flight`, which belong to the thread of the caller while no call waits for the event loop.
+"""The core of the synchronous and the asynchronous share consumer.
+
+Not thread-safe: event loop only. Exceptions are `take` and the acknowledgements in `in_flight`: they belong to the
+caller's thread while no call is waiting for the event loop.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ from ottla.net.client.channel_metrics import ChannelMetrics
 log = logging.getLogger("ottla.client")
 
 AcknowledgementCallback = Callable[[dict[TopicPartition, set[int]], errors.KafkaError | None], Any]
-"""Called with (offsets by partition, error) for the result of acknowledgements."""
+"""Gets the result of acknowledgements: (offsets by partition, error or None)."""
 Results = dict[TopicPartition, errors.KafkaError | None]
 MAX_RESULTS: Final = 10_000
-"""Maximum number of results that wait for the callback; the oldest ones are dropped."""
+"""Maximum number of results that wait for the callback; further ones are dropped."""
 
 _numbers = itertools.count(1)
 
 
 class ShareConsumerCore:
-    """The core of a share consumer, without a public API."""
+    """The parts and the logic of a share consumer, without the public API."""
 
     def __init__(self, config: ShareConsumerConfig) -> None:
         if not config.group_id:
@@ -63,7 +65,9 @@ class ShareConsumerCore:
         self.callback: AcknowledgementCallback | None = None
         self._results: list[Acknowledgements] = []
         self._error: errors.KafkaError | None = None
-        """The error of a record, which the next poll without records before it raises."""
+        """The error of a record that could not be decoded. poll() raises it once it has no records to return before
+        it.
+        """
         configs = {**config.originals, "client.id": self.client_id}
         self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
         self.value_deserializer = find(config.value_deserializer, "value_deserializer", configs)
@@ -120,9 +124,9 @@ class ShareConsumerCore:
         self.poll_trigger.set()
 
     async def stop(self, timeout: float | None) -> None:
-        """Send the acknowledgements, leave the group and stop, within `timeout` seconds.
+        """Send pending acknowledgements, leave the group and stop, within `timeout` seconds.
 
-        As in Java, records without an acknowledgement are released, in implicit mode too.
+        As in Java, records that were not acknowledged are released, in implicit mode too.
         """
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
@@ -153,13 +157,13 @@ class ShareConsumerCore:
     # Subscription
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Replace the subscription."""
+        """Replace the subscribed topics."""
         self.subscription.subscribe(topic_names(topics))
         self.metadata.set_topics(self.subscription.topics)
         self.topic_errors.subscribed()
 
     async def unsubscribe(self) -> None:
-        """Send the acknowledgements, leave the group and read nothing."""
+        """Send pending acknowledgements, leave the group, and clear the subscription."""
         try:
             if self.subscription.has_subscription:
                 await self._leave(time.monotonic() + LEAVE_SECONDS)
@@ -170,7 +174,7 @@ class ShareConsumerCore:
     # Polling
 
     async def prepare(self, timeout: float) -> None:
-        """Acknowledge the records of the last poll, and wait up to `timeout` seconds for further ones.
+        """Acknowledge the records of the previous poll, and wait up to `timeout` seconds for new records.
 
         Raises the errors of poll().
         """
@@ -214,7 +218,9 @@ class ShareConsumerCore:
             pass
 
     def take(self) -> Records:
-        """Return the acquired records: those with a renewed lock, or else new ones, about max.poll.records."""
+        """Return records whose locks were renewed or, if there are none, newly acquired ones: those of whole responses,
+        until there are at least max.poll.records.
+        """
         records = self.in_flight.take_renewed()
         count = 0
         while not (records and count == 0) and self.fetcher.acquired and count < self.config.max_poll_records:
@@ -246,7 +252,7 @@ class ShareConsumerCore:
         self.in_flight.acknowledge(tp, offset, AcknowledgeType(kind))
 
     def _send_acknowledgements(self) -> list[Acknowledgements]:
-        """Hand acknowledgements over to the fetcher."""
+        """Pass the pending acknowledgements to the fetcher, and return them."""
         return [self._hand_over(source, types) for source, types in self.in_flight.take_acknowledged().items()]
 
     def _hand_over(self, source: Source, types: dict[int, int]) -> Acknowledgements:
@@ -265,7 +271,7 @@ class ShareConsumerCore:
         self.poll_trigger.set()
 
     async def commit_sync(self, timeout: float) -> Results:
-        """Send acknowledgements, and return the result of each partition."""
+        """Send pending acknowledgements, and return the result of each partition: None or an error."""
         await self._run_callbacks()
         waiting = self.commit()
         if not waiting:
@@ -279,7 +285,7 @@ class ShareConsumerCore:
         return results
 
     def commit(self) -> list[Acknowledgements]:
-        """Send acknowledgements now."""
+        """Pass the pending acknowledgements to the fetcher, let it send them now, and return them."""
         if not self.is_explicit:
             self.in_flight.accept_all()
         waiting = self._send_acknowledgements()
@@ -287,7 +293,7 @@ class ShareConsumerCore:
         return waiting
 
     async def _run_callbacks(self) -> None:
-        """Call the callback for results since the last call, in the thread of the caller."""
+        """Call the callback with the results since the last call, in the caller's thread."""
         results, self._results = self._results, []
         for some in results:
             offsets = {offset for offset, kind in some.types.items() if kind != GAP}

@@ -1,6 +1,7 @@
-"""Records that the application has received and not finished. Kafka's `ShareFetch` and `ShareInFlightBatch`.
+"""The records that the application has received and not yet acknowledged. Kafka's `ShareFetch` and
+`ShareInFlightBatch`.
 
-Only for the thread of the caller, except for `renewed`, to which the event loop appends.
+Only for the caller's thread, except for `renewed`, to which the event loop appends.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ ByOffset = dict[int, ShareConsumerRecord]
 
 
 class InFlightRecords:
-    """The records in flight of one share consumer."""
+    """The records in flight of a share consumer."""
 
     def __init__(self) -> None:
         self._records: dict[Source, ByOffset] = {}
-        """Records without an acknowledgement, or with one that was not sent yet."""
+        """Records that were not acknowledged, or whose acknowledgement has not been sent."""
         self._acknowledged: dict[Source, dict[int, int]] = {}
-        """Acknowledgements to send: types by offset."""
+        """Acknowledgements that have not been sent: the type of each offset."""
         self._renewing: dict[Source, ByOffset] = {}
         self.renewed: deque[tuple[Source, list[int], bool]] = deque()
-        """The results of renewals: offsets, and whether their locks are renewed."""
+        """The results of renewals: source, offsets, and whether the locks were renewed."""
 
     def add(self, source: Source, records: Iterable[ShareConsumerRecord], acknowledged: dict[int, int]) -> None:
-        """Add records that are returned, and offsets that the consumer itself acknowledges."""
+        """Add records that poll() returns, and acknowledgements by the consumer itself (of gaps and damaged
+        records).
+        """
         self._records.setdefault(source, {}).update((record.offset, record) for record in records)
         if acknowledged:
             self._acknowledged.setdefault(source, {}).update(acknowledged)
@@ -45,7 +48,7 @@ class InFlightRecords:
         raise IllegalStateError(f"{tp}, offset {offset}: the record cannot be acknowledged: it is not in flight")
 
     def accept_all(self) -> None:
-        """Accept all records that have no acknowledgement yet (implicit mode)."""
+        """Acknowledge all records that have no acknowledgement yet with ACCEPT (implicit mode)."""
         for source, records in self._records.items():
             acknowledged = self._acknowledged.setdefault(source, {})
             for offset in records:
@@ -53,18 +56,18 @@ class InFlightRecords:
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Whether some record has no acknowledgement."""
+        """Whether any record has no acknowledgement."""
         return any(
             records.keys() - self._acknowledged.get(source, {}).keys() for source, records in self._records.items()
         )
 
     @property
     def has_renewals(self) -> bool:
-        """Whether records are being renewed, or renewed and not returned again."""
+        """Whether locks are being renewed, or renewed records have not been returned again yet."""
         return bool(self._renewing)
 
     def take_acknowledged(self) -> dict[Source, dict[int, int]]:
-        """Return the acknowledgements to send. Their records are no longer in flight, but for those to renew."""
+        """Return the pending acknowledgements, and remove their records. Records with RENEW wait for the result."""
         taken = {source: types for source, types in self._acknowledged.items() if types}
         self._acknowledged = {}
         for source, types in taken.items():
@@ -77,7 +80,9 @@ class InFlightRecords:
         return taken
 
     def take_renewed(self) -> Records:
-        """Return records whose locks were renewed, which are in flight again; a failed renewal ends the delivery."""
+        """Return the records whose locks were renewed, and put them in flight again. Records whose renewal failed are
+        dropped.
+        """
         result: Records = {}
         while self.renewed:
             source, offsets, succeeded = self.renewed.popleft()
@@ -91,6 +96,6 @@ class InFlightRecords:
         return result
 
     def clear(self) -> None:
-        """Forget everything: the broker releases the records."""
+        """Remove all records and acknowledgements, after the broker has released the records."""
         self._records, self._acknowledged, self._renewing = {}, {}, {}
         self.renewed.clear()

@@ -1,4 +1,4 @@
-"""`KafkaShareConsumer`: the synchronous API. To be used by one thread at a time.
+"""`KafkaShareConsumer`: the synchronous API. It may be used by one thread at a time.
 
 Records are decoded, and the acknowledgement callback is called, in the caller's thread.
 """
@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 
 class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
-    """Reads records of a share group (KIP-932): members share partitions record by record.
+    """Reads records of a share group (KIP-932): several members may read the same partition, each of them other
+    records.
 
         with KafkaShareConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
             while True:
@@ -40,9 +41,9 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
     `ottla.config.share_consumer.ShareConsumerConfig`. By default the next poll() accepts the records of the last one.
     With `share_acknowledgement_mode="explicit"` the application calls `acknowledge` for each record:
 
-        consumer.acknowledge(record, AcknowledgeType.RELEASE)
+    consumer.acknowledge(record, AcknowledgeType.RELEASE)
 
-    A record that is not acknowledged within its acquisition lock is delivered again.
+    A record that is not acknowledged before its acquisition lock expires is delivered again.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ShareConsumerOptions]) -> None:
@@ -79,14 +80,15 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
         return self._asynchronous.subscription()
 
     def poll(self, timeout_ms: float = 0) -> Records:
-        """Return acquired records; waits up to `timeout_ms` for the first.
+        """Return acquired records. Wait up to `timeout_ms` for the first one.
 
-        In implicit mode it accepts the records of the last poll. In explicit mode all of them must be acknowledged
-        before, or it raises IllegalStateError; records with RENEW are returned again once their locks are renewed.
+        In implicit mode, this accepts the records of the previous poll. In explicit mode, they must all have been
+        acknowledged, otherwise it raises IllegalStateError; records that were acknowledged with RENEW are returned
+        again once their locks are renewed.
 
-        Raises RecordDeserializationError for a record that cannot be deserialized, which is released, unless the
-        application acknowledges it with `acknowledge_offset`, and CorruptBatchError for a damaged batch, whose records
-        are rejected. The next call continues.
+        Raises RecordDeserializationError for a record that cannot be deserialized. The record is released, unless the
+        application acknowledges it with `acknowledge_offset`. Raises CorruptBatchError for a damaged batch, whose
+        records are rejected. The next call continues after them.
         """
         self._check_open()
         me = threading.get_ident()
@@ -100,12 +102,14 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
             self._owner = None
 
     def wakeup(self) -> None:
-        """Interrupt the call that waits, or the next one that would, with WakeupError. Thread-safe."""
+        """Interrupt the call that is waiting, or else the next call that would wait. It raises WakeupError.
+        Thread-safe.
+        """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)
 
     def acknowledge(self, record: ConsumerRecord, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Acknowledge a record of the last poll. The next poll or commit sends it.
+        """Acknowledge a record of the last poll. The next poll or commit sends the acknowledgement.
 
         Raises IllegalStateError with share.acknowledgement.mode=implicit, and for a record that is not in flight.
         """
@@ -114,7 +118,7 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
     def acknowledge_offset(
         self, partition: TopicPartition, offset: int, acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """Acknowledge a record by its offset, such as one that a RecordDeserializationError names."""
+        """Acknowledge a record by its partition and offset, for example the one in a RecordDeserializationError."""
         self._check_open()
         self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
 
@@ -123,12 +127,14 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
     commit_async = in_io_thread(AsyncKafkaShareConsumer.commit_async)
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Set the function that later calls of poll() and commit() call with (offsets by partition, error or None)."""
+        """Set the function that gets the results of acknowledgements, as (offsets by partition, error or None). It is
+        called within later calls of poll() and commit().
+        """
         self._check_open()
         self._core.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return how long acquired records are locked, in milliseconds; None before the first fetch."""
+        """Return the duration of acquisition locks in milliseconds; None before the first fetch."""
         return self._asynchronous.acquisition_lock_timeout_ms()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
@@ -138,9 +144,9 @@ class KafkaShareConsumer(SynchronousClient[AsyncKafkaShareConsumer]):
     client_instance_id = synchronous(AsyncKafkaShareConsumer.client_instance_id)
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Send the acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
+        """Send pending acknowledgements, leave the group and close, within `timeout_ms`. May be called repeatedly.
 
-        Records without an acknowledgement are released: other members get them at once.
+        Records that were not acknowledged are released, so that other members get them at once.
         """
         if self._refusal is not None:
             return

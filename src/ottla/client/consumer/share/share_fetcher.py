@@ -1,8 +1,8 @@
 """Share fetches and acknowledgements: the requests of share sessions. Kafka's `ShareConsumeRequestManager`.
 
-There is one request in flight to each broker, as each has the next epoch of the session. Records are fetched only while
-the application polls, because their locks begin at once. Acknowledgements travel with the next fetch, or alone if there
-is none. Event loop only.
+One request at a time is in flight to each broker, because each contains the next epoch of the session. Records are
+fetched only while the application polls, because their acquisition locks start at once. Acknowledgements are sent with
+the next fetch, or in a request of their own if there is no fetch. Event loop only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.client")
 
 Assigned = Mapping[TopicPartition, UUID]
 STRICT: Final = 1
-"""The ShareAcquireMode in which max_records is never exceeded."""
+"""The share acquire mode in which a response never contains more than max_records records."""
 
 
 class ShareFetcher:
@@ -50,9 +50,11 @@ class ShareFetcher:
         self.metadata = metadata
         self.poll_trigger = poll_trigger
         self.acquired: deque[AcquiredRecords] = deque()
-        """Records that no poll has returned yet; bounded by max.poll.records and fetch.max.bytes of each broker."""
+        """Records that poll() has not returned yet: per broker at most one response, limited by max.poll.records and
+        fetch.max.bytes.
+        """
         self.lock_timeout_ms: int | None = None
-        """The duration of acquisition locks, of the last response that had it."""
+        """The duration of acquisition locks in milliseconds, from the last response that contained it."""
         self._member_id = member_id
         self._limits = ShareFetchLimits(
             max_wait_ms=config.fetch_max_wait_ms,
@@ -64,10 +66,12 @@ class ShareFetcher:
         self._one_at_a_time = config.share_acquire_mode == RECORD_LIMIT
         self._sessions: dict[int, ShareSessionHandler] = {}
         self._waiting: dict[int, list[Acknowledgements]] = {}
-        """Acknowledgements that no request has taken yet, by broker."""
+        """Acknowledgements that have not been sent yet, by broker."""
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._served: dict[int, int] = {}
-        """The order in which brokers were last fetched from: with record_limit they take turns."""
+        """The turn in which each broker was last fetched from. With share.acquire.mode=record_limit, brokers take
+        turns.
+        """
         self._turn = 0
         self._retry_backoff = config.retry_backoff_ms / 1000
 
@@ -78,7 +82,9 @@ class ShareFetcher:
         self._waiting.setdefault(acknowledgements.source.node, []).append(acknowledgements)
 
     def send(self, assigned: Assigned, *, fetch: bool) -> None:
-        """Send what is due to every broker without a request in flight: a fetch, or only acknowledgements."""
+        """Send a request to each broker that has none in flight and for which there is something to do: a fetch if
+        `fetch` is set, otherwise only acknowledgements.
+        """
         partitions = self._by_leader(assigned) if fetch else {}
         if self._one_at_a_time and partitions:
             free = [] if self._busy else sorted(partitions, key=lambda node: self._served.get(node, 0))[:1]
@@ -118,7 +124,9 @@ class ShareFetcher:
         return self._sessions[node]
 
     def _take_waiting(self, node: int, session: ShareSessionHandler) -> list[Acknowledgements]:
-        """Return the acknowledgements for a request; without a session they fail, as their locks have ended with it."""
+        """Return the acknowledgements for the next request. If the session has ended, they fail, because its locks have
+        ended, too.
+        """
         waiting = self._waiting.pop(node, [])
         if session.is_open:
             return waiting
@@ -161,7 +169,9 @@ class ShareFetcher:
     async def _send(
         self, node: int, session: ShareSessionHandler, request: Any, sent: Iterable[Acknowledgements]
     ) -> Any | None:
-        """Return the response, or None after a failure, which is the result of all acknowledgements in the request."""
+        """Send a request, and return the response. After a failure return None; the error becomes the result of all
+        acknowledgements in it.
+        """
         try:
             response = await self.connections.send(node, request, purpose=FETCH)
             if response.error_code:
@@ -192,7 +202,9 @@ class ShareFetcher:
         node: int,
         sent: Iterable[Acknowledgements],
     ) -> bool:
-        """Handle a response, and return whether some partition needs a backoff before the next fetch."""
+        """Handle a response. Return whether a partition has an error after which the next fetch has to wait for the
+        backoff.
+        """
         if response.acquisition_lock_timeout_ms > 0:
             self.lock_timeout_ms = response.acquisition_lock_timeout_ms
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
@@ -218,7 +230,7 @@ class ShareFetcher:
         return failed
 
     def _handle_error(self, source: Source, partition: PartitionData, nodes: list[Node]) -> bool:
-        """Handle the error of a partition, and return whether it needs a backoff before the next fetch."""
+        """Handle the error of a partition. Return whether the next fetch has to wait for the backoff."""
         leader = partition.current_leader
         if self.metadata.leader_changed(source.tp, leader.leader_id, leader.leader_epoch, nodes):
             return False
@@ -232,7 +244,9 @@ class ShareFetcher:
     # Closing
 
     async def close_sessions(self, deadline: float) -> None:
-        """Send the waiting acknowledgements and close all sessions, until the deadline; the brokers release records."""
+        """Send the pending acknowledgements and close all sessions, until the deadline. The brokers then release
+        unacknowledged records.
+        """
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 while self._busy:
@@ -249,7 +263,9 @@ class ShareFetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for waiting in self._waiting.values():
-            _complete(waiting, errors.KafkaTimeoutError("the share session was closed before"))
+            _complete(
+                waiting, errors.KafkaTimeoutError("the share session was closed before the acknowledgements were sent")
+            )
         self._waiting.clear()
         self._sessions.clear()
         self.acquired.clear()
@@ -261,7 +277,7 @@ def _complete(acknowledgements: Iterable[Acknowledgements], error: errors.KafkaE
 
 
 def _error(source: Source, code: int, message: str | None) -> errors.KafkaError | None:
-    """Return the error of acknowledgements; None if they succeeded."""
+    """Return the error of acknowledgements; None for code 0."""
     if not code:
         return None
     error = errors.for_code(code)

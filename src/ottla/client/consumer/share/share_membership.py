@@ -1,7 +1,7 @@
 """Membership in a share group (KIP-932). Kafka's `ShareMembershipManager`.
 
-Partitions of a share group are never exclusive, so there is nothing to revoke, to commit or to acknowledge: the member
-adopts each assignment. Everything else is as in `ConsumerMembership`.
+The partitions of a share group are not exclusive. A new assignment is adopted at once: nothing has to be revoked,
+committed or acknowledged before. Everything else is the same as in `ConsumerMembership`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 
 
 async def _nothing() -> None:
-    """Do nothing before partitions are revoked: there are no positions to commit."""
+    """Do nothing. A share consumer has no positions to commit before partitions are revoked."""
 
 
 class ShareMembership(ConsumerMembership):

@@ -1,7 +1,7 @@
 """The client's side of a share session with one broker. Kafka's `ShareSessionHandler`.
 
-The broker remembers the partitions of the session; requests carry an epoch and the changes. Acknowledgements belong to
-the session: they cannot be sent in the request that opens one.
+The broker stores the partitions of the session; a request contains the session's epoch and only the changes.
+Acknowledgements belong to the session: the request that opens a session cannot contain any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Batches = dict[TopicIdPartition, list[AcknowledgementBatch]]
 
 
 class ShareFetchLimits(NamedTuple):
-    """The limits of share fetches, which do not change."""
+    """The limits of all share fetches of a consumer."""
 
     max_wait_ms: int
     min_bytes: int
@@ -48,22 +48,22 @@ class ShareSessionHandler:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker has the session, so that acknowledgements can be sent."""
+        """Whether the broker has a session for this client, so that it accepts acknowledgements."""
         return self.epoch != INITIAL_EPOCH
 
     def succeeded(self) -> None:
-        """Handle a response without an error of the session."""
+        """Advance the epoch after a response without a session error."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def restart(self) -> None:
-        """Open a new session with the next fetch: the state of the current one is unknown, or it has ended."""
+        """Let the next fetch open a new session, because this one has ended or its state is unknown."""
         self.epoch = INITIAL_EPOCH
         self.partitions = set()
 
     def fetch_request(
         self, member_id: str, partitions: Iterable[TopicIdPartition], acknowledgements: Iterable[Acknowledgements]
     ) -> ShareFetchRequest:
-        """Return a request that acquires records of `partitions`, and sends acknowledgements with it."""
+        """Return a request that fetches from `partitions` and contains acknowledgements."""
         current = set(partitions)
         batches = _batches(acknowledgements)
         added = current - self.partitions
@@ -99,7 +99,7 @@ class ShareSessionHandler:
     def acknowledge_request(
         self, member_id: str, acknowledgements: Iterable[Acknowledgements], *, final: bool = False
     ) -> ShareAcknowledgeRequest:
-        """Return a request that only acknowledges; the final one closes the session."""
+        """Return a request with acknowledgements only. If `final` is set, it also closes the session."""
         sent = list(acknowledgements)
         batches = _batches(sent)
         return ShareAcknowledgeRequest(
@@ -128,7 +128,7 @@ def _batches(acknowledgements: Iterable[Acknowledgements]) -> Batches:
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> Mapping[UUID, list[TopicIdPartition]]:
-    """Return partitions grouped by topic, in a stable order."""
+    """Return the partitions by topic id, in a stable order."""
     topics: dict[UUID, list[TopicIdPartition]] = {}
     for tip in sorted(partitions, key=lambda tip: (tip.topic_id.int, tip.partition)):
         topics.setdefault(tip.topic_id, []).append(tip)
