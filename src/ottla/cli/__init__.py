@@ -1,1 +1,1 @@
-"""The command line: one file per command, the table of all in `main`."""
+"""The command line: one module per command. The table of all commands is in `main`."""

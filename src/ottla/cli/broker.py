@@ -1,4 +1,4 @@
-"""Start a broker, as kafka-server-start.sh does, or a node of several brokers.
+"""Start a broker, as kafka-server-start.sh does, or several brokers as one node.
 
 Without arguments it is a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or
 SIGTERM.
@@ -29,7 +29,7 @@ LOG_FORMATS = ("text", "json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM, SIGINT or SIGHUP, and return 1 if the broker cannot start."""
+    """Run the broker until SIGTERM, SIGINT or SIGHUP. Return 1 if it cannot start or fails."""
     from ottla.broker.node import parent
     from ottla.config.broker import WITHOUT_FILE
 
@@ -103,13 +103,13 @@ def _log_options(args: argparse.Namespace) -> log_output.LogOptions:
 
 
 def _log_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the options of the log for the brokers of a node."""
+    """Return the log options as arguments for the broker processes of a node."""
     values = _log_options(args)._asdict()
     return [f"--log-{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
 def _allow_files() -> None:
-    """Raise the limit of open files to its maximum, as a JVM does: the usual 1,024 are few for a broker."""
+    """Raise the limit of open files to its maximum, as a JVM does. The usual limit of 1,024 is too low for a broker."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -155,17 +155,34 @@ COMMAND = Command(
         Repeatable("--override NAME=VALUE", "broker config that overrides the file"),
         Option(
             "--brokers N",
-            "number of brokers of this node, each a process with its own port (counting up) and directories; "
-            "0: one per core",
+            "number of brokers on this node. Each is a process with its own directories and its own port "
+            "(consecutive numbers); 0: one per CPU core",
+        ),
+        Option(
+            "--log-level",
+            "lowest level of messages that are logged",
+            choices=LOG_LEVELS,
+            default="warning",
+        ),
+        Option(
+            "--log-format",
+            "format of the log: text, or json for one JSON object per line",
+            choices=LOG_FORMATS,
+            default="text",
         ),
         Option("--log-level", "lowest level that is logged (info)", choices=LOG_LEVELS, default="info"),
         Option("--log-format", "text, or one JSON object per line (text)", choices=LOG_FORMATS, default="text"),
         Option(
             "--log-file FILE",
-            "file of the log instead of stderr; it is opened again if logrotate moves it. Brokers of a node add "
-            "their ids to its name",
+            "log file, instead of stderr; it is reopened after logrotate has moved it. If there are several "
+            "brokers, their ids are added to its name",
         ),
-        Option("--log-file-bytes N", "size at which the log file is rotated; 0: never (0)", type=int, default=0),
-        Option("--log-file-count N", "number of rotated log files that stay (10)", type=int, default=10),
+        Option(
+            "--log-file-bytes N",
+            "size in bytes at which the log file is rotated; 0: never (default: 0)",
+            type=int,
+            default=0,
+        ),
+        Option("--log-file-count N", "number of rotated log files that are retained", type=int, default=10),
     ),
 )

@@ -17,14 +17,20 @@ from ottla.model import Node
 from ottla.protocol.apis import BY_KEY, BY_NAME, NOT_DECLARED
 
 CONFIGS: Final[Mapping[str, Any]] = {"retries": 0, "request.timeout.ms": 5_000}
-"""As Kafka's tool: one attempt with a short timeout, unless a properties file says otherwise."""
+"""Configs of Kafka's tool: a single attempt with a short timeout. A properties file may override them."""
 
 NOT_MISSED: Final = frozenset({4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 93, 94})
-"""APIs that clients of Kafka 4.3 do not know: inter-broker and controller APIs, and newer ones."""
+"""Keys of APIs that are not listed if a broker lacks them, because clients of Kafka 4.3 do not know them either:
+inter-broker and controller APIs, and newer ones.
+"""
 
 
 class ApiVersions(NamedTuple):
-    """The versions of an API that a broker supports, and the one to use; None if there is none."""
+    """An API with the versions that a broker supports and the version that this client would use.
+
+    `min_version` and `max_version` are None if the broker does not support the API; `usable_version` is None if there
+    is none, and `unusable` then has the reason.
+    """
 
     api_key: int
     name: str | None
@@ -45,7 +51,9 @@ class ApiVersions(NamedTuple):
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the versions of all brokers. An unreachable one is reported; the exit code is 0, as with Kafka's tool."""
+    """Print the API versions of all brokers. An unreachable broker is reported; the exit code is 0 even then, as with
+    Kafka's tool.
+    """
     document = []
     for node in admin.describe_cluster().nodes:
         # Brokers list only nodes that are not fenced.
@@ -72,7 +80,9 @@ def _api_versions(admin: KafkaAdminClient, node: Node) -> list[ApiVersions]:
 
 
 def api_versions(supported: Mapping[int, VersionRange]) -> list[ApiVersions]:
-    """Return the APIs that a broker supports, and those that clients know but it does not, by their keys."""
+    """Return the APIs that a broker supports, and the APIs that clients know but the broker does not support, by
+    key.
+    """
     missing = {*BY_KEY, *NOT_DECLARED} - {*supported} - NOT_MISSED
     return sorted(
         [*(_supported(key, span) for key, span in supported.items()), *(ApiVersions(k, _name(k)) for k in missing)]

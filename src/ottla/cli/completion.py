@@ -17,7 +17,9 @@ SHELLS: Final = ("bash", "zsh")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script of a shell, for all commands that are installed."""
+    """Print the completion script of a shell for all commands. Commands whose packages are not installed are completed
+    without their options.
+    """
     try:
         import shtab
     except ModuleNotFoundError:
@@ -27,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parser_of_all() -> CommandParser:
-    """Return one parser with a subparser for each command."""
+    """Return a parser with a subparser for each command."""
     from ottla.cli import main
 
     parser = CommandParser(prog="ottla")

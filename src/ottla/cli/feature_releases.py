@@ -1,4 +1,4 @@
-"""Apache Kafka's features and the releases that set them, as `MetadataVersion` and `Feature` of Kafka 4.3 list them."""
+"""The features of Apache Kafka, and their levels in its releases, from `MetadataVersion` and `Feature` of Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ METADATA_VERSIONS: Final = (
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
     *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
 )
-"""The versions of metadata; the first has `FIRST_LEVEL`, each further one the next level."""
+"""The levels of `metadata.version` in order. The first is FIRST_LEVEL, and each further one is higher by 1."""
 LATEST: Final = "4.3-IV0"
-"""The version of the newest release; the one after it is not released yet, and has no short name."""
+"""The metadata version of the newest release. The version after it is not released yet, so it has no short name."""
 
 
 class ReleasedFeature(NamedTuple):
-    """A feature besides `metadata.version`."""
+    """A feature other than `metadata.version`."""
 
     level: int
-    """The level that releases set; the levels below it exist as well, 0 is off."""
+    """The level that releases set. All levels below it exist as well; 0 means that the feature is off."""
     since: int
-    """The level of `metadata.version` from which on releases set it."""
+    """The level of `metadata.version` from which releases set the feature."""
     required_metadata: int = 0
-    """The level of `metadata.version` without which it cannot be set; 0: none."""
+    """The minimum level of `metadata.version` for setting the feature; 0 for none."""
 
 
 FEATURES: Final[Mapping[str, ReleasedFeature]] = {
@@ -41,9 +41,9 @@ FEATURES: Final[Mapping[str, ReleasedFeature]] = {
 
 
 def metadata_level(release: str) -> int:
-    """Return the level of `metadata.version` of a release (4.0) or of a version (4.0-IV1).
+    """Return the level of `metadata.version` for a release (such as 4.0) or a metadata version (4.0-IV1).
 
-    Raises ConfigurationError for an unknown one.
+    Raises ConfigurationError if it is unknown.
     """
     released = METADATA_VERSIONS[: METADATA_VERSIONS.index(LATEST) + 1]
     names = {version.partition("-")[0]: version for version in released}  # the last version of each release
@@ -55,14 +55,14 @@ def metadata_level(release: str) -> int:
 
 
 def levels_of(release: str) -> dict[str, int]:
-    """Return the levels of all features in a release. Raises ConfigurationError for an unknown one."""
+    """Return the levels of all features in a release. Raises ConfigurationError if it is unknown."""
     metadata = metadata_level(release)
     levels = {name: feature.level if metadata >= feature.since else 0 for name, feature in FEATURES.items()}
     return {METADATA: metadata, **levels}
 
 
 def described(name: str, level: int) -> str:
-    """Return a feature and its level as text. Raises ConfigurationError for an unknown one."""
+    """Return a feature and its level as text. Raises ConfigurationError if one of them is unknown."""
     if name == METADATA:
         index = level - FIRST_LEVEL
         if not 0 <= index < len(METADATA_VERSIONS):
@@ -76,7 +76,7 @@ def described(name: str, level: int) -> str:
 
 
 def dependencies(name: str, level: int) -> dict[str, int]:
-    """Return the levels of other features that one at this level requires."""
+    """Return the levels of other features that a feature at this level requires."""
     feature = FEATURES.get(name)
     if feature is None or not level or not feature.required_metadata:
         return {}

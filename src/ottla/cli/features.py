@@ -22,7 +22,7 @@ PAST: Final = {UPGRADE: "upgraded to {}", DOWNGRADE: "downgraded to {}", DISABLE
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the levels of features: those that brokers support, and the current one."""
+    """Print for each feature the levels that brokers support, and the finalized level."""
     features = admin.describe_features()
     epoch = "-" if features.finalized_epoch is None else str(features.finalized_epoch)
     rows = []
@@ -37,7 +37,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Set the levels of features; fails if one of them was not changed."""
+    """Set the levels of features. The exit code is 1 if one of them was not changed."""
     kind = UpgradeType.UPGRADE
     if args.action != UPGRADE:
         kind = UpgradeType.UNSAFE_DOWNGRADE if args.unsafe else UpgradeType.SAFE_DOWNGRADE
@@ -69,7 +69,7 @@ def _reason(name: str, error: KafkaError) -> str:
 
 
 def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, int]:
-    """Print the levels of features in a release of Apache Kafka."""
+    """Print the level of each feature in a release of Apache Kafka."""
     levels = feature_releases.levels_of(args.release_version)
     for name, level in levels.items():
         release = f" ({args.release_version})" if name == feature_releases.METADATA else ""
@@ -80,7 +80,7 @@ def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: O
 def feature_dependencies(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output
 ) -> dict[str, dict[str, int]]:
-    """Print the levels of other features that features require."""
+    """Print for each feature and level the levels of other features that it requires."""
     document = {}
     for text in args.feature:
         name, level = _feature(text)
@@ -118,11 +118,11 @@ def _feature(text: str) -> tuple[str, int]:
 
 
 _DRY_RUN: Final = Flag("--dry-run", "only validate the change")
-_FEATURE: Final = Repeatable("--feature NAME=LEVEL", "a feature and its new level, such as transaction.version=2")
+_FEATURE: Final = Repeatable("--feature NAME=LEVEL", "feature and its new level, such as transaction.version=2")
 _RELEASE: Final = Option(
     "--release-version VERSION", "set all features to their levels in a release of Apache Kafka, such as 4.2"
 )
-_METADATA: Final = Option("--metadata VERSION", "deprecated in Kafka: a version of metadata, such as 3.9-IV0")
+_METADATA: Final = Option("--metadata VERSION", "metadata.version to set, such as 3.9-IV0 (deprecated in Kafka)")
 _UNSAFE: Final = Flag("--unsafe", "allow a downgrade that may lose metadata")
 
 COMMAND = AdminCommand(
@@ -139,7 +139,7 @@ COMMAND = AdminCommand(
             DISABLE,
             "disable features: downgrade them to level 0",
             update,
-            options=(Repeatable("--feature NAME", "a feature"), _UNSAFE, _DRY_RUN, JSON),
+            options=(Repeatable("--feature NAME", "feature to disable"), _UNSAFE, _DRY_RUN, JSON),
         ),
         Action(
             "version-mapping",
@@ -156,7 +156,7 @@ COMMAND = AdminCommand(
             "feature-dependencies",
             "print the features that a level of a feature requires",
             feature_dependencies,
-            options=(Repeatable("--feature NAME=LEVEL", "a feature and its level", required=True), JSON),
+            options=(Repeatable("--feature NAME=LEVEL", "feature and level", required=True), JSON),
         ),
     ),
 )

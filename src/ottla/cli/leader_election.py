@@ -1,4 +1,4 @@
-"""Elect preferred leaders, or leaders that are not in sync, as kafka-leader-election.sh does."""
+"""Elect leaders of partitions, preferred ones or unclean ones, as kafka-leader-election.sh does."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ottla.model import TopicPartition
 
 FORM: Final = '{"partitions":[{"topic":"t","partition":0}]}'
 CHOICES: Final = ("all_topic_partitions", "topic", "path_to_json_file")
-"""Options that name the partitions; exactly one is required."""
+"""The options that select the partitions. Exactly one of them is required."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Elect leaders; fails if a partition has no new leader."""
+    """Elect leaders. The exit code is 1 if the election of a partition fails."""
     partitions = _partitions(args)
     kind = ElectionType[args.election_type]
     errors: dict[Any, KafkaError] = {}
@@ -55,13 +55,13 @@ COMMAND = AdminCommand(
         *connection(),
         Option(
             "--election-type",
-            "preferred: the first replica, if it is in sync; unclean: a replica out of sync, if there is no "
-            "leader (loses records)",
+            "preferred: the first replica if it is in sync; unclean: a replica that is not in sync, if there is no "
+            "leader (records may be lost)",
             str.upper,
             required=True,
             choices=[kind.name for kind in ElectionType],
         ),
-        Flag("--all-topic-partitions", "every partition"),
+        Flag("--all-topic-partitions", "all partitions"),
         Option("--topic", "topic of the partition"),
         Option("--partition N", "number of the partition in --topic", int),
         Option("--path-to-json-file FILE", f"JSON file with partitions: {FORM}"),
@@ -71,7 +71,9 @@ COMMAND = AdminCommand(
 
 
 def _partitions(args: argparse.Namespace) -> list[TopicPartition] | None:
-    """Return the partitions on the command line, None for all. Raises ConfigurationError if the options contradict."""
+    """Return the partitions that the options select; None for all. Raises ConfigurationError if the options contradict
+    each other.
+    """
     chosen = [flag_name(option) for option in CHOICES if is_set(args, option)]
     if len(chosen) != 1:
         choices = ", ".join(map(flag_name, CHOICES))

@@ -1,4 +1,4 @@
-"""The command `ottla`: a table with one row per command. The module of a command has its `COMMAND`.
+"""The command `ottla`: a table with one row per command. The module of each command defines its `COMMAND`.
 
 Applications on top of Ottla add their commands through the entry point group `ottla.commands`; each entry is a tuple of
 `CommandEntry`.
@@ -18,7 +18,7 @@ from ottla.errors import KafkaError
 
 
 class CommandEntry(NamedTuple):
-    """A command: its name, what it is for, and the module in `package` that defines its `COMMAND`."""
+    """A command: its name, its help text, and the module in `package` that defines its `COMMAND`."""
 
     name: str
     module: str
@@ -33,7 +33,7 @@ COMMANDS = tuple(
         (
             "cluster",
             "cluster.cluster",
-            "start and stop a local cluster; id and endpoints of any (kafka-cluster.sh)",
+            "start and stop a local cluster; print id and endpoints of any cluster (kafka-cluster.sh)",
         ),
         ("topics", "topics.topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
         ("create-topic", "topics.create_topic", "create a topic as in Kafka 0.8 (kafka-create-topic.sh)"),
@@ -140,7 +140,7 @@ COMMANDS = tuple(
 """The commands of Ottla itself."""
 
 RENAMED = {"registry": "metadata"}
-"""Commands that had another name in an earlier release: old name → name."""
+"""Commands that were renamed: old name → new name."""
 
 LEFT_OUT = {
     "storage": "a data directory needs no formatting: ottla broker FILE starts with an empty one",
@@ -152,11 +152,11 @@ LEFT_OUT = {
 """Tools of Kafka without a command, and the reasons, as in docs/tools.md."""
 
 INTERRUPTED = 130
-"""Exit code after Ctrl+C, as in shells."""
+"""The exit code after Ctrl+C, as in shells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit code: 0 done, 1 failed, 2 wrong usage."""
+    """Run a command, and return its exit code: 0 for success, 1 for a failure, 2 for wrong usage."""
     try:
         logs.protect()
         with terminating():
@@ -194,7 +194,7 @@ def _find(name: str) -> CommandEntry | None:
 
 
 def all_commands() -> tuple[CommandEntry, ...]:
-    """Return the commands of Ottla and of the applications that are installed with it."""
+    """Return the commands of Ottla and those of installed applications."""
     from importlib.metadata import entry_points
 
     added = (entry_point.load() for entry_point in entry_points(group="ottla.commands"))

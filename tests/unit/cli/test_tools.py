@@ -184,7 +184,7 @@ def test_an_empty_address_is_one_line(
 
 def test_unknown_host_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092"]) == 1
-    assert "no server of no-such-host.invalid:9092 has an address" in capsys.readouterr().err
+    assert "no host name of no-such-host.invalid:9092 can be resolved" in capsys.readouterr().err
 
 
 def test_a_producer_takes_brokers_by_their_old_name(

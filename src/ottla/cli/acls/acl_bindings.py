@@ -1,4 +1,4 @@
-"""The ACLs that a command line of `ottla acls` names, and ACLs in the notation of Kafka's tool."""
+"""The ACLs that the options of `ottla acls` describe, and the notation in which Kafka's tool prints ACLs."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ RESOURCES: Final = {
     "delegation_token": ResourceType.DELEGATION_TOKEN,
     "user_principal": ResourceType.USER,
 }
-"""Options that name resources → the type of the resource."""
+"""The options that name resources, and the type of resource of each."""
 CLUSTER: Final = ResourcePatternFilter(ResourceType.CLUSTER, CLUSTER_NAME, ACLResourcePatternType.LITERAL)
 PRODUCER: Final = {
     ResourceType.TOPIC: (ACLOperation.WRITE, ACLOperation.DESCRIBE, ACLOperation.CREATE),
     ResourceType.TRANSACTIONAL_ID: (ACLOperation.WRITE, ACLOperation.DESCRIBE),
 }
-"""Operations that `--producer` stands for."""
+"""The operations that `--producer` stands for, by type of resource."""
 CONSUMER: Final = {
     ResourceType.TOPIC: (ACLOperation.READ, ACLOperation.DESCRIBE),
     ResourceType.GROUP: (ACLOperation.READ,),
 }
-"""Operations that `--consumer` stands for."""
+"""The operations that `--consumer` stands for, by type of resource."""
 
 
 class Entry(NamedTuple):
-    """An ACL without its resource."""
+    """An ACL without its resource, like Kafka's `AccessControlEntry`."""
 
     principal: str
     host: str
@@ -53,20 +53,20 @@ class Entry(NamedTuple):
     permission_type: ACLPermissionType
 
     def on(self, resource: ResourcePattern) -> ACL:
-        """Return the ACL for this resource."""
+        """Return the ACL with this entry on a resource."""
         return ACL(*self, resource_pattern=resource)
 
     def within(self, resource: ResourcePatternFilter) -> ACLFilter:
-        """Return a filter for this ACL on matching resources."""
+        """Return the filter that matches ACLs with this entry on matching resources."""
         return ACLFilter(*self, resource_pattern=resource)
 
 
 Entries = dict[ResourcePatternFilter, list[Entry]]
-"""Entries by resource; an empty list stands for all ACLs of the resource."""
+"""Entries by resource. An empty list stands for all ACLs of the resource."""
 
 
 def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
-    """Return the resources on the command line, without duplicates."""
+    """Return the resources that the options name, without duplicates."""
     named = [
         ResourcePatternFilter(kind, _name(option, name), args.resource_pattern_type)
         for option, kind in RESOURCES.items()
@@ -76,7 +76,7 @@ def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
 
 
 def requested_entries(args: argparse.Namespace) -> Entries:
-    """Return the entries to add or remove. Raises ConfigurationError if the command line is wrong."""
+    """Return the entries to add or remove, by resource. Raises ConfigurationError if the options are not consistent."""
     named = resources(args)
     if not (named or args.idempotent):
         options = " or ".join(map(flag_name, (*RESOURCES, "cluster")))
@@ -99,7 +99,7 @@ def requested_entries(args: argparse.Namespace) -> Entries:
 
 
 def pattern_type(text: str) -> ACLResourcePatternType:
-    """Parse the value of `--resource-pattern-type`."""
+    """Parse the value of `--resource-pattern-type`. Raises ArgumentTypeError for an unknown type."""
     try:
         value = ACLResourcePatternType[text.upper()]
     except KeyError:
@@ -110,7 +110,7 @@ def pattern_type(text: str) -> ACLResourcePatternType:
 
 
 def operation_of(text: str) -> ACLOperation:
-    """Parse the value of `--operation`."""
+    """Parse the value of `--operation`. Raises ConfigurationError for an unknown operation."""
     name = text.strip().replace("_", "").lower()
     for operation in ACLOperation:
         if operation > ACLOperation.ANY and operation.name.replace("_", "").lower() == name:
@@ -119,13 +119,13 @@ def operation_of(text: str) -> ACLOperation:
 
 
 def operation_names() -> list[str]:
-    """Return the operations as they are written on the command line: `DescribeConfigs`."""
+    """Return the names of all operations as the command line has them, such as `DescribeConfigs`."""
     operations = [operation for operation in ACLOperation if operation > ACLOperation.ANY]
     return ["".join(part.capitalize() for part in operation.name.split("_")) for operation in operations]
 
 
 def principal(option: str, text: str) -> str:
-    """Return a principal such as `User:alice`. Raises ConfigurationError for anything else."""
+    """Check and return a principal such as `User:alice`. Raises ConfigurationError for anything else."""
     name = text.strip()
     kind, colon, _ = name.partition(":")
     if not (kind and colon):
@@ -148,7 +148,7 @@ def entry_text(acl: ACL | Entry) -> str:
 
 
 def as_json(acls: Iterable[ACL]) -> list[dict[str, str | None]]:
-    """Return ACLs for `--json`."""
+    """Return ACLs in the form that `--json` prints."""
     return [
         {
             "resource_type": acl.resource_pattern.resource_type.name,

@@ -31,7 +31,7 @@ from ottla.security.acl import ACL, ACLFilter, ACLResourcePatternType, ResourceP
 
 
 def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Add ACLs, except for those that exist."""
+    """Add the ACLs that do not exist yet."""
     all_existing: list[ACL] = []
     all_added: list[ACL] = []
     for (kind, name, pattern), entries in requested_entries(args).items():
@@ -50,7 +50,7 @@ def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> di
 
 
 def remove(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Remove ACLs after confirmation."""
+    """Remove ACLs, after confirmation unless `--force` is set."""
     removed: list[ACL] = []
     for resource, entries in requested_entries(args).items():
         filters = [entry.within(resource) for entry in entries] or [ACLFilter(resource_pattern=resource)]
@@ -61,7 +61,7 @@ def remove(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Print ACLs by resource."""
+    """Print the ACLs of each resource; with `--principal`, those of each principal."""
     filters = [ACLFilter(resource_pattern=resource) for resource in resources(args)] or [ACLFilter()]
     matching = {acl for acl_filter in filters for acl in admin.describe_acls(acl_filter)}
     principals = list(dict.fromkeys(text.strip() for text in args.principal))
@@ -101,11 +101,11 @@ def _is_confirmed(resource: ResourcePatternFilter, entries: list[Entry], args: a
 
 _CHANGES: Final = "add remove"
 _IMPLIED: Final = ("operation", "deny_principal", "deny_host")
-"""Options that --producer and --consumer imply."""
+"""Options that cannot be combined with --producer or --consumer, which imply their values."""
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for options that contradict each other or would be ignored."""
+    """Raise ConfigurationError for options that contradict each other or would have no effect."""
     for kind in ("producer", "consumer"):
         wrong = [option for option in _IMPLIED if is_set(args, kind) and is_set(args, option)]
         if wrong:
@@ -145,7 +145,7 @@ def _check_remove(args: argparse.Namespace) -> None:
 
 
 class _ZooKeeperOption(argparse.Action):
-    """Rejects options that changed ACLs in ZooKeeper."""
+    """Rejects the options of old Kafka versions that changed ACLs directly in ZooKeeper."""
 
     def __call__(
         self,
@@ -155,12 +155,13 @@ class _ZooKeeperOption(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         raise ConfigurationError(
-            f"{option_string}: ACLs are not changed in ZooKeeper behind the brokers' backs; use --bootstrap-server"
+            f"{option_string}: not supported, because only brokers change ACLs, not tools in ZooKeeper; "
+            "use --bootstrap-server"
         )
 
 
 class _Version(argparse.Action):
-    """Prints the version, which takes time to look up and so is not a default value."""
+    """Prints the version. It is looked up only here, because that takes time."""
 
     def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **more)
@@ -188,12 +189,12 @@ COMMAND = AdminCommand(
     options=(
         *connection(controllers=True),
         *(
-            Option(name, "of old Kafka, rejected: use --bootstrap-server", action=_ZooKeeperOption)
+            Option(name, "option of old Kafka versions, rejected: use --bootstrap-server", action=_ZooKeeperOption)
             for name in ("--authorizer-properties", "--authorizer")
         ),
         Option("--version", "print the version and exit", action=_Version),
         *(Repeatable(f"{flag_name(name)} NAME", f"a {name.replace('_', ' ')}, '*' for all") for name in RESOURCES),
-        Flag("--cluster", "the cluster resource"),
+        Flag("--cluster", "use the cluster as resource"),
         Option(
             "--resource-pattern-type {any,match,literal,prefixed}",
             "how resource names are matched: literal or prefixed; --list and --remove also take any "
@@ -212,7 +213,7 @@ COMMAND = AdminCommand(
         Flag("--producer", "Write, Describe and Create on --topic", actions=_CHANGES),
         Flag("--consumer", "Read and Describe on --topic, Read on --group", actions=_CHANGES),
         Flag("--idempotent", "with --producer: IdempotentWrite on the cluster", actions=_CHANGES),
-        Flag("--force", "remove ACLs without asking for confirmation"),
+        Flag("--force", "with --remove: do not wait for confirmation"),
         JSON,
     ),
 )

@@ -19,9 +19,9 @@ from ottla.errors import ConfigurationError
 
 HEADER: Final = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
 MAX_LIFETIME: Final = -1
-"""The lifetime that stands for the broker's maximum."""
+"""The value of max_lifetime_ms for the broker's maximum."""
 WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
-"""The minimum widths of columns, as in Kafka's tool."""
+"""The minimum widths of columns in characters, as in Kafka's tool."""
 
 
 def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def renew(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Renew a token and print its expiry."""
+    """Renew a token, and print its new expiry time."""
     period_ms = args.renew_time_period
     output.text(f"Calling renew token operation with hmac :{args.hmac} , renew-time-period :{period_ms}")
     expiry = admin.renew_delegation_token(_hmac(args), period_ms)
@@ -47,7 +47,7 @@ def renew(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Let a token expire and print when."""
+    """Let a token expire, and print its expiry time."""
     period_ms = args.expiry_time_period
     output.text(f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{period_ms}")
     expiry = admin.expire_delegation_token(_hmac(args), period_ms)
@@ -56,7 +56,7 @@ def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the tokens of owners or renewers; without any, those that the client may describe."""
+    """Print the tokens of these owners. Without owners, print all tokens that the client may describe."""
     owners = args.owner_principal
     if owners:
         output.text(f"Calling describe token operation for owners: {_list(owners)}")
@@ -68,7 +68,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def _table(tokens: Iterable[DelegationToken]) -> list[str]:
-    """Return the table with an empty line before each row, as Kafka's tool prints it."""
+    """Return the lines of the table. An empty line precedes each row, as in Kafka's tool."""
     rows = [HEADER, *map(_row, tokens)]
     lines = [" ".join(f"{cell:<{width}}" for cell, width in zip(row, WIDTHS, strict=True)) for row in rows]
     return [line for row in lines for line in ("", row)]
@@ -85,7 +85,7 @@ def _fields(token: DelegationToken) -> dict[str, Any]:
 
 
 def _list(items: Iterable[str]) -> str:
-    """Return a list as Java prints it."""
+    """Format a list as Java prints it."""
     return f"[{', '.join(items)}]"
 
 
@@ -130,7 +130,7 @@ COMMAND = AdminCommand(
         ),
         Repeatable(
             "--renewer-principal TYPE:NAME",
-            "who may renew and expire the token besides its owner",
+            "principal that may renew and expire the token, besides its owner",
             type=str.strip,
             actions="create",
         ),

@@ -1,1 +1,1 @@
-"""`ottla cluster`: a cluster on this machine."""
+"""`ottla cluster`: runs a cluster on this machine."""

@@ -1,4 +1,6 @@
-"""Actions of `ottla cluster` on any running cluster, as in kafka-cluster.sh: its id, its endpoints, removed brokers."""
+"""The actions of `ottla cluster` that work with any running cluster, as kafka-cluster.sh does: cluster-id, unregister
+and list-endpoints.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def cluster_id(args: argparse.Namespace) -> int:
 
 
 def unregister(args: argparse.Namespace) -> int:
-    """Remove the registration of a broker that has left the cluster for good."""
+    """Remove the registration of a broker that was shut down for good."""
     with KafkaAdminClient(client_options(args)) as admin:
         try:
             admin.unregister_broker(args.id)
@@ -39,7 +41,7 @@ def unregister(args: argparse.Namespace) -> int:
 
 
 def list_endpoints(args: argparse.Namespace) -> int:
-    """Print the brokers and their addresses."""
+    """Print the brokers or controllers of the cluster with their addresses."""
     with KafkaAdminClient(client_options(args)) as admin:
         cluster = admin.describe_cluster(include_fenced_brokers=args.include_fenced_brokers)
     kind = "controller" if args.bootstrap_controller else "broker"
@@ -63,13 +65,13 @@ ACTIONS: Final = (
     Action("cluster-id", "print the id of any cluster", cluster_id, options=(*_CONNECTION, JSON)),
     Action(
         "unregister",
-        "remove the registration of a broker of any cluster",
+        "remove the registration of a broker from any cluster",
         unregister,
         options=(*_CONNECTION, Option("--id, -i ID", "id of the broker", int, required=True)),
     ),
     Action(
         "list-endpoints",
-        "print the brokers of any cluster",
+        "print the brokers or controllers of any cluster",
         list_endpoints,
         options=(
             *_CONNECTION,

@@ -1,4 +1,5 @@
-"""A cluster on this machine: brokers, and ZooKeeper on request, which keep running after the command has ended.
+"""A cluster on this machine: brokers and, if requested, ZooKeeper. Their processes continue to run after the command
+has ended.
 
     ottla cluster up                 three brokers on 9092, 9093 and 9094
     ottla cluster up --zookeeper     the same with ZooKeeper on 127.0.0.1:2181, Kafka's classic layout
@@ -11,8 +12,8 @@
 The actions of kafka-cluster.sh are for any cluster: cluster-id, unregister, list-endpoints.
 
 Files, logs and data are in the directory (./ottla-cluster); server-N.properties may be edited. Without ZooKeeper the
-brokers share an embedded metadata store. --zookeeper requires `pip install 'ottla[cluster,spark]'`, as ZooKeeper's
-jars come with PySpark.
+brokers share an embedded metadata store. --zookeeper requires `pip install 'ottla[cluster,spark]'`, as ZooKeeper's jars
+come with PySpark.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _signal(text: str) -> signal.Signals:
 
 
 def _locked(action: Callable[[Path, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Return an action that runs while no other command changes the cluster."""
+    """Wrap an action so that it holds the lock of the cluster's directory: commands that change the cluster run one at
+    a time.
+    """
 
     def run(args: argparse.Namespace) -> int:
         directory = args.dir.resolve()
@@ -60,12 +63,12 @@ def _locked(action: Callable[[Path, argparse.Namespace], int]) -> Callable[[argp
 
 
 def show_status(args: argparse.Namespace) -> int:
-    """Print the status, and return 1 unless everything is healthy."""
+    """Print the status. Return 1 unless all processes and partitions are healthy."""
     return _print_status(_existing(args.dir.resolve()), args, strict=True)
 
 
 def up(directory: Path, args: argparse.Namespace) -> int:
-    """Start the cluster."""
+    """Start the cluster, or create it first if the directory has none. Print the status."""
     cluster = LocalCluster.load(directory)
     if cluster is None:
         cluster = _new(directory, args)
@@ -91,7 +94,7 @@ def _new(directory: Path, args: argparse.Namespace) -> LocalCluster:
 
 
 def kill(directory: Path, args: argparse.Namespace) -> int:
-    """Send a signal."""
+    """Send a signal to a broker or to ZooKeeper. Return 1 if it does not run."""
     cluster = _existing(directory)
     broker = _find(cluster, args.id)
     is_sent = cluster.send_zookeeper(args.signal) if broker is None else cluster.send(broker, args.signal)
@@ -103,7 +106,7 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 
 
 def start(directory: Path, args: argparse.Namespace) -> int:
-    """Start a broker or ZooKeeper again."""
+    """Start a broker or ZooKeeper again. Raises StartupError if it is paused."""
     cluster = _existing(directory)
     broker = _find(cluster, args.id)
     if cluster.zookeeper_is_paused() if broker is None else cluster.is_paused(broker):
@@ -118,7 +121,7 @@ def start(directory: Path, args: argparse.Namespace) -> int:
 
 
 def add(directory: Path, args: argparse.Namespace) -> int:
-    """Add a broker."""
+    """Add a broker with the configs of the last broker, and start it."""
     cluster = _existing(directory)
     configs = cluster.common_configs() | dict(properties.override(text) for text in args.override)
     if args.rack:
@@ -129,7 +132,7 @@ def add(directory: Path, args: argparse.Namespace) -> int:
 
 
 def down(directory: Path, args: argparse.Namespace) -> int:
-    """Shut down all processes, and return 1 if a process had to be killed."""
+    """Shut down all processes. Return 1 if one had to be killed."""
     cluster = _existing(directory)
     killed = [f"broker {broker.id}" for broker in reversed(cluster.brokers) if not cluster.stop(broker)]
     if cluster.zookeeper is not None and not cluster.stop_zookeeper():
@@ -148,7 +151,9 @@ def _existing(directory: Path) -> LocalCluster:
 
 
 def _find(cluster: LocalCluster, text: str) -> Broker | None:
-    """Return a broker of the cluster by its id; None for its ZooKeeper."""
+    """Return the broker with this id; None if `text` is "zookeeper". Raises ConfigurationError if there is no such
+    broker.
+    """
     if text == "zookeeper":
         cluster.check_zookeeper()
         return None
@@ -168,7 +173,7 @@ def _print_status(cluster: LocalCluster, args: argparse.Namespace, *, strict: bo
 
 
 _DIR = Option("--dir DIR", "directory of the cluster", Path, default=Path("ottla-cluster"))
-_FORMAT = Option("--format", "format of the output (text)", choices=("text", "json"), default="text")
+_FORMAT = Option("--format", "format of the output", choices=("text", "json"), default="text")
 _ID = Option("id ID", "id of a broker, or zookeeper")
 _OVERRIDE = Repeatable("--override NAME=VALUE", "config of new brokers")
 
@@ -185,7 +190,7 @@ COMMAND = Command(
                 Option("--brokers N", f"number of brokers of a new cluster ({BROKERS})", int),
                 Option(
                     "--base-port PORT",
-                    "port of broker 0, broker N listens on N more; 0: any free ports",
+                    "port of broker 0; the port of broker N is higher by N. 0: any free ports",
                     int,
                     default=BASE_PORT,
                 ),
@@ -207,7 +212,7 @@ COMMAND = Command(
             options=(
                 _DIR,
                 _ID,
-                Option("--signal", "KILL (the default), TERM, STOP, CONT …", _signal, default="KILL"),
+                Option("--signal", "signal to send: KILL, TERM, STOP, CONT …", _signal, default="KILL"),
             ),
         ),
         Action("start", "start a broker or ZooKeeper again", _locked(start), options=(_DIR, _ID)),

@@ -1,7 +1,7 @@
-"""Processes that outlive the command that started them, identified by their pid.
+"""Processes that continue to run after the command that started them has ended. They are identified by their pid.
 
-Pids are reused: a process belongs to the cluster only if its command line contains a word of the command that
-started it.
+Because pids are reused, each function also takes a word of the command that started the process. A process whose
+command line does not contain the word is another one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 POLL_SECONDS: Final = 0.02
 DELIVERY_SECONDS: Final = 5.0
 STOPPED: Final = "T"
-"""The state of a stopped process, in Linux' /proc and in the output of ps."""
+"""The state of a paused process in /proc on Linux, and in the output of ps."""
 _children: Final[list[subprocess.Popen[bytes]]] = []
-"""Child processes of this process, which must be waited for when they have ended."""
+"""Child processes of this process. They must be polled, otherwise they would remain as zombies after their end."""
 
 
 def start(command: Sequence[str], log: Path) -> int:
-    """Start a process in its own session, so that Ctrl+C does not reach it, and return its pid."""
+    """Start a process in a session of its own, so that Ctrl+C does not reach it. Return its pid."""
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True
@@ -36,19 +36,19 @@ def start(command: Sequence[str], log: Path) -> int:
 
 
 def is_running(pid: int, word: str) -> bool:
-    """Return whether the process exists, running or paused, and has `word` in its command line."""
+    """Return whether the process exists, running or paused."""
     for child in _children:
         child.poll()
     return pid > 0 and word in _command_line(pid)
 
 
 def is_stopped(pid: int, word: str) -> bool:
-    """Return whether the process is paused (SIGSTOP)."""
+    """Return whether the process is paused by SIGSTOP."""
     return is_running(pid, word) and _state(pid).startswith(STOPPED)
 
 
 def wait_for_end(pid: int, word: str, seconds: float) -> bool:
-    """Wait until the process has ended, and return whether it has in time."""
+    """Wait up to `seconds` until the process has ended. Return whether it has."""
     deadline = time.monotonic() + seconds
     while is_running(pid, word):
         if time.monotonic() > deadline:
@@ -58,7 +58,7 @@ def wait_for_end(pid: int, word: str, seconds: float) -> bool:
 
 
 def stop(pid: int, word: str, seconds: float) -> bool:
-    """Stop the process by SIGTERM; if that takes longer, kill it and return False."""
+    """Stop the process with SIGTERM. If it has not ended after `seconds`, kill it and return False."""
     if not send(pid, word, signal.SIGCONT):
         return True
     send(pid, word, signal.SIGTERM)
@@ -70,7 +70,7 @@ def stop(pid: int, word: str, seconds: float) -> bool:
 
 
 def send(pid: int, word: str, number: signal.Signals) -> bool:
-    """Send a signal, and return False if there is no process. SIGSTOP and SIGCONT have taken effect on return."""
+    """Send a signal. Return False if the process does not exist. SIGSTOP and SIGCONT have taken effect on return."""
     if not is_running(pid, word):
         return False
     try:
@@ -83,14 +83,14 @@ def send(pid: int, word: str, number: signal.Signals) -> bool:
 
 
 def _wait_until(pid: int, word: str, *, stopped: bool) -> None:
-    """Wait for a signal to take effect, which is not immediate on a busy machine."""
+    """Wait until the process is paused or resumed, which takes a moment on a busy machine."""
     deadline = time.monotonic() + DELIVERY_SECONDS
     while is_running(pid, word) and is_stopped(pid, word) != stopped and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
 
 
 def _state(pid: int) -> str:
-    """Return the state as a letter; empty for a process that has ended."""
+    """Return the letter of the process state; empty if the process has ended."""
     try:
         # The name before it is in parentheses and may contain some itself.
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].strip()
@@ -102,7 +102,7 @@ def _state(pid: int) -> str:
 
 
 def _command_line(pid: int) -> str:
-    """Return the command line; empty for a process that has ended."""
+    """Return the command line of the process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

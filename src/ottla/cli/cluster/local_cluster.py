@@ -1,10 +1,9 @@
-"""A cluster on this machine: its directory with files, logs, data and the ids of its processes.
+"""A cluster on this machine: its files in a directory, and its processes.
 
-cluster.json            addresses and process ids, written by one command at a time
-server-N.properties     configs of broker N; may be edited, and apply from its next start on
-broker-N.log  data-N/   log output and data of broker N
-metadata/               the embedded metadata store of the brokers, or
-zookeeper/              ZooKeeper's files, log and data
+cluster.json            addresses and process ids, written by one command at a time server-N.properties     configs of
+broker N; may be edited, and apply from its next start on broker-N.log  data-N/   log output and data of broker N
+metadata/               the embedded metadata store of the brokers, or zookeeper/              ZooKeeper's files, log
+and data
 """
 
 from __future__ import annotations
@@ -31,46 +30,50 @@ STATE: Final = "cluster.json"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 READY: Final = b"is ready: "
-"""The end of the line that `ottla broker` prints once it serves requests."""
+"""The end of the line that `ottla broker` prints when it is ready."""
 ENDING: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 """Signals that end a process."""
 MOST_REPLICAS: Final = 3
 OWN: Final = frozenset(
     {"broker.id", "listeners", "zookeeper.connect", "ottla.metadata.dir", "log.dirs", "ottla.http.listener"}
 )
-"""Configs that differ from broker to broker, or belong to the cluster."""
+"""Configs that the cluster sets for each broker, so that they cannot be overridden."""
 
 
 @dataclass
 class Broker:
-    """One broker; its pid is 0 if it was not started."""
+    """A broker of the cluster. `pid` is 0 if it has never been started."""
 
     id: int
     port: int
     pid: int = 0
     http_port: int = 0
-    """The port of metrics and health checks; 0 if the broker has none."""
+    """The port for metrics and health checks; 0 if the broker has none."""
 
     @property
     def address(self) -> str:
-        """The broker's address for clients."""
+        """The host and port for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def http_address(self) -> str:
-        """The address of metrics and health checks; empty if the broker has none."""
+        """The host and port for metrics and health checks; empty if the broker has none."""
         return f"127.0.0.1:{self.http_port}" if self.http_port else ""
 
 
 @dataclass
 class LocalCluster:
-    """The content of cluster.json and the operations on the cluster. Brokers are in the order of their ids."""
+    """A local cluster: the content of cluster.json, and the operations on its processes. `brokers` are in the order of
+    their ids.
+    """
 
     directory: Path
     zookeeper_port: int | None
     """The port of ZooKeeper; None if the brokers share an embedded metadata store."""
     base_port: int
-    """The port of broker 0, broker N listens on N more; 0: each on a port that was free."""
+    """The port of broker 0; the port of broker N is higher by N. 0: each broker has a port that was free when it was
+    added.
+    """
     zookeeper_pid: int = 0
     brokers: list[Broker] = field(default_factory=list)
 
@@ -104,7 +107,7 @@ class LocalCluster:
         replace_file(self.directory / STATE, json.dumps(state, indent=1).encode())
 
     def broker(self, number: int) -> Broker:
-        """Return a broker by its id. Raises ConfigurationError if there is none."""
+        """Return the broker with this id. Raises ConfigurationError if there is none."""
         broker = next((broker for broker in self.brokers if broker.id == number), None)
         if broker is None:
             ids = ", ".join(str(broker.id) for broker in self.brokers)
@@ -112,7 +115,9 @@ class LocalCluster:
         return broker
 
     def add(self, configs: Mapping[str, str]) -> Broker:
-        """Add a broker with these configs, without starting it."""
+        """Add a broker with these configs, without starting it. Raises ConfigurationError for configs that the cluster
+        sets.
+        """
         fixed = sorted(OWN.intersection(configs))
         if fixed:
             raise ConfigurationError(f"{', '.join(fixed)}: each broker of the cluster has its own")
@@ -136,43 +141,43 @@ class LocalCluster:
         return broker
 
     def common_configs(self) -> dict[str, str]:
-        """Return the configs that a new broker takes over from the last one."""
+        """Return the configs of the last broker that a new broker should have, too."""
         configs = properties.load(self.properties(self.brokers[-1]))
         return {name: value for name, value in configs.items() if name not in {*OWN, "broker.rack"}}
 
     @property
     def zookeeper(self) -> ZooKeeperServer | None:
-        """The ZooKeeper server of the cluster, if it has one."""
+        """The ZooKeeper server of the cluster; None if it has none."""
         port = self.zookeeper_port
         return None if port is None else ZooKeeperServer(self.directory / "zookeeper", port)
 
     @property
     def zookeeper_connect(self) -> str:
-        """The address of its ZooKeeper server."""
+        """The host and port of the cluster's ZooKeeper server. Raises ConfigurationError if it has none."""
         return self.check_zookeeper().connect
 
     def check_zookeeper(self) -> ZooKeeperServer:
-        """Return its ZooKeeper server. Raises ConfigurationError if it has none."""
+        """Return the cluster's ZooKeeper server. Raises ConfigurationError if it has none."""
         if self.zookeeper is None:
             raise ConfigurationError("the cluster has no ZooKeeper: its brokers share an embedded metadata store")
         return self.zookeeper
 
     @property
     def _zookeeper_word(self) -> str:
-        """A part of the command line that identifies the process of ZooKeeper."""
+        """A part of the command line by which ZooKeeper's process is recognized."""
         return str(self.directory / "zookeeper")
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, for clients."""
+        """The addresses of all brokers, separated by commas."""
         return ",".join(broker.address for broker in self.brokers)
 
     def properties(self, broker: Broker) -> Path:
-        """Return the properties file of a broker; its path also identifies the broker's process."""
+        """Return the path of a broker's properties file. The broker's process is recognized by it."""
         return self.directory / f"server-{broker.id}.properties"
 
     def log(self, broker: Broker) -> Path:
-        """Return the log file of a broker."""
+        """Return the path of a broker's log file."""
         return self.directory / f"broker-{broker.id}.log"
 
     def is_running(self, broker: Broker) -> bool:
@@ -192,7 +197,9 @@ class LocalCluster:
         return daemon.is_running(self.zookeeper_pid, self._zookeeper_word)
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper if the cluster has one, unless it runs. Raises StartupError if it does not answer in time."""
+        """Start ZooKeeper if the cluster has one and it is not running. Raises StartupError if it does not answer in
+        time.
+        """
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():
             return
@@ -207,7 +214,9 @@ class LocalCluster:
             time.sleep(daemon.POLL_SECONDS)
 
     def start(self, *brokers: Broker) -> None:
-        """Start brokers that do not run, and wait until they serve. Raises StartupError if one does not in time."""
+        """Start those of the brokers that are not running, and wait until they are ready. Raises StartupError if one is
+        not ready in time.
+        """
         positions = {}
         for broker in brokers:
             if not self.is_running(broker):
@@ -233,19 +242,21 @@ class LocalCluster:
             time.sleep(daemon.POLL_SECONDS)
 
     def send(self, broker: Broker, number: signal.Signals) -> bool:
-        """Send a signal to a broker, and wait if it ends the process. Return False if there is no process."""
+        """Send a signal to a broker. If the signal ends the process, wait for the end. Return False if the process does
+        not exist.
+        """
         return _signal(broker.pid, str(self.properties(broker)), number)
 
     def send_zookeeper(self, number: signal.Signals) -> bool:
-        """Send a signal to ZooKeeper, in the same way."""
+        """Send a signal to ZooKeeper; the same as `send`."""
         return _signal(self.zookeeper_pid, self._zookeeper_word, number)
 
     def stop(self, broker: Broker) -> bool:
-        """Shut down a broker (controlled shutdown), and return False if it had to be killed."""
+        """Shut down a broker by a controlled shutdown. Return False if it had to be killed."""
         return daemon.stop(broker.pid, str(self.properties(broker)), STOP_SECONDS)
 
     def stop_zookeeper(self) -> bool:
-        """Shut down ZooKeeper, and return False if it had to be killed."""
+        """Shut down ZooKeeper. Return False if it had to be killed."""
         return daemon.stop(self.zookeeper_pid, self._zookeeper_word, STOP_SECONDS)
 
 
@@ -257,7 +268,9 @@ def _signal(pid: int, word: str, number: signal.Signals) -> bool:
 
 
 def defaults(brokers: int) -> dict[str, str]:
-    """Return the configs of every broker of a new cluster: the loss of one broker loses no acknowledged record."""
+    """Return the configs of the brokers of a new cluster. With three brokers or more, no acknowledged record is lost if
+    one broker fails.
+    """
     replicas = min(MOST_REPLICAS, brokers)
     in_sync = 2 if brokers >= MOST_REPLICAS else 1
     return {
@@ -275,7 +288,7 @@ def defaults(brokers: int) -> dict[str, str]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Lock the directory, which is created, for one command at a time."""
+    """Context manager: lock the directory for one command. It is created if it does not exist."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("w")

@@ -17,14 +17,16 @@ from ottla.errors import BrokerNotAvailableError, KafkaError
 
 TIMEOUT_MS: Final = 5_000
 REQUEST_MS: Final = 2_000
-"""Timeout of a request to a broker; then the next broker is asked."""
+"""Timeout in milliseconds of a request to a broker. After it, the request is sent to the next broker."""
 MAX_NAMES: Final = 10
-"""The maximum number of partitions that the text names."""
+"""Maximum number of partitions whose names are printed as text."""
 
 
 @dataclass
 class Status:
-    """The cluster at one moment. Fields that brokers report are None if none answers; `error` has the reason."""
+    """The status of a cluster. Fields whose values come from brokers are None if no broker responds; `error` then has
+    the reason.
+    """
 
     directory: str
     zookeeper: dict[str, Any] | None
@@ -38,7 +40,9 @@ class Status:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all processes run, all brokers are registered, and all partitions have a leader and a full ISR."""
+        """Whether all processes run, all brokers are registered, and all partitions have a leader and are fully
+        replicated.
+        """
         processes = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
         is_running = all(process["running"] and not process["paused"] for process in processes)
         registered = all(broker["registered"] for broker in self.brokers)
@@ -47,7 +51,9 @@ class Status:
 
 
 def status(cluster: LocalCluster) -> Status:
-    """Return the status from the processes and from brokers that run, or from ZooKeeper if no broker answers."""
+    """Return the status of a cluster. It comes from its processes and from a running broker or, if none responds, from
+    ZooKeeper.
+    """
     report = _processes(cluster)
     servers = ",".join(broker["address"] for broker in report.brokers if broker["running"] and not broker["paused"])
     try:
@@ -93,7 +99,7 @@ def _processes(cluster: LocalCluster) -> Status:
 
 
 def _add_from_zookeeper(address: str, report: Status) -> None:
-    """Add registered brokers and the controller, if ZooKeeper answers."""
+    """Add the registered brokers and the controller to the status, if ZooKeeper responds."""
     try:
         with ZkClient(address, TIMEOUT_MS, TIMEOUT_MS) as zk:
             registered = zk.children(znodes.BROKER_IDS)
@@ -126,7 +132,7 @@ def _name(partition: PartitionInfo) -> str:
 
 
 def as_text(report: Status) -> Iterator[str]:
-    """Return the status as lines of text."""
+    """Yield the status as lines of text."""
     zookeeper = report.zookeeper
     rows: list[tuple[str, str, str, int | None, str, str]] = []
     if zookeeper is not None:

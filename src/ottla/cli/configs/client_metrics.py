@@ -1,4 +1,4 @@
-"""Manage subscriptions to the metrics of clients (KIP-714), as kafka-client-metrics.sh does."""
+"""Manage the subscriptions to client metrics (KIP-714), as kafka-client-metrics.sh does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.cluster.store.znodes import uuid_text
 from ottla.errors import ConfigurationError
 
 CONFIGS = {"interval": "interval.ms", "metrics": "metrics", "match": "match"}
-"""Options and the configs that they set; an empty value resets the config."""
+"""The configs that options set. An empty value resets the config to its default."""
 
 
 def _resource(name: str) -> ConfigResource:
@@ -29,7 +29,7 @@ def _names(admin: KafkaAdminClient) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Print the names of subscriptions."""
+    """Print the names of all subscriptions."""
     names = _names(admin)
     output.text("\n".join(names))
     return names
@@ -51,7 +51,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, str]:
-    """Create or change a subscription."""
+    """Create or change a subscription, and print its name."""
     name = args.name or uuid_text(uuid.uuid4())
     changes: dict[str, Change] = {
         key: getattr(args, option) or None for option, key in CONFIGS.items() if getattr(args, option) is not None
@@ -88,7 +88,7 @@ COMMAND = AdminCommand(
         *connection(),
         OneOf(
             Option("--name", "name of the subscription", actions="describe alter delete"),
-            Flag("--generate-name", "a new unique name", actions="alter"),
+            Flag("--generate-name", "generate a unique name", actions="alter"),
             required=False,
         ),
         Option(

@@ -1,4 +1,4 @@
-"""Describe and alter configs of topics, brokers, groups and clients, quotas and SCRAM credentials: kafka-configs.sh."""
+"""Describe and alter configs, quotas and SCRAM credentials, as kafka-configs.sh does."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ottla.config import properties
 from ottla.errors import ConfigurationError, InvalidConfigError, UnsupportedVersionError
 
 Changes = Mapping[str, str | None]
-"""New values by config; None removes."""
+"""The new value of each config; None removes the config."""
 
 _COMMA: Final = re.compile(r",(?![^\[]*\])")
-"""A comma between configs, not within a list in brackets."""
+"""Matches a comma between two configs, but not within a list in brackets."""
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> Any:
@@ -73,7 +73,7 @@ COMMAND = AdminCommand(
         Option("--zookeeper HOST:PORT", "not supported: use --bootstrap-server", action=_ZooKeeper),
         *ENTITY_OPTIONS,
         Flag("--all", "print defaults, too, not only what is set on the entity", actions="describe"),
-        Option("--add-config K=V,K=[V,V]", "configs to set; brackets around commas", actions="alter"),
+        Option("--add-config K=V,K=[V,V]", "configs to set; a value with commas needs brackets", actions="alter"),
         Option("--add-config-file FILE", "properties file of configs to set", Path, actions="alter"),
         Option("--delete-config K,K", "configs to remove", actions="alter"),
         Flag("--force", "accepted as by Kafka's tool; this command never asks for confirmation"),
@@ -92,7 +92,7 @@ def _changes(args: argparse.Namespace) -> Changes:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse `a=1,b=[x,y]`. Raises ConfigurationError for a name without a value."""
+    """Parse configs such as `a=1,b=[x,y]`. Raises ConfigurationError for a name without a value."""
     configs = {}
     for part in filter(None, map(str.strip, _COMMA.split(text))):
         name, equals, value = part.partition("=")
@@ -156,7 +156,9 @@ def _describe(
 
 
 def _existing(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
-    """Return the existing names; None for a named broker, whose absence is an error of the request itself."""
+    """Return the names of the existing entities of a kind. Return None for a single broker: if it does not exist,
+    describing it fails.
+    """
     match entity.kind.resource:
         case ConfigResourceType.TOPIC:
             return sorted(admin.list_topics())
@@ -171,7 +173,9 @@ def _existing(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
 
 
 def _groups_with_configs(admin: KafkaAdminClient, entity: Entity) -> set[str]:
-    """Return groups with configs, which may have no members yet. Kafka lists all of them since 4.1 (KIP-1142)."""
+    """Return the groups that have configs; they may have no members. Since 4.1, Kafka can list all of them
+    (KIP-1142).
+    """
     group = ConfigResourceType.GROUP
     if entity.name is None:
         with suppress(UnsupportedVersionError):
@@ -201,7 +205,7 @@ _JAVA_NAMES: Final[Mapping[int, str]] = {
     ConfigSource.CLIENT_METRICS_CONFIG: "DYNAMIC_CLIENT_METRICS_CONFIG",
     ConfigSource.GROUP_CONFIG: "DYNAMIC_GROUP_CONFIG",
 }
-"""Names of sources in Java's client, if they differ from the protocol's."""
+"""Java's names of config sources that differ from those of the protocol."""
 
 
 def _source(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The entities of `ottla configs`: their kinds, as Kafka's ConfigCommand names them, and the options that name them."""
+"""The entities of `ottla configs`: topics, brokers, users and so on, and the options that select them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from ottla.client.admin.configs import ConfigResourceType, ConfigSource
 from ottla.errors import ConfigurationError
 
 DEFAULT: Final = ""
-"""The name of the entity that applies to all of its kind without configs of their own."""
+"""The name of the default entity of a kind. Its configs apply to entities without configs of their own."""
 
 
 class Kind(NamedTuple):
-    """A kind of entity: it has configs if it is a resource, otherwise quotas."""
+    """A kind of entity. It has configs if `resource` is set, otherwise quotas."""
 
     name: str
-    """The name of the kind in the plural, as for --entity-type."""
+    """The plural name of the kind, as --entity-type takes it."""
     resource: ConfigResourceType | None = None
     quota: str | None = None
-    """The entity type of the kind for quotas (KIP-546)."""
+    """The kind's entity type in quotas (KIP-546)."""
     has_default: bool = False
     is_numbered: bool = False
     own: ConfigSource | None = None
-    """The source of configs that are set on an entity of the kind; None: all are printed."""
+    """The source of configs that are set on the entity itself, which are printed without --all. None: all are
+    printed.
+    """
 
     @property
     def singular(self) -> str:
-        """The name of the kind in the singular."""
+        """The singular name of the kind."""
         return self.name.removesuffix("s")
 
     @property
     def flag(self) -> str:
-        """The short option of the kind."""
+        """The short option that selects an entity of this kind, such as --topic."""
         return f"--{self.name if self.name == 'client-metrics' else self.singular}"
 
 
@@ -57,11 +59,11 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("ips", quota="ip", has_default=True),
     )
 }
-"""Every kind of entity."""
+"""All kinds of entities, by name."""
 
 
 class Entity(NamedTuple):
-    """An entity by its name; the name is DEFAULT, or None for all of the kind."""
+    """An entity. `name` is DEFAULT for the default entity, and None for all entities of the kind."""
 
     kind: Kind
     name: str | None
@@ -73,7 +75,7 @@ class Entity(NamedTuple):
 
 
 class _Short(argparse.Action):
-    """Kind and name in one option."""
+    """The argparse action of an option that contains both kind and name, such as `--topic NAME`."""
 
     def __init__(self, *, kind: Kind, **settings: Any) -> None:
         super().__init__(**settings, default=[])
@@ -93,7 +95,7 @@ class _Short(argparse.Action):
 
 
 def _short_options(kind: Kind) -> Iterator[Option]:
-    """Yield the short forms of KIP-543 and KIP-714."""
+    """Yield the short options of a kind (KIP-543, KIP-714)."""
     text = f"short for --entity-type {kind.name} --entity-name NAME"
     yield Option(f"{kind.flag} NAME", text, action=_Short, kind=kind, dest="short")
     if kind.has_default:
@@ -113,11 +115,13 @@ ENTITY_OPTIONS: Final = (
     ),
     *(option for kind in KINDS.values() for option in _short_options(kind)),
 )
-"""Options that name entities."""
+"""The options that select entities."""
 
 
 def entities(args: argparse.Namespace) -> list[Entity]:
-    """Return the entities on the command line: one, or a user and a client. Raises ConfigurationError for others."""
+    """Return the entities that the options select: one entity, or a user and a client. Raises ConfigurationError for
+    other combinations.
+    """
     targets = [*_paired(args.types, args.names), *args.short]
     if not targets:
         raise ConfigurationError(f"--entity-type is needed: one of {', '.join(KINDS)}")
@@ -136,7 +140,9 @@ def _or_default(kind: Kind) -> str:
 
 
 def _paired(types: Sequence[str], names: Sequence[str]) -> list[Entity]:
-    """Pair types with names in their order; a type without a name means all of the kind."""
+    """Combine the values of --entity-type and --entity-name, in their order. A type without a name means all entities
+    of the kind.
+    """
     if len(names) > len(types):
         raise ConfigurationError(f"--entity-name {names[len(types)]!r} has no --entity-type")
     padded: list[str | None] = [*names, *([None] * (len(types) - len(names)))]

@@ -22,9 +22,9 @@ from ottla.client.admin.security.scram import (
 from ottla.errors import ConfigurationError, InvalidConfigError, KafkaError, ResourceNotFoundError
 
 MECHANISMS: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
-"""Mechanisms by their SASL names."""
+"""SCRAM mechanisms by their SASL names."""
 SHOWN: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
-"""Entity types of quotas in the order and by the names of Kafka's tool."""
+"""The names under which Kafka's tool prints the entity types of quotas, in its order."""
 
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(?P<iterations>[0-9]+),\s*)?password=(?P<password>.+)")
 
@@ -48,7 +48,7 @@ def describe(
 
 
 def java_double(value: float) -> str:
-    """Format a number as Java's Double.toString, because scripts may compare it: `1024.0`, but `1.0E7`."""
+    """Format a number like Java's Double.toString, because scripts may compare the output: `1024.0`, but `1.0E7`."""
     if not value or 1e-3 <= abs(value) < 1e7:
         return str(value)
     exact = Decimal(str(value)).normalize()
@@ -64,7 +64,9 @@ def _filter(entities: Sequence[Entity]) -> ClientQuotaFilter:
 
 
 def _credentials(admin: KafkaAdminClient, entities: Sequence[Entity]) -> Credentials:
-    """Return the credentials of one user or of all; clients, IP addresses and defaults have none."""
+    """Return the SCRAM credentials of the selected user, or of all users. Clients, IP addresses and defaults have
+    none.
+    """
     (kind, name), *others = entities
     if kind.quota != "user" or others or name == DEFAULT:
         return {}
@@ -97,7 +99,7 @@ def _as_json(quotas: Mapping[Any, Quotas], credentials: Credentials) -> dict[str
 
 
 def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[str, str | None]) -> None:
-    """Alter the quotas of users, clients or IP addresses, or the SCRAM credentials of a user."""
+    """Change the quotas of users, clients or IP addresses, or the SCRAM credentials of a user."""
     passwords = {name: value for name, value in changes.items() if name in MECHANISMS}
     if passwords and len(passwords) < len(changes):
         # They take two requests, and the second could fail after the first has succeeded.
@@ -114,7 +116,7 @@ def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[
 
 
 def _check_removed(admin: KafkaAdminClient, entities: Sequence[Entity], quotas: Mapping[str, float | None]) -> None:
-    """Raise InvalidConfigError for quotas that are not set, as Kafka's tool does: the name may be misspelt."""
+    """Raise InvalidConfigError if a quota to remove is not set, as Kafka's tool does. Its name may be misspelled."""
     removed = {name for name, value in quotas.items() if value is None}
     if removed:
         quota_sets = admin.describe_client_quotas(_filter(entities)).values()

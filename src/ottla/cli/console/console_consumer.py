@@ -23,7 +23,9 @@ LEVELS = ("read_committed", "read_uncommitted")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until a limit or a signal; the exit code after a signal is that of kafka-console-consumer.sh (143, 130)."""
+    """Print records until a limit is reached or a signal arrives. Return 143 or 130 after a signal, as Kafka's tool
+    does.
+    """
     _check(args)
     if args.zookeeper:
         from ottla.cli.console import zookeeper_console_consumer
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for options that would be ignored, as Kafka's ConsoleConsumerOptions does."""
+    """Raise ConfigurationError for options that would have no effect, as Kafka's ConsoleConsumerOptions does."""
     old, new = ("blacklist", "delete_consumer_offsets", "skip_message_on_error"), ("isolation_level", "partition")
     needed = "--bootstrap-server" if args.zookeeper else "--zookeeper"
     for option in new if args.zookeeper else old:
@@ -69,7 +71,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Iterator[ConsumerRecord]:
-    """Yield records as they arrive, until none has arrived for --timeout-ms."""
+    """Yield records until none has arrived for --timeout-ms."""
     last = time.monotonic()
     while True:
         polled = consumer.poll(POLL_MS if args.timeout_ms is None else min(POLL_MS, args.timeout_ms))
@@ -135,7 +137,7 @@ COMMAND = Command(
         Option("--offset", "with --partition: offset to start at, earliest, or latest (the default)"),
         Option("--group", "consumer group (default: a new one, whose offsets are not committed)"),
         Option("--max-messages N", "stop after N records", int),
-        Option("--timeout-ms MS", "stop if no record arrives for so many milliseconds", int),
+        Option("--timeout-ms MS", "stop if no record arrives for this time in milliseconds", int),
         Flag("--delete-consumer-offsets", "with --zookeeper: delete the offsets of the group first"),
         Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be printed"),
         Option("--isolation-level", "isolation.level (default: read_uncommitted)", choices=LEVELS),

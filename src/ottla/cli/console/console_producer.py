@@ -22,7 +22,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Lines(NamedTuple):
-    """The syntax of a line: separators of key, value and headers."""
+    """The separators that split a line into key, value and headers."""
 
     parse_key: bool = False
     key_separator: bytes = b"\t"
@@ -35,7 +35,7 @@ class Lines(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Lines:
-        """Create it from the `--property` values."""
+        """Create it from the values of `--property`."""
         return cls(
             boolean(values.get("parse.key")),
             unescape(values.get("key.separator", "\t")),
@@ -48,7 +48,7 @@ class Lines(NamedTuple):
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return key, value and headers of a line. Raises ConfigurationError if a separator is missing."""
+        """Return the key, the value and the headers of a line. Raises ConfigurationError if a separator is missing."""
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
             text, line = self._split(line, self.headers_delimiter, "headers", number)
@@ -75,15 +75,15 @@ class Lines(NamedTuple):
 
 
 class LineReader(Protocol):
-    """Parses lines of standard input."""
+    """Parses lines of standard input. A class of the user may implement it."""
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return key, value and headers of a line."""
+        """Return the key, the value and the headers of a line."""
         ...
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until the input ends, and return 1 if a record failed."""
+    """Send the lines of standard input until it ends. Return 1 if a record failed."""
     lines = _reader(args)
     failures = Failures(args.topic)
     with KafkaProducer(_options(args)) as producer:
@@ -105,7 +105,7 @@ class Failures:
         self.count = 0
 
     def add(self, error: BaseException) -> None:
-        """Count an error, and print it if it is one of the first. Called by the thread of the producer, too."""
+        """Count an error, and print it if it is among the first. May be called in the producer's I/O thread."""
         self.count += 1
         if self.count <= MAX_ERRORS:
             text = f"ERROR Error when sending message to topic {self._topic}: {error}"
@@ -139,7 +139,7 @@ def _prompted(source: BinaryIO, interactive: bool) -> Iterable[bytes]:
 
 
 def _reader(args: argparse.Namespace) -> LineReader:
-    """Return what parses lines. Raises ConfigurationError if it cannot be created."""
+    """Return the reader that parses lines. Raises ConfigurationError if it cannot be created."""
     values = dict(properties.load(args.reader_config)) if args.reader_config else {}
     values.update(properties.override(text) for text in args.property)
     if args.line_reader is None or args.line_reader.rpartition(".")[2] == DEFAULT_READER:
@@ -189,11 +189,11 @@ COMMAND = Command(
         Option("--request-required-acks ACKS", "acks: 0, 1 or all"),
         Option("--batch-size BYTES", "batch.size", int),
         Option("--timeout MS", "linger.ms", int),
-        Option("--reader-config FILE", "properties file with how lines are parsed; --property overrides it"),
+        Option("--reader-config FILE", "properties file with values for --property, which overrides them"),
         Option(
             "--line-reader CLASS",
-            f"what parses a line: {DEFAULT_READER}, or the dotted name of a Python class, which is created with the "
-            "properties and whose parse(line, number) returns key, value and headers",
+            f"class that parses lines: {DEFAULT_READER}, or the dotted name of a Python class, which is created with "
+            "the properties and whose parse(line, number) returns key, value and headers",
         ),
         Option("--max-block-ms MS", "max.block.ms", int),
         Option("--max-memory-bytes BYTES", "buffer.memory", int),

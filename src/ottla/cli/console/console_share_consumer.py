@@ -21,7 +21,7 @@ GROUP = "console-share-consumer"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until a limit or a signal. Each record is acknowledged once it is printed."""
+    """Print records until a limit is reached or a signal arrives. Each record is acknowledged after it was printed."""
     record_format = formatter(args)
     with KafkaShareConsumer(args.topic, _options(args)) as consumer, stopping(consumer.wakeup) as stop:
         count = _print(consumer, record_format, args)
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(consumer: KafkaShareConsumer, record_format: RecordFormatter, args: argparse.Namespace) -> int:
-    """Print records, and return their number."""
+    """Print records until the end, and return their number."""
     count = 0
     last = time.monotonic()
     while True:
@@ -90,7 +90,7 @@ COMMAND = Command(
         Option("--topic", "topic to read", required=True),
         Option("--group", f"share group (default: {GROUP})"),
         Option("--max-messages N", "stop after N records", int),
-        Option("--timeout-ms MS", "stop if no record arrives for so many milliseconds", int),
+        Option("--timeout-ms MS", "stop if no record arrives for this time in milliseconds", int),
         OneOf(
             Flag("--release", "release records after they are printed: they are delivered again"),
             Flag("--reject", "reject records after they are printed: they are never delivered again"),

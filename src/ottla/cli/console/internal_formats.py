@@ -1,4 +1,6 @@
-"""Records of internal topics as JSON: Kafka's CoordinatorRecordMessageFormatter and its subclasses."""
+"""Formatters that print records of internal topics as JSON: Kafka's CoordinatorRecordMessageFormatter and its
+subclasses.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ from ottla.protocol.messages.group_records import GROUP_KEY, OFFSET_KEYS
 
 
 class InternalFormat(NamedTuple):
-    """Prints the records of some types in an internal topic, and skips others."""
+    """A formatter that prints records of some types (`kinds`), and skips all others."""
 
     classes: texts.Classes
     kinds: Collection[int]
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return a record as a line of JSON; nothing for records of other types. Raises CorruptMessageError."""
+        """Return a record as a line of JSON; empty for a record of another type. Raises CorruptMessageError if it
+        cannot be decoded.
+        """
         if record.key is None:
             return b""
         try:
@@ -40,4 +44,4 @@ FORMATS: Final = {
     "TransactionLogMessageFormatter": InternalFormat(texts.TRANSACTION_RECORDS, texts.TRANSACTION_RECORDS),
     "ShareGroupStateMessageFormatter": InternalFormat(texts.SHARE_STATE_RECORDS, texts.SHARE_STATE_RECORDS),
 }
-"""The formats by the names of Kafka's classes."""
+"""The formatters by the names of Kafka's classes."""

@@ -1,4 +1,4 @@
-"""The format in which the console consumers print records: Kafka's message formatters."""
+"""The formats in which the console consumers print records: Kafka's message formatters."""
 
 from __future__ import annotations
 
@@ -21,45 +21,46 @@ INTERNAL: Final = (
     "TransactionLogMessageFormatter",
     "ShareGroupStateMessageFormatter",
 )
-"""Kafka's formatters of internal topics."""
+"""Kafka's formatters for internal topics."""
 
 OPTIONS: Final = (
     Repeatable(
         "--property, --formatter-property NAME=VALUE",
-        "what is printed: print.timestamp, print.key, print.offset, print.partition, print.epoch, print.headers, "
-        "print.value, key.separator, line.separator, headers.separator, null.literal, key.deserializer, "
-        "value.deserializer; print.delivery by a share consumer",
+        "parts that are printed, and separators: print.timestamp, print.key, print.offset, print.partition, "
+        "print.epoch, print.headers, print.value, key.separator, line.separator, headers.separator, null.literal, "
+        "key.deserializer, value.deserializer; print.delivery by a share consumer",
     ),
-    Option("--formatter-config FILE", "properties file with what is printed; --formatter-property overrides it"),
+    Option("--formatter-config FILE", "properties file with values for --formatter-property, which overrides them"),
     Option(
         "--formatter CLASS",
-        f"what prints a record: {DEFAULT}, {NO_OUTPUT} (nothing), for internal topics {', '.join(INTERNAL)} (JSON), or "
-        "the dotted name of a Python class, which is created with the properties and whose line(record) returns bytes",
+        f"class that prints records: {DEFAULT}, {NO_OUTPUT} (nothing), for internal topics {', '.join(INTERNAL)} "
+        "(JSON), or the dotted name of a Python class, which is created with the properties and whose "
+        "line(record) returns bytes",
     ),
     Option("--key-deserializer CLASS", "deserializer of keys: Kafka's class, its short name (long) or a Python class"),
     Option("--value-deserializer CLASS", "deserializer of values"),
 )
-"""Options of both console consumers about the format."""
+"""The options of both console consumers that select the format."""
 
 
 class RecordFormatter(Protocol):
-    """Prints records."""
+    """Formats records for printing. A class of the user may implement it."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return a record as it is printed."""
+        """Return the bytes to print for a record."""
         ...
 
 
 class NoOutput:
-    """Kafka's NoOpMessageFormatter."""
+    """Prints nothing. Kafka's NoOpMessageFormatter."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return nothing."""
+        """Return no bytes."""
         return b""
 
 
 def formatter(args: argparse.Namespace) -> RecordFormatter:
-    """Return the formatter of the command line. Raises ConfigurationError if it cannot be created."""
+    """Return the formatter that the options select. Raises ConfigurationError if it cannot be created."""
     values = dict(properties.load(args.formatter_config)) if args.formatter_config else {}
     values.update(properties.override(text) for text in args.property)
     for option in ("key_deserializer", "value_deserializer"):
@@ -82,7 +83,7 @@ def formatter(args: argparse.Namespace) -> RecordFormatter:
 
 
 class Format(NamedTuple):
-    """The parts of a record that are printed, and their separators."""
+    """Kafka's DefaultMessageFormatter: which parts of a record are printed, and with which separators."""
 
     timestamp: bool = False
     partition: bool = False
@@ -101,7 +102,7 @@ class Format(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Format:
-        """Create it from the `--property` values."""
+        """Create it from the values of `--property`."""
         return cls(
             boolean(values.get("print.timestamp")),
             boolean(values.get("print.partition")),
@@ -120,7 +121,7 @@ class Format(NamedTuple):
         )
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return a record as it is printed."""
+        """Return the bytes to print for a record."""
         parts = []
         if self.timestamp:
             kind = "LogAppendTime" if record.timestamp_type == LOG_APPEND_TIME else "CreateTime"

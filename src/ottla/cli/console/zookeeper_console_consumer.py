@@ -1,4 +1,4 @@
-"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, whose group is kept in ZooKeeper."""
+"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, which stores its group in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ from ottla.model import NO_TIMESTAMP
 log = logging.getLogger("ottla.cli")
 
 GROUPS = 100_000
-"""Random numbers of groups without a name are below this."""
+"""Groups without a name get a random number below this one."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until a limit or a signal, and return 1 if the offsets of the group forbid --from-beginning."""
+    """Print messages until a limit is reached or a signal arrives. Return 1 if the group has offsets, which
+    --from-beginning does not allow.
+    """
     options = _options(args)
     config = ConsumerConfig(options)
     is_temporary = "group.id" not in _user_options(args)
@@ -60,7 +62,7 @@ def _interrupt() -> None:
 
 
 def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace) -> int:
-    """Print messages, and return their number."""
+    """Print messages until the end, and return their number."""
     count = 0
     try:
         while args.max_messages is None or count < args.max_messages:
@@ -84,7 +86,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
 
 
 def _prepare_group(args: argparse.Namespace, config: ConsumerConfig) -> bool:
-    """Delete the offsets of the group on request, and return False if they forbid --from-beginning."""
+    """Delete the offsets of the group if requested. Return False if it has offsets although --from-beginning is set."""
     with connection.zookeeper(args.zookeeper) as zk:
         if args.delete_consumer_offsets:
             zk.delete_tree(_group(config))
@@ -103,7 +105,7 @@ def _group(config: ConsumerConfig) -> str:
 
 
 def _record(message: MessageAndMetadata) -> ConsumerRecord:
-    """Convert a message of magic 0, which has no timestamp and no headers."""
+    """Convert a message of magic 0 to a record; it has no timestamp and no headers."""
     return ConsumerRecord(
         message.topic, message.partition, -1, message.offset, NO_TIMESTAMP, 0, message.key, message.message, []
     )

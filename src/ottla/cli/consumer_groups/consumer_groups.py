@@ -20,14 +20,14 @@ from ottla.errors import ConfigurationError, KafkaError
 from ottla.model import Node, TopicPartition
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
-"""The states of consumer groups."""
+"""The states of groups that can be selected."""
 TYPES = ("classic", "consumer")
-"""The types of groups of consumers."""
+"""The types of groups that can be selected."""
 ERROR = "Error: Executing consumer group command failed due to {}"
 
 
 class Row(NamedTuple):
-    """A partition that a group reads or has read; None for what is unknown."""
+    """A partition that a group reads, or has committed an offset for. Values are None if they are unknown."""
 
     group: str
     topic: str
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def _states(args: argparse.Namespace) -> set[str]:
-    """Return the states of --state in lower case. Raises ConfigurationError for one that no group can have."""
+    """Return the states of --state in lower case. Raises ConfigurationError for an unknown state."""
     states = {state.strip().lower(): state.strip() for state in (args.state or "").split(",") if state.strip()}
     if states and args.action != "list":
         raise ConfigurationError(f"--state takes no value with --{args.action}")
@@ -57,7 +57,7 @@ def _cell(column: str, value: str) -> str:
 
 
 def _types(args: argparse.Namespace) -> set[str]:
-    """Return the types of --type in lower case. Raises ConfigurationError for one that no group of consumers has."""
+    """Return the types of --type in lower case. Raises ConfigurationError for an unknown type."""
     types = {kind.strip().lower() for kind in (args.type or "").split(",") if kind.strip()}
     if args.type is not None and args.action != "list":
         raise ConfigurationError(f"--type cannot be used with --{args.action}: it belongs to --list")
@@ -80,7 +80,7 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print groups, with --state those that are in one of these states."""
+    """Print the groups; with --state or --type, only those in these states and of these types."""
     states, types = _states(args), _types(args)
     groups = sorted(
         g
@@ -98,7 +98,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Delete empty groups, one by one."""
+    """Delete groups one by one. A group that cannot be deleted is reported."""
     for group in _groups(admin, args):
         try:
             admin.delete_consumer_groups([group])
@@ -109,7 +109,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the offsets and lag, the members, or the state of groups."""
+    """Print of each group the offsets and lag, the members, or the state."""
     group_ids = _groups(admin, args)
     descriptions = admin.describe_consumer_groups(group_ids)
     nodes = () if args.state is None else admin.describe_cluster().nodes
@@ -143,7 +143,7 @@ def _member_as_json(member: GroupMember) -> dict[str, Any]:
 
 
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node]) -> dict[str, Any]:
-    """Print the coordinator and state of a group, and return them for JSON."""
+    """Print the coordinator, the assignor and the state of a group, and return them for JSON."""
     address, coordinator = coordinator_of(group, nodes)
     header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     row = (
@@ -236,7 +236,7 @@ def _check_delete_offsets(args: argparse.Namespace) -> None:
 
 
 class _ValidateRegex(argparse.Action):
-    """Prints whether a regular expression is valid for a SubscriptionPattern, and exits: no broker is needed."""
+    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits. It needs no broker."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -262,7 +262,7 @@ COMMAND = AdminCommand(
     usage_error=ERROR,
     actions=(
         Action("list", "list groups", list_),
-        Action("describe", "print offsets and lag, members, or the state of groups", describe),
+        Action("describe", "print the offsets and lag of groups, their members, or their state", describe),
         Action("delete", "delete empty groups", delete),
         Action(
             "reset-offsets",

@@ -1,4 +1,6 @@
-"""`consumer-groups --delete-offsets`: deletes committed offsets of topics that a group does not read any more."""
+"""`consumer-groups --delete-offsets`: deletes committed offsets for topics that the group is no longer subscribed
+to.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ OF_GROUPS: Final[Mapping[type[errors.KafkaError], str]] = {
     errors.GroupAuthorizationFailedError: "Group authorization failed.",
     errors.NonEmptyGroupError: "The group is not empty.",
 }
-"""Errors of the whole group, as Kafka's tool prints them."""
+"""Messages of Kafka's tool for errors of the whole group."""
 OF_PARTITIONS: Final[Mapping[type[errors.KafkaError], str]] = {
     errors.GroupSubscribedToTopicError: "Deleting offsets of a topic is forbidden while the consumer group is actively "
     "subscribed to it.",
@@ -28,12 +30,12 @@ OF_PARTITIONS: Final[Mapping[type[errors.KafkaError], str]] = {
     errors.UnknownTopicOrPartitionError: "This server does not host this topic-partition.",
 }
 NO_PARTITION: Final = -1
-"""The partition number of a topic without metadata."""
+"""The partition number under which errors of a topic without metadata are printed."""
 Results = dict[TopicPartition, errors.KafkaError | None]
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the offsets of topics; the exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete the group's offsets for topics. The exit code is 0 even if some are rejected, as with Kafka's tool."""
     (group,) = args.group
     timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     partitions, topics = scope(args.topic)
@@ -51,7 +53,9 @@ def delete_partitions(
     timeout_ms: float,
     output: Output,
 ) -> dict[str, Any]:
-    """Delete the offsets of partitions, and print the results; `unknown`: topics without metadata."""
+    """Delete the group's offsets for partitions, and print the results. `unknown`: the errors of topics without
+    metadata.
+    """
     failed: dict[Any, errors.KafkaError] = {}
     admin.delete_consumer_group_offsets(group, partitions, timeout_ms, errors=failed)
     results: Results = {tp: failed.get(tp) for tp in partitions}

@@ -1,4 +1,4 @@
-"""`consumer-groups --reset-offsets`: plans new offsets and, with `--execute`, commits them."""
+"""`consumer-groups --reset-offsets`: computes new offsets and, with `--execute`, commits them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPECS: Final = (
     *("to_offset", "shift_by", "to_datetime", "by_duration"),
     *("to_earliest", "to_latest", "to_current", "from_file"),
 )
-"""Options that say what the new offsets are; exactly one is required."""
+"""The options that determine the new offsets. Exactly one of them is required."""
 TIMEOUT_MS: Final = 5000
 INACTIVE: Final = ("Empty", "Dead")
 NOTHING_DONE: Final = (
@@ -31,7 +31,7 @@ NOTHING_DONE: Final = (
     "You should add the --dry-run option explicitly if you are scripting this command and want to keep the current "
     "default behavior without prompting."
 )
-"""The warning of Kafka 4.3 without --dry-run and --execute."""
+"""Kafka 4.3's warning if neither --dry-run nor --execute is set."""
 
 
 _ACTION: Final = "reset-offsets"
@@ -53,11 +53,11 @@ OPTIONS: Final = (
     Flag("--execute", "change the offsets", actions=_ACTION),
     Flag("--export", "print the new offsets as CSV", actions=_ACTION),
 )
-"""Options that only --reset-offsets takes."""
+"""Options that only --reset-offsets has."""
 
 
 class ResetRequest(NamedTuple):
-    """The parsed arguments of --reset-offsets."""
+    """The checked options of --reset-offsets."""
 
     args: argparse.Namespace
     partitions: list[TopicPartition]
@@ -67,7 +67,7 @@ class ResetRequest(NamedTuple):
 
     @property
     def timeout_ms(self) -> int:
-        """The timeout of a request."""
+        """The timeout of a request in milliseconds."""
         return TIMEOUT_MS if self.args.timeout is None else int(self.args.timeout)
 
 
@@ -106,7 +106,9 @@ def _file(args: argparse.Namespace) -> Plan:
 
 
 def reset(admin: KafkaAdminClient, groups: list[str], request: ResetRequest, output: Output) -> dict[str, Any]:
-    """Plan and execute; the exit code is 0 even if a group is rejected, as with Kafka's tool."""
+    """Compute the new offsets, print them and, with --execute, commit them. The exit code is 0 even if a group is
+    rejected, as with Kafka's tool.
+    """
     args = request.args
     if not args.dry_run and not args.execute:
         output.warn(NOTHING_DONE)
@@ -141,12 +143,12 @@ def _plan(admin: KafkaAdminClient, groups: list[str], request: ResetRequest) -> 
 
 
 def new_offsets(admin: KafkaAdminClient, group: str, request: ResetRequest) -> Offsets:
-    """Return the new offsets of one group."""
+    """Return the new offsets of one group, by partition."""
     return _Resetter(admin, group, request).offsets()
 
 
 def check_partitions(admin: KafkaAdminClient, partitions: Collection[TopicPartition], timeout_ms: int) -> None:
-    """Raise UnknownTopicOrPartitionError or LeaderNotAvailableError for partitions that cannot be read."""
+    """Raise UnknownTopicOrPartitionError or LeaderNotAvailableError if a partition does not exist or has no leader."""
     topics = {tp.topic for tp in partitions}
     infos = admin.describe_topics(topics, timeout_ms) if topics else {}
     leaders = {TopicPartition(t.name, p.partition): p.leader for t in infos.values() for p in t.partitions}
@@ -159,7 +161,7 @@ def check_partitions(admin: KafkaAdminClient, partitions: Collection[TopicPartit
 
 
 class _Resetter:
-    """The new offsets of one group."""
+    """Computes the new offsets of one group."""
 
     def __init__(self, admin: KafkaAdminClient, group: str, request: ResetRequest) -> None:
         self._admin = admin

@@ -1,4 +1,4 @@
-"""The plan of `consumer-groups --reset-offsets`, without I/O: parsing of options, computing and printing of offsets."""
+"""The new offsets of `consumer-groups --reset-offsets`: parsing of options, computation and printing, without I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.model import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 Plan = dict[str, Offsets]
-"""New offsets by group."""
+"""The new offsets by group and partition."""
 
 _DATETIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{1,3})"
@@ -27,12 +27,12 @@ _DURATION: Final = re.compile(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _QUOTED_FROM: Final = 25
-"""Length from which Kafka's tool quotes any text in CSV."""
+"""Length in characters from which Kafka's tool quotes a text in CSV."""
 _WIDTH: Final = 15
 
 
 def scope(texts: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
-    """Split the values of `--topic` into partitions (`visits:0,3`) and whole topics."""
+    """Split the values of `--topic` into partitions (such as `visits:0,3`) and whole topics."""
     partitions: list[TopicPartition] = []
     topics: list[str] = []
     for text in texts:
@@ -57,7 +57,7 @@ def _number(text: str, most: int, context: str) -> int:
 
 
 def time_of(text: str) -> int:
-    """Return the milliseconds since 1970 of `YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless a time zone follows."""
+    """Return the time `YYYY-MM-DDTHH:mm:SS.sss` in milliseconds since 1970. It is in UTC unless a time zone follows."""
     match = _DATETIME.fullmatch(text)
     if match is None:
         raise ConfigurationError(f"--to-datetime: {text!r} is not allowed: expected YYYY-MM-DDTHH:mm:SS.sss[Z]")
@@ -72,7 +72,7 @@ def time_of(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Return the milliseconds of `PnDTnHnMnS`; each part may have a sign, as in java.time.Duration."""
+    """Return the duration `PnDTnHnMnS` in milliseconds. Each part may have a sign, as in java.time.Duration."""
     match = _DURATION.fullmatch(text)
     parts = match.groups() if match else ()
     if not parts or parts[2] in ("T", "t") or (parts[1] is None and parts[2] is None):
@@ -84,7 +84,9 @@ def duration_ms(text: str) -> int:
 
 
 def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
-    """Parse a CSV file of `topic,partition,offset` for a single group, of `group,topic,partition,offset` otherwise."""
+    """Parse a CSV file of new offsets. Lines are `group,topic,partition,offset`, or `topic,partition,offset` if there
+    is a single group.
+    """
     plan: Plan = {}
     rows = [row for row in csv.reader(text.splitlines()) if row]
     alone = len(groups) == 1 and bool(rows) and len(rows[0]) == 3
@@ -101,7 +103,9 @@ def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
 
 
 def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int], by: int) -> Offsets:
-    """Add `by` to committed offsets. Raises ConfigurationError for a partition without one."""
+    """Return the committed offsets increased by `by`. Raises ConfigurationError for a partition without a committed
+    offset.
+    """
     new: Offsets = {}
     for tp in partitions:
         if tp not in committed:
@@ -115,7 +119,7 @@ def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartit
 def clamped(
     offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> tuple[Offsets, list[str]]:
-    """Move offsets into the range of their logs, and return them, and a warning for each that was out of range."""
+    """Limit offsets to the range of their logs. Return them, and a warning for each that was out of range."""
     new: Offsets = {}
     warnings = []
     for tp, offset in offsets.items():
@@ -129,7 +133,7 @@ def clamped(
 
 
 def table(plan: Plan) -> str:
-    """Return the new offsets as the table of Kafka's tool."""
+    """Return the new offsets as a table, like that of Kafka's tool."""
     rows = [(group, tp.topic, tp.partition, offset) for group, tp, offset in _sorted(plan)]
     groups = max([_WIDTH, *map(len, plan)])
     topics = max([_WIDTH, *(len(row[1]) for row in rows)])
@@ -139,7 +143,9 @@ def table(plan: Plan) -> str:
 
 
 def exported(plan: Plan, *, alone: bool) -> str:
-    """Return the new offsets as CSV for `--from-file`, without the group if it is `alone`."""
+    """Return the new offsets as CSV for `--from-file`. If there is a single group (`alone`), lines do not contain
+    it.
+    """
     rows = [(*(() if alone else (_quoted(g),)), _quoted(tp.topic), tp.partition, o) for g, tp, o in _sorted(plan)]
     return "".join(",".join(map(str, row)) + "\n" for row in rows)
 
@@ -152,7 +158,7 @@ def _quoted(text: str) -> str:
 
 
 def as_rows(plan: Plan) -> list[dict[str, object]]:
-    """Return the new offsets for `--json`."""
+    """Return the new offsets in the form that `--json` prints."""
     return [{"group": group, **tp._asdict(), "new_offset": offset} for group, tp, offset in _sorted(plan)]
 
 

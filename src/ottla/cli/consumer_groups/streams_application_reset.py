@@ -1,7 +1,8 @@
-"""Reset an application of Kafka Streams: its offsets, and its internal topics: kafka-streams-application-reset.sh.
+"""Reset a Kafka Streams application, as kafka-streams-application-reset.sh does: set its offsets, and delete its
+internal topics.
 
-Local state of the application's instances stays: call KafkaStreams#cleanUp() there, or delete `state.dir`. Run it with
---dry-run first, and stop all instances before.
+Stop all instances first, and try it with --dry-run. The local state of the instances is not changed: call
+KafkaStreams#cleanUp() in each, or delete its `state.dir`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ INTERNAL: Final = re.compile(
     r".+-(changelog|repartition|subscription-registration-topic|subscription-response-topic"
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)"
 )
-"""Names of the topics that Kafka Streams creates."""
+"""Matches the names of internal topics, which Kafka Streams creates."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Reset offsets and delete internal topics; fails if one of the topics does not exist."""
+    """Set offsets and delete internal topics. The exit code is 1 if an input or intermediate topic does not exist."""
     if args.dry_run:
         output.text("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
     _require_inactive(admin, args, output)
@@ -99,7 +100,9 @@ def _input_offsets(
 
 
 def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.ResetRequest:
-    """Return the arguments as those of `consumer-groups --reset-offsets`; the default is the earliest offset."""
+    """Convert the options to those of `consumer-groups --reset-offsets`. Without any, the earliest offsets are
+    selected.
+    """
     specs = {spec: getattr(args, spec, None) for spec in SPECS}
     if not any(is_set(args, spec) for spec in SPECS if hasattr(args, spec)):
         specs["to_earliest"] = True
@@ -175,7 +178,7 @@ COMMAND = AdminCommand(
             Option("--from-file CSV", "reset to the offsets in a CSV file"),
             required=False,
         ),
-        Flag("--force", "remove the members of the group, which a long session timeout may keep"),
+        Flag("--force", "remove the members of the group; stopped instances stay in it until their session timeout"),
         Flag("--dry-run", "print what would be done"),
         Option("--config-file FILE", "same as --command-config", dest="command_config"),
         JSON,

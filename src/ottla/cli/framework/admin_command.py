@@ -1,4 +1,7 @@
-"""Commands that send requests through an admin client. A module of its own: `ottla broker` starts without a client."""
+"""Commands that send requests through an admin client.
+
+They have a module of their own so that `ottla broker`, which needs no client, starts without importing one.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,16 @@ class AdminCommand(Command):
     """A command that sends requests through an admin client, and prints text or, with `--json`, JSON."""
 
     configs: Mapping[str, Any] = field(default_factory=dict)
-    """Configs of the admin client that differ from its defaults; a file of the user overrides them."""
+    """Configs of the admin client that differ from its defaults. A properties file of the user overrides them."""
     fixed_configs: Mapping[str, Any] = field(default_factory=dict)
-    """Configs that a file of the user does not override."""
+    """Configs of the admin client that a properties file of the user does not override."""
     error: str = ERROR
-    """Format of the message for a failure."""
+    """Format of the error message if the action fails."""
     usage_error: str = ERROR
-    """Format of the message for a mistake on the command line."""
+    """Format of the error message if the options are wrong."""
 
     def execute(self, args: argparse.Namespace) -> int:
-        """Check the options, connect, run the action, print the result, and return the exit code."""
+        """Check the options, connect, run the action, and print the result. Return the exit code."""
         text, output = self.usage_error, Output(as_json=getattr(args, "json", False))
         try:
             action = self.check_options(args)

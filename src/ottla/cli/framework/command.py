@@ -1,7 +1,8 @@
-"""Commands as declarations: options, actions, and one runner for all of them.
+"""Declarations of commands: their options and actions, and one runner for all of them.
 
-A module of a command has a `COMMAND`. The runner parses the command line, rejects options that would be ignored or that
-contradict each other, connects, prints text or JSON, and returns the exit code: 0 done, 1 failed, 2 wrong usage.
+The module of each command has a `COMMAND`. The runner parses the command line, rejects options that have no effect or
+contradict each other, connects, and prints text or JSON. It returns the exit code: 0 for success, 1 for a failure, 2
+for wrong usage.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _QUOTED: Final = re.compile(r"[\w.-]+")
 
 
 class CommandFailedError(Exception):
-    """Ends a command with a line on standard error and an exit code."""
+    """Ends a command: the message is printed on standard error. Has the exit code."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -31,28 +32,30 @@ class CommandFailedError(Exception):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors suggest the nearest option.
+    """A parser whose error messages suggest the most similar option.
 
-    Abbreviations are not accepted: an option that is added later would change what a script does.
+    Abbreviations are not accepted: an option that is added later could change the meaning of a script.
     """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
         self.arguments: list[str] = []
-        """The command line that is parsed."""
+        """The command line that is being parsed."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line; errors name the nearest option for one that does not exist."""
+        """Parse a command line. Errors exit with 2; see `error`."""
         self.arguments[:] = arguments
         return self.parse_args(arguments)
 
     def add_version(self) -> None:
-        """Add `--version`, unless the command has an option of this name, or no options."""
+        """Add `--version`, unless the command already has this option, or passes all options on to another program."""
         if self.prefix_chars and "--version" not in self._option_string_actions:
             self.add_argument("--version", action=_Version, help="print the version of Ottla")
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and an error, and exit with 2. Options that do not exist come first."""
+        """Print the usage and an error, and exit with 2. Unknown options are reported first, with the most similar
+        option.
+        """
         unknown = list(self._unknown_options())
         if unknown:
             message = f"unrecognized arguments: {', '.join(unknown)}"
@@ -101,27 +104,27 @@ class _Version(argparse.Action):
 
 @dataclass(frozen=True)
 class Action:
-    """Something a command does: a flag such as `--create`, or a subcommand.
+    """Something that a command can do: a flag such as `--create`, or a subcommand.
 
-    An action of an `AdminCommand` is called with the admin client, the arguments and the output, and returns what
-    `--json` prints. With a `header` it returns rows instead, which are dictionaries: a table, or a JSON list.
+    In an `AdminCommand`, `run` is called with the admin client, the arguments and the output. It returns what `--json`
+    prints. If there is a `header`, it returns rows (dictionaries), which are printed as a table or as a JSON list.
     """
 
     name: str
     help: str
     run: Callable[..., Any]
     options: Options = ()
-    """Options of a subcommand."""
+    """The options of the action if it is a subcommand."""
     requires: tuple[str, ...] = ()
-    """Options without which the action makes no sense."""
+    """Names of options that the action requires."""
     conflicts: tuple[tuple[str, ...], ...] = ()
-    """Options that exclude each other: the first one all others."""
+    """Groups of options: the first option of a group cannot be used together with any of the others."""
     header: tuple[str, ...] = ()
     check: Callable[[argparse.Namespace], None] | None = None
-    """Checks that are particular to the action."""
+    """Further checks of the action's options. Raises ConfigurationError."""
 
     def check_options(self, args: argparse.Namespace) -> None:
-        """Raise ConfigurationError if options of the action contradict each other or are missing."""
+        """Raise ConfigurationError if options contradict each other or a required one is missing."""
         for first, *others in self.conflicts:
             for other in others:
                 if is_set(args, first) and is_set(args, other):
@@ -141,14 +144,14 @@ class Command:
     run: Callable[..., Any] | None = None
     actions: tuple[Action, ...] = ()
     subcommands: bool = False
-    """Whether actions are subcommands rather than flags."""
+    """Whether actions are subcommands instead of flags."""
     check: Callable[[argparse.Namespace], None] | None = None
-    """Checks that come before those of options and actions."""
+    """Checks of the options that come before all others. Raises ConfigurationError."""
     configure: Callable[[argparse.ArgumentParser], None] | None = None
-    """Further settings of the parser."""
+    """Called with the parser, for settings that options do not cover."""
 
     def main(self, name: str, description: str | None, arguments: list[str]) -> int:
-        """Run the command with the arguments of its command line, and return the exit code."""
+        """Parse `arguments`, run the command, and return the exit code."""
         args = self.parser(name, description).parse(arguments)
         try:
             return self.execute(args)
@@ -163,7 +166,7 @@ class Command:
         return parser
 
     def fill(self, parser: CommandParser) -> None:
-        """Declare actions and options to a parser."""
+        """Add the actions and options of the command to a parser."""
         if self.configure is not None:
             self.configure(parser)
         if self.actions and not self.subcommands:
@@ -188,14 +191,16 @@ class Command:
                 option.add_to(subparser)
 
     def execute(self, args: argparse.Namespace) -> int:
-        """Check the options and run the action, and return the exit code."""
+        """Check the options, run the action, and return the exit code."""
         action = self.check_options(args)
         run = self.run if action is None else action.run
         assert run is not None, "a command has a function or actions"
         return int(run(args) or 0)
 
     def check_options(self, args: argparse.Namespace) -> Action | None:
-        """Return the chosen action; raises ConfigurationError for options that make no sense with it."""
+        """Check the options, and return the chosen action. Raises ConfigurationError if options cannot be used with
+        it.
+        """
         if self.check is not None:
             self.check(args)
         if not self.actions:

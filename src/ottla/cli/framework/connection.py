@@ -1,4 +1,4 @@
-"""Options that every tool with a connection has: addresses, client configs from a file and from the command line."""
+"""The options of all tools that connect to a cluster: addresses, and client configs from a file or the command line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zk_client import ZkClient
 
 ZOOKEEPER_MS = 15_000
-"""Timeout of the connection to ZooKeeper and of its answers."""
+"""Timeout in milliseconds for connecting to ZooKeeper, and for its responses."""
 SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
-"""Configs that name serializers."""
+"""Client configs that select serializers and deserializers."""
 
 
 def connection(*old_names: str, required: bool = True, zookeeper: bool = False, controllers: bool = False) -> Options:
@@ -40,7 +40,7 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
         servers.append(
             Option(
                 "--zookeeper HOST:PORT[,…][/CHROOT]",
-                "as in Kafka 0.8: use the brokers registered in ZooKeeper",
+                "use the brokers that are registered in ZooKeeper, as in Kafka 0.8",
                 action=_Servers,
             )
         )
@@ -48,17 +48,19 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
         servers.append(
             Option(
                 "--bootstrap-controller HOST:PORT[,…]",
-                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; Ottla's have no own address",
+                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; Ottla's controllers are brokers",
                 action=_Servers,
             )
         )
     file = Option("--command-config FILE", "properties file with client configs, such as credentials")
-    profile = Option("--profile NAME", "profile of ~/.config/ottla/config.toml: default connection of all tools")
+    profile = Option("--profile NAME", "profile in ~/.config/ottla/config.toml that contains the connection")
     return _Connection(*servers, required=required), file, profile
 
 
 class _Connection(OneOf):
-    """Options of which one is required, unless a connection is configured."""
+    """Options for addresses. One of them is required, unless a connection is configured in a profile or the
+    environment.
+    """
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
         """Declare the options to argparse."""
@@ -67,7 +69,9 @@ class _Connection(OneOf):
 
 
 class _Servers(argparse.Action):
-    """Takes addresses. Raises ConfigurationError if there are none, as an unset variable of a shell leaves it."""
+    """Stores addresses. Raises ConfigurationError if the value is empty, for example because of an unset shell
+    variable.
+    """
 
     def __call__(
         self,
@@ -87,15 +91,15 @@ class _Servers(argparse.Action):
 
 
 def zookeeper(connect: str) -> ZkClient:
-    """Return a session with ZooKeeper, as a context manager."""
+    """Return a ZooKeeper client, which connects when it is entered as a context manager."""
     from ottla.cluster.store.zk_client import ZkClient  # only old commands need it
 
     return ZkClient(connect, ZOOKEEPER_MS, ZOOKEEPER_MS)
 
 
 def brokers_in(connect: str) -> str:
-    """Return the brokers registered in ZooKeeper as bootstrap servers. Raises BrokerNotAvailableError if there are
-    none.
+    """Return the addresses of the brokers that are registered in ZooKeeper, for bootstrap.servers. Raises
+    BrokerNotAvailableError if there are none.
     """
     with zookeeper(connect) as zk:
         addresses = zk.brokers().values()
@@ -105,7 +109,9 @@ def brokers_in(connect: str) -> str:
 
 
 def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, Any]:
-    """Return client configs: those of the profile, then of the file, then `key=value` texts, then the address."""
+    """Return the client configs. Each source overrides those before it: the profile, the file, the `key=value` texts in
+    `more`, the addresses.
+    """
     options: dict[str, Any] = dict(profiles.configs(args.profile))
     if args.command_config:
         options.update(properties.load(args.command_config))
@@ -125,12 +131,14 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
 
 
 def without_serialization(options: dict[str, Any]) -> dict[str, Any]:
-    """Return configs without serializers: the file may be for other programs, and tools work with bytes."""
+    """Return the configs without serializers and deserializers. The tools work with bytes, and the file may be meant
+    for other programs, too.
+    """
     return {name: value for name, value in options.items() if name not in SERIALIZATION}
 
 
 def check_positive(args: argparse.Namespace, *options: str) -> None:
-    """Raise ConfigurationError if one of these options was set to a number that is not greater than zero."""
+    """Raise ConfigurationError if one of these options was set to zero or a negative number."""
     for option in options:
         value = getattr(args, option)
         if value is not None and value <= 0:
@@ -138,14 +146,16 @@ def check_positive(args: argparse.Namespace, *options: str) -> None:
 
 
 def _check_names(option: str, servers: str) -> None:
-    """Raise ConfigurationError if no name of a server resolves, as Java's clients do; others retry for a minute."""
+    """Raise ConfigurationError if no host name resolves. Java's clients do so, too; without the check a tool would
+    retry for a minute.
+    """
     from ottla.net.client.dns import is_known
 
     hosts = [host for server in servers.split(",") if (host := server.strip().rpartition(":")[0].strip("[]"))]
     if hosts and not any(map(is_known, hosts)):
-        raise ConfigurationError(f"{option}: no server of {servers} has an address; is the name right?")
+        raise ConfigurationError(f"{option}: no host name of {servers} can be resolved; is it misspelled?")
 
 
 def unreachable(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:
-    """Return the error of a tool whose client would retry for ever."""
+    """Return the error for a tool that could not reach a broker in time; its client would retry without end."""
     return BrokerNotAvailableError(f"no broker of {args.bootstrap_server} could be reached within {within_ms} ms")

@@ -1,4 +1,4 @@
-"""Names of exception classes in Java, which Kafka's tools print."""
+"""Names of Java's exception classes, which Kafka's tools print."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ OTHERS: Final = {
     "TopicAuthorizationFailed": f"{COMMON}TopicAuthorizationException",
     "TransactionalIdAuthorizationFailed": f"{COMMON}TransactionalIdAuthorizationException",
 }
-"""Our name without `Error` → Java's class, unless it is this name with `Exception` in the usual package."""
+"""The Java class for each error class (without `Error`) whose Java class is not this name plus `Exception` in the
+package COMMON.
+"""
 
 
 def java_class(error: BaseException) -> str:
-    """Return the class of an error in Java's client, with its package."""
+    """Return the full name of the Java exception class for an error."""
     name = type(error).__name__.removesuffix("Error")
     return OTHERS.get(name, f"{COMMON}{name}Exception")

@@ -1,4 +1,4 @@
-"""JSON files of Kafka's tools: errors name the place in the file."""
+"""Reading the JSON files of Kafka's tools. Errors contain the position in the file, such as `partitions[0].topic`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ottla.model import TopicPartition
 T = TypeVar("T")
 
 VERSION: Final = 1
-"""The only version of these files."""
+"""The only supported version of these files."""
 MAX_INT: Final = 2**31 - 1
-"""The greatest partition number or broker id."""
+"""The largest partition number and broker id."""
 MAX_LONG: Final = 2**63 - 1
-"""The greatest offset or timestamp."""
+"""The largest offset and timestamp."""
 MAX_SHOWN: Final = 60
-"""Characters of a wrong value that an error repeats."""
+"""Maximum number of characters of a wrong value in an error message."""
 
 
 class JsonValue(NamedTuple):
-    """A value in a file, and the path to it."""
+    """A value in a file, and the path to it, such as `partitions[0].topic`."""
 
     file: str
     path: str
@@ -34,11 +34,11 @@ class JsonValue(NamedTuple):
         return f"{self.file}: {self.path}" if self.path else self.file
 
     def reject(self, reason: str) -> NoReturn:
-        """Raise a ConfigurationError that names the place."""
+        """Raise a ConfigurationError with the file, the path and the reason."""
         raise ConfigurationError(f"{self}: {reason}")
 
     def field(self, name: str) -> JsonValue:
-        """Return a field of an object. Raises ConfigurationError if it is missing."""
+        """Return a field of an object. Raises ConfigurationError if this is no object, or the field is missing."""
         if not isinstance(self.value, dict):
             self.reject(f"{_shown(self.value)} is not allowed: expected an object")
         if name not in self.value:
@@ -46,36 +46,41 @@ class JsonValue(NamedTuple):
         return JsonValue(self.file, f"{self.path}.{name}".lstrip("."), self.value[name])
 
     def optional(self, name: str) -> JsonValue | None:
-        """Return a field of an object, or None if it is missing."""
+        """Return a field of an object; None if it is missing. Raises ConfigurationError if this is no object."""
         return self.field(name) if not isinstance(self.value, dict) or name in self.value else None
 
     def items(self) -> list[JsonValue]:
-        """Return the items of a list."""
+        """Return the items of a list. Raises ConfigurationError if this is no list."""
         if not isinstance(self.value, list):
             self.reject(f"{_shown(self.value)} is not allowed: expected a list")
         return [JsonValue(self.file, f"{self.path}[{i}]", item) for i, item in enumerate(self.value)]
 
     def text(self) -> str:
-        """Return a string that is not empty."""
+        """Return a string. Raises ConfigurationError if this is none, or empty."""
         if not isinstance(self.value, str) or not self.value:
             self.reject(f"{_shown(self.value)} is not allowed: expected a non-empty string")
         return self.value
 
     def topic_partition(self) -> TopicPartition:
-        """Return the fields `topic` and `partition` of an object."""
+        """Return the fields `topic` and `partition` of an object. Raises ConfigurationError if one is missing or
+        invalid.
+        """
         return TopicPartition(self.field("topic").text(), self.field("partition").number())
 
     def number(self, least: int = 0, most: int = MAX_INT) -> int:
-        """Return a whole number, by default one that is valid for partitions and brokers."""
+        """Return an integer. Raises ConfigurationError if this is none, or not in the range. The default range is that
+        of partition numbers and broker ids.
+        """
         if type(self.value) is not int or not least <= self.value <= most:  # true and false are ints in Python
             self.reject(f"{_shown(self.value)} is not allowed: expected a whole number of at least {least}")
         return self.value
 
 
 def read_list(file: str, content: str, form: str) -> JsonValue:
-    """Return the list that a file contains. A missing version is 1.
+    """Return the list in the field `content` of a file. A missing version means 1.
 
-    Raises ConfigurationError for a file that cannot be read, is no JSON, has another version, or lacks the list.
+    Raises ConfigurationError, with an example of the `form`, if the file cannot be read, is no JSON, has another
+    version, or does not contain the list.
     """
     try:
         whole = JsonValue(file, "", json.loads(Path(file).read_bytes()))

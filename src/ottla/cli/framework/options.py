@@ -1,4 +1,4 @@
-"""Options of commands: what argparse parses, and which actions take them."""
+"""The options of commands: how argparse parses them, and which actions accept them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Option:
     """An option of a command, or a positional argument if its name has no dashes.
 
     Args:
-        names: its names, separated by commas, and what stands for its value in the help: `--config, -c NAME=VALUE`.
-        text: what it does, for the help. A default is added.
-        parse: converts the value.
-        actions: the actions that take it, separated by spaces; by default all of them.
-        hint: what to do instead, by the name of an action that does not take it.
+        names: its names, separated by commas, and the placeholder of its value in the help: `--config, -c NAME=VALUE`.
+        text: the help text. The default value is added.
+        parse: converts the value from a string.
+        actions: the names of the actions that accept it, separated by spaces; by default all.
+        hint: for actions that do not accept it, what to do instead.
         settings: further keyword arguments for argparse's `add_argument`.
     """
 
@@ -45,11 +45,11 @@ class Option:
             self._settings["type"] = parse
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the option to argparse."""
+        """Add the option to an argparse parser."""
         parser.add_argument(*self.names, **self._settings)
 
     def check(self, args: argparse.Namespace) -> None:
-        """Raise ConfigurationError if the option was set for an action that does not take it."""
+        """Raise ConfigurationError if the option was set, but the chosen action does not accept it."""
         if self.actions and args.action not in self.actions and is_set(args, self.dest):
             remedy = self._hint.get(args.action) or f"it belongs to {' and '.join(f'--{a}' for a in self.actions)}"
             raise ConfigurationError(f"{self.names[0]} cannot be used with --{args.action}: {remedy}")
@@ -70,20 +70,20 @@ class Repeatable(Option):
 
 
 class OneOf:
-    """Options of which only one may be used."""
+    """A group of options of which at most one may be used; exactly one if it is required."""
 
     def __init__(self, *options: Option, required: bool = True) -> None:
         self.options = options
         self._required = required
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the options to argparse."""
+        """Add the options to an argparse parser."""
         group = parser.add_mutually_exclusive_group(required=self._required)
         for option in self.options:
             option.add_to(group)
 
     def check(self, args: argparse.Namespace) -> None:
-        """Raise ConfigurationError if an option was set for an action that does not take it."""
+        """Raise ConfigurationError if one of the options was set, but the chosen action does not accept it."""
         for option in self.options:
             option.check(args)
 
@@ -94,18 +94,18 @@ JSON: Final = Flag("--json", "print JSON instead of text")
 
 
 def is_set(args: argparse.Namespace, option: str) -> bool:
-    """Return whether the command line has this option, whose default is empty."""
+    """Return whether an option was set on the command line. Its default must be None, False or an empty list."""
     value = getattr(args, option)
     return not (value is None or value is False or value == [])
 
 
 def flag_name(option: str) -> str:
-    """Return the name of an option on the command line: `--add-config` for `add_config`."""
+    """Return an option as the command line has it: `--add-config` for `add_config`."""
     return f"--{option.replace('_', '-')}"
 
 
 def broker_ids(parts: Iterable[str]) -> list[int]:
-    """Parse the values of a `--broker-list`. Raises ConfigurationError for one that is no broker id."""
+    """Parse broker ids. Raises ConfigurationError if one is not a number."""
     texts = list(parts)
     try:
         return [int(text) for text in texts]
@@ -116,10 +116,12 @@ def broker_ids(parts: Iterable[str]) -> list[int]:
 
 
 def boolean(value: str | None, *, default: bool = False) -> bool:
-    """Parse the value of a property such as `print.key=true`."""
+    """Parse the boolean value of a property such as `print.key=true`. Everything except "true" is false; None is the
+    default.
+    """
     return default if value is None else value.strip().lower() == "true"
 
 
 def unescape(value: str) -> bytes:
-    """Return a separator with `\\t`, `\\n` and `\\0` replaced by the characters they stand for."""
+    """Return a separator in which `\\t`, `\\n` and `\\0` are replaced by the characters that they stand for."""
     return value.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0").encode()

@@ -1,4 +1,4 @@
-"""Output of the commands: text for people, JSON for programs, tables in the layout of Kafka's tools."""
+"""The output of commands: text, JSON for programs, and tables in the formats of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ottla.errors import KafkaError
 from ottla.model import Node
 
 MIN_WIDTH: Final = 15
-"""The minimum width of a column, in characters."""
+"""The minimum width of a column in characters."""
 
 
 def coordinator_of(group: Any, nodes: Iterable[Node]) -> tuple[str, dict[str, Any]]:
-    """Return the coordinator of a described group as text, without its id, and for JSON.
+    """Return the coordinator of a described group: its address as text, and its id and address for JSON.
 
-    Only the id of one that is not among the live brokers is known.
+    If the coordinator is not among the nodes, only its id is known; the address is then `-:-1`.
     """
     node = next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
     return f"{node.host}:{node.port}", {"id": node.id, "host": node.host, "port": node.port}
 
 
 class Output:
-    """The output of a command: text at once, or one JSON document at the end."""
+    """The output of a command: text that is printed at once, or a JSON document that is printed at the end."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self.document: Any = None
-        """The document that `--json` prints; nothing if it is None."""
+        """The document that `--json` prints; None for no document."""
         self.exit_code = 0
 
     def text(self, *lines: str) -> None:
@@ -38,7 +38,7 @@ class Output:
             print(*lines, sep="\n", flush=True)
 
     def report(self, text: str, **fields: Any) -> None:
-        """Print text, and add the same information to the JSON document, which is printed also after an error."""
+        """Print text, and add fields to the JSON document. The document is printed even if an error follows."""
         self.text(text)
         if fields:
             self.document = {**(self.document or {}), **fields}
@@ -48,19 +48,19 @@ class Output:
         print(*lines, sep="\n", file=sys.stderr, flush=True)
 
     def error(self, *lines: str) -> int:
-        """Print lines on standard error; the command fails, with the exit code that is returned."""
+        """Print lines on standard error, and let the command fail. Return the exit code 1."""
         self.warn(*lines)
         self.exit_code = 1
         return self.exit_code
 
     def rows(self, header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Print rows as a table, and return them for JSON."""
+        """Print rows as a table unless the output is JSON, and return them."""
         rows = list(rows)
         self.text(*tabbed(header, ([_cell(value) for value in row.values()] for row in rows)))
         return rows
 
     def close(self) -> None:
-        """Print the JSON document."""
+        """Print the JSON document, if there is one."""
         if self.as_json and self.document is not None:
             print(json.dumps(self.document))
 
@@ -70,33 +70,37 @@ def _cell(value: Any) -> str:
 
 
 def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Lay out header and rows in columns as wide as their widest cell and Kafka's minimum; None is printed as `-`."""
+    """Format a table in which each column is as wide as its widest cell, but at least MIN_WIDTH. None is printed as
+    `-`.
+    """
     cells = [list(header), *([("-" if c is None else str(c)) for c in row] for row in rows)]
     widths = [max(MIN_WIDTH, *(len(row[i]) for row in cells)) for i in range(len(header))]
     return [" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Sequence[int]) -> list[str]:
-    """Lay out header and rows in columns of at least these widths, as Kafka's tools for share groups do."""
+    """Format a table in which the columns have at least these widths and the last column has none, as in Kafka's tools
+    for share groups.
+    """
     cells = [list(header), *([("-" if c is None else str(c)) for c in row] for row in rows)]
     widths = [max(least, *(len(row[i]) for row in cells)) for i, least in enumerate(minima)]
     return [" ".join([*(f"{c:<{w}}" for c, w in zip(row, widths, strict=False)), row[-1]]) for row in cells]
 
 
 def tabbed(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lay out header and rows as some of Kafka's newer tools do: no minimum width, a tab after each column."""
+    """Format a table as some newer tools of Kafka do: without minimum widths, and with a tab after each column."""
     cells = [header, *rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in cells]
 
 
 def in_one_line(fields: Mapping[str, Any]) -> str:
-    """Return JSON as Kafka's tools print it: without spaces, and not escaped to ASCII."""
+    """Return JSON as Kafka's tools print it: without spaces, and with characters outside ASCII unchanged."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
 
 def partition_errors(errors: Mapping[Any, KafkaError]) -> list[dict[str, Any]]:
-    """Return errors by TopicPartition for JSON, sorted by partition."""
+    """Return errors in the form that `--json` prints, sorted by partition. The keys are TopicPartitions."""
     return [
         {**tp._asdict(), "error": error.__class__.__name__, "message": str(error)}
         for tp, error in sorted(errors.items())

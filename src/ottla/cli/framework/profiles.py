@@ -1,8 +1,8 @@
 """Profiles: connections that all tools use by default, so that `--bootstrap-server` need not be repeated.
 
-`~/.config/ottla/config.toml` (or the file that OTTLA_CONFIG names):
+Profiles are in `~/.config/ottla/config.toml`, or in the file that OTTLA_CONFIG names:
 
-    default = "local"
+default = "local"
 
     [profiles.local]
     "bootstrap.servers" = "localhost:9092"
@@ -11,8 +11,9 @@
     "bootstrap.servers" = "kafka.example.com:9094"
     "security.protocol" = "SASL_SSL"
 
-`--profile`, or else OTTLA_PROFILE, chooses one. OTTLA_BOOTSTRAP_SERVERS is a connection without a profile. The command
-line comes first, then the file of `--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile.
+The profile is selected by `--profile`, by OTTLA_PROFILE or by `default`. OTTLA_BOOTSTRAP_SERVERS contains addresses, so
+that no profile is needed. If several sources set a config, the command line has precedence, then the file of
+`--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ SERVERS: Final = "bootstrap.servers"
 
 
 def config_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file with profiles."""
+    """Return the path of the file that contains the profiles. It need not exist."""
     if environment.get("OTTLA_CONFIG"):
         return Path(environment["OTTLA_CONFIG"])
     return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ottla" / "config.toml"
 
 
 def has_connection(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether a connection may be configured, so that the command line needs none."""
+    """Return whether there may be a connection in the environment or a profile, so that the command line needs none."""
     return bool(environment.get("OTTLA_BOOTSTRAP_SERVERS")) or config_file(environment).exists()
 
 
 def configs(profile: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the client configs of a profile (None: the default one), and those of the environment.
+    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile), and the addresses in the
+    environment.
 
-    Raises ConfigurationError for a profile that does not exist, and for a file that cannot be read.
+    Raises ConfigurationError if the profile does not exist or the file cannot be read.
     """
     chosen = profile or environment.get("OTTLA_PROFILE")
     file = config_file(environment)
@@ -76,7 +78,7 @@ def _profile(file: Path, chosen: str | None) -> dict[str, str]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the configs of a table; `bootstrap.servers` without quotes is a table `bootstrap` in TOML."""
+    """Return the configs in a TOML table. A key `bootstrap.servers` without quotes is a nested table in TOML."""
     pairs: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, dict):

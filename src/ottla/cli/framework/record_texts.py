@@ -1,4 +1,4 @@
-"""Records of internal topics as text: JSON in the form of Kafka's tools."""
+"""Records of internal topics as text: JSON in the format of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ottla.protocol.wire import read_uvarint
 from ottla.records.decoder import Record
 
 DELETE: Final = "<DELETE>"
-"""Stands for the value of a tombstone."""
+"""Printed instead of the value of a tombstone."""
 Classes = Mapping[int, tuple[type[Data], type[Data]]]
-"""Type number of a record, the version of its key → classes of key and value."""
+"""The classes of key and value by the record's type number, which is the version of its key."""
 
 _GROUP, _MEMBER = consumer.ConsumerGroupMetadataKey, consumer.ConsumerGroupMemberMetadataKey
 _SHARE_GROUP, _SHARE_MEMBER = share.ShareGroupMetadataKey, share.ShareGroupMemberMetadataKey
@@ -61,18 +61,18 @@ GROUP_RECORDS: Final[Classes] = {
     streams.CURRENT_MEMBER_KEY: (_STREAMS_MEMBER, streams.StreamsGroupCurrentMemberAssignmentValue),
     streams.TOPOLOGY_KEY: (_STREAMS_GROUP, streams.StreamsGroupTopologyValue),
 }
-"""Records of `__consumer_offsets`."""
+"""The types of records in `__consumer_offsets`."""
 TRANSACTION_RECORDS: Final[Classes] = {0: (TransactionLogKey, TransactionLogValue)}
-"""Records of `__transaction_state`."""
+"""The types of records in `__transaction_state`."""
 SHARE_STATE_RECORDS: Final[Classes] = {
     share.SNAPSHOT_KEY: (share.SharePartitionKey, share.ShareSnapshotValue),
     share.UPDATE_KEY: (share.SharePartitionKey, share.ShareUpdateValue),
 }
-"""Records of `__share_group_state`."""
+"""The types of records in `__share_group_state`."""
 
 
 class DecodedRecord(NamedTuple):
-    """A record of an internal topic: its type number, and key and value as JSON."""
+    """A record of an internal topic: its type number, and its key and value in JSON form."""
 
     kind: int
     key: dict[str, Any]
@@ -84,7 +84,7 @@ class DecodedRecord(NamedTuple):
 
 
 def decoded(key: bytes, value: bytes | None, classes: Classes) -> DecodedRecord | None:
-    """Decode a record; None if its type is unknown. Raises MalformedMessageError."""
+    """Decode a record. Return None if its type is unknown. Raises MalformedMessageError."""
     kind = version_of(key)
     if kind not in classes:
         return None
@@ -97,7 +97,7 @@ def decoded(key: bytes, value: bytes | None, classes: Classes) -> DecodedRecord 
 
 
 def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str | None]:
-    """Return key and value of a record as text. Raises CorruptMessageError."""
+    """Return the key and value of a coordinator's record as text. Raises CorruptMessageError."""
     if record.key is None:
         raise CorruptMessageError(f"the record at offset {record.offset} has no key")
     try:
@@ -115,7 +115,9 @@ def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str
 
 
 def metadata_texts(record: Record) -> tuple[str | None, str | None]:
-    """Return the value of a record in `__cluster_metadata`, whose records have no keys."""
+    """Return the value of a record in `__cluster_metadata` as text. The key is None, because these records have none.
+    Errors are returned as text, too.
+    """
     try:
         view = memoryview(record.value or b"")
         _frame_version, pos = read_uvarint(view, 0)
@@ -137,11 +139,11 @@ CONTROL_RECORDS: Final[Mapping[int, tuple[str, type[Data]]]] = {
     5: ("KRaftVersion", metadata.KRaftVersionRecord),
     6: ("KRaftVoters", metadata.VotersRecord),
 }
-"""Control records of `__cluster_metadata`, by type."""
+"""The control records of `__cluster_metadata`: their name in the output and their class, by type."""
 
 
 def control_text(record: Record) -> str:
-    """Return a control record that does not end a transaction as text; Kafka's metadata quorum writes them."""
+    """Return a control record of Kafka's metadata log as text. Raises CorruptMessageError."""
     kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
     if kind not in CONTROL_RECORDS:
         return f" controlType: UNKNOWN({kind})"
@@ -159,7 +161,7 @@ def _upper_snake(name: str) -> str:
 
 
 def _decode_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Replace the bytes of subscriptions and assignments in a consumer group by their fields."""
+    """Replace the bytes of the members' subscriptions and assignments by their decoded fields."""
     classes = (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment))
     for member, fields in zip(group.members, data["members"], strict=True):
         for name, cls in classes:
@@ -169,7 +171,9 @@ def _decode_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
 
 
 def fields_of(message: Struct, version: int) -> dict[str, Any]:
-    """Return the fields of a message in one version, by Kafka's names, without tagged fields at their default."""
+    """Return the fields of a message in a version, with Kafka's names. Tagged fields with default values are left
+    out.
+    """
     fields = {}
     for field in type(message).FIELDS:
         value = getattr(message, field.name)
@@ -202,5 +206,5 @@ def _camel(name: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON in one line without spaces."""
+    """Return JSON in one line, without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,7 +1,7 @@
 """SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it completes its work and closes its clients.
 
-As in a JVM, which runs its shutdown hooks on these signals and exits with 128 plus the number of the signal. A signal
-that the parent process ignores (nohup) stays ignored.
+The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks. A signal that the
+process ignores from its start, for example because of nohup, stays ignored.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILLED: Final = 128
-"""Exit codes of processes ended by a signal are higher than the signal's number by this, in shells and in Java."""
+"""The exit code of a process that was ended by a signal is the signal's number plus this, in shells and in Java."""
 
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal other than Ctrl+C ends the command; like KeyboardInterrupt, it closes clients on its way out."""
+    """Raised on SIGTERM and SIGHUP. Like KeyboardInterrupt, it lets the command close its clients and end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -29,7 +29,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class GracefulShutdown:
-    """Starts a shutdown on the first signal, and remembers its number (0 if there was none)."""
+    """Calls `start` on the first signal. `number` is the signal's number, or 0 if there was none."""
 
     def __init__(self, start: Callable[[], None]) -> None:
         self.number = 0
@@ -41,7 +41,7 @@ class GracefulShutdown:
         return KILLED + self.number if self.number else 0
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Start the shutdown. A second signal does not wait for its end."""
+        """Handle a signal. A second one raises KeyboardInterrupt, so that the shutdown is not waited for."""
         if self.number:
             raise KeyboardInterrupt
         self.number = number
@@ -49,13 +49,15 @@ class GracefulShutdown:
 
 
 def heeded_signals() -> list[signal.Signals]:
-    """Return the signals that end this process: all except those that its parent process ignores."""
+    """Return the signals that end this process: all of SIGNALS except those that it ignores from its start."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
 def stopping(start: Callable[[], None]) -> Iterator[GracefulShutdown]:
-    """Call `start` on the first signal within the block; it interrupts the main thread anywhere."""
+    """Context manager: call `start` on the first signal within the block. It is called in the main thread, at any
+    point.
+    """
     stop = GracefulShutdown(start)
     with _handling(stop.receive, heeded_signals()):
         yield stop
@@ -63,7 +65,9 @@ def stopping(start: Callable[[], None]) -> Iterator[GracefulShutdown]:
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Raise Terminated on SIGTERM and SIGHUP within the block; no effect outside the main thread."""
+    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block. It has no effect outside the main
+    thread.
+    """
 
     def terminate(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)

@@ -1,4 +1,4 @@
-"""Topics by regular expression, as the IncludeList of Kafka's tools."""
+"""Selection of topics by regular expressions, like the IncludeList of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ottla.errors import ConfigurationError
 
 
 def topic_filter(option: str, text: str) -> re.Pattern[str]:
-    """Compile a list of expressions separated by commas, one of which must match the whole name of a topic.
+    """Compile a list of expressions, separated by commas, to one that matches what any of them matches. Callers match
+    it against whole topic names.
 
     Spaces and surrounding quotes are removed. Raises ConfigurationError for an invalid expression.
     """

@@ -1,1 +1,1 @@
-"""`ottla groups` and `ottla share-groups`."""
+"""`ottla groups`, `ottla share-groups` and `ottla streams-groups`."""

@@ -1,4 +1,4 @@
-"""List groups of all types: classic, consumer and share groups, as kafka-groups.sh does."""
+"""List groups of all types (classic, consumer, share and streams groups), as kafka-groups.sh does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import CONSUMER, GroupListing, GroupType
 
 COLUMN: Final = 20
-"""The minimum width of a column, as in Kafka's tool."""
+"""The minimum width of a column in characters, as in Kafka's tool."""
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from ottla.errors import ConfigurationError, GroupIdNotFoundError, KafkaError, N
 from ottla.model import Node, TopicPartition
 
 STATES: Final = ("Empty", "Stable", "Dead")
-"""The states of share groups."""
+"""The states that share groups can have."""
 ERROR: Final = "Error: Executing share group command failed due to {}"
 SPECS: Final = ("--to-datetime", "--to-earliest", "--to-latest")
 _MIN: Final = 15
@@ -70,7 +70,7 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print share groups, with --state those that are in one of these states."""
+    """Print the share groups; with --state, those in one of these states."""
     groups = sorted(admin.list_share_groups(args.timeout, sorted(_states(args))))
     if args.state is None:
         output.text(*(group.group_id for group in groups))
@@ -80,7 +80,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print start offsets and lag, the members, or the state of groups."""
+    """Print of each group the start offsets and lag, the members, or the state."""
     groups = _groups(admin, args)
     failed: dict[Any, KafkaError] = {}
     descriptions = admin.describe_share_groups(groups, args.timeout, errors=failed)
@@ -182,7 +182,7 @@ def _print_state(output: Output, group: GroupDescription, nodes: Iterable[Node],
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete groups without members."""
+    """Delete groups. Those that do not exist or have members are reported."""
     groups = _groups(admin, args)
     failed: dict[Any, KafkaError] = {
         group: GroupIdNotFoundError(f"Group '{group}' is not a share group.")
@@ -208,7 +208,7 @@ def _new_offset(args: argparse.Namespace) -> OffsetSpec:
 
 
 def reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print new start offsets, and set them with --execute; the group must have no members."""
+    """Print the new start offsets and, with --execute, set them. Raises NonEmptyGroupError if the group has members."""
     (group_id,) = args.group
     group = admin.describe_share_groups([group_id], args.timeout)[group_id]
     if group.state not in ("Empty", "Dead"):
@@ -233,7 +233,9 @@ def _partitions(admin: KafkaAdminClient, args: argparse.Namespace, group_id: str
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the offsets of topics: the group begins there again, where its configs say."""
+    """Delete the start offsets of the group for topics. It then starts there where its config share.auto.offset.reset
+    says.
+    """
     (group_id,) = args.group
     failed: dict[Any, KafkaError] = {}
     topics = list(dict.fromkeys(args.topic))
@@ -257,7 +259,7 @@ COMMAND = AdminCommand(
     check=_check,
     actions=(
         Action("list", "list share groups", list_),
-        Action("describe", "print start offsets and lag, members, or the state of groups", describe),
+        Action("describe", "print the start offsets and lag of groups, their members, or their state", describe),
         Action("delete", "delete groups without members", delete),
         Action(
             "reset-offsets", "change the start offsets of a group without members", reset_offsets, check=_check_reset

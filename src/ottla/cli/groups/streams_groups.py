@@ -34,14 +34,14 @@ from ottla.errors import (
 from ottla.model import Node, TopicPartition
 
 STATES: Final = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-"""The states of streams groups."""
+"""The states that streams groups can have."""
 ERROR: Final = "Error: Executing streams group command failed due to {}"
 _MIN: Final = 15
 _RESET, _DELETE = "reset-offsets", "delete"
 
 
 class PartitionRow(NamedTuple):
-    """A partition that the group reads; None for what is unknown."""
+    """A partition that the group reads. Values are None if they are unknown."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class PartitionRow(NamedTuple):
 
 
 def _states(args: argparse.Namespace) -> list[str]:
-    """Return the states of --state by Kafka's names. Raises ConfigurationError for others."""
+    """Return the states of --state with Kafka's names. Raises ConfigurationError for an unknown state."""
     texts = [text.strip() for text in (args.state or "").split(",") if text.strip()]
     if texts and args.action != "list":
         raise ConfigurationError(f"--state takes no value with --{args.action}")
@@ -89,7 +89,7 @@ def _check_reset(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> resets.ResetRequest:
-    """Return the request for the code that consumer groups have, whose scopes have other names."""
+    """Convert the options to those of `consumer-groups --reset-offsets`, where --input-topic is named --topic."""
     named = vars(args) | {"topic": args.input_topic, "all_topics": args.all_input_topics}
     return resets.read(argparse.Namespace(**named))
 
@@ -101,7 +101,7 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print streams groups, with --state those that are in one of these states."""
+    """Print the streams groups; with --state, those in one of these states."""
     groups = sorted(admin.list_streams_groups(args.timeout, _states(args)))
     if args.state is None:
         output.text(*(group.group_id for group in groups))
@@ -111,7 +111,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print lag, the members with their tasks, or the state of groups."""
+    """Print of each group the lag, the members with their tasks, or the state."""
     groups = _groups(admin, args)
     descriptions = admin.describe_streams_groups(groups, args.timeout) if groups else {}
     nodes = admin.describe_cluster(args.timeout).nodes if args.state is not None else ()
@@ -133,7 +133,9 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def _offset_rows(admin: KafkaAdminClient, group: StreamsGroupDescription, timeout_ms: float) -> list[PartitionRow]:
-    """Return the partitions of the active tasks, with the lag from the committed offset, or from the beginning."""
+    """Return the partitions of the active tasks. Their lag is counted from the committed offset or, without one, from
+    the earliest offset.
+    """
     read = sorted({tp for member in group.members for tp in group.partitions_of(member)})
     earliest, latest = (
         admin.list_offsets(dict.fromkeys(read, spec), timeout_ms)
@@ -229,7 +231,7 @@ def _print_state(
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete groups without members; the exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete groups. The exit code is 0 even if some are rejected, as with Kafka's tool."""
     groups = _groups(admin, args)
     failed = _undeletable(admin, groups, args.timeout)
     deletable = [group for group in groups if group not in failed]
@@ -255,7 +257,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def _undeletable(admin: KafkaAdminClient, groups: list[str], timeout_ms: float) -> dict[str, str]:
-    """Return why groups cannot be deleted, in the words of Kafka's tool."""
+    """Return the groups that cannot be deleted, and the reasons in the words of Kafka's tool."""
     states = {group.group_id: group.state for group in admin.list_streams_groups(timeout_ms)}
     failed = {}
     for group in groups:
@@ -270,7 +272,9 @@ def _undeletable(admin: KafkaAdminClient, groups: list[str], timeout_ms: float) 
 def _internal_topics(
     admin: KafkaAdminClient, groups: list[str], timeout_ms: float, output: Output
 ) -> dict[str, list[str]]:
-    """Return the internal topics of groups; only those whose names are like those of Kafka Streams."""
+    """Return the internal topics by group. Topics whose names are not those of internal topics of Kafka Streams are
+    reported and left out.
+    """
     internal: dict[str, list[str]] = {}
     for group in admin.describe_streams_groups(groups, timeout_ms).values():
         sources = {topic for s in group.subtopologies for topic in s.source_topics}
@@ -294,7 +298,7 @@ def _internal_topics(
 def _delete_topics_of(
     admin: KafkaAdminClient, topics: Mapping[str, list[str]], timeout_ms: float, output: Output
 ) -> dict[str, KafkaError]:
-    """Delete the topics of groups. Return the first error of each group."""
+    """Delete internal topics. Return the first error of each group."""
     first: dict[str, KafkaError] = {}
     for group, names in topics.items():
         failed: dict[Any, KafkaError] = {}
@@ -320,7 +324,7 @@ def _print_deleted_topics(output: Output, groups: list[str], errors: Mapping[str
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the offsets of topics; the exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete the committed offsets of topics. The exit code is 0 even if some are rejected, as with Kafka's tool."""
     (group,) = args.group
     unknown: dict[Any, KafkaError] = {}
     if args.all_input_topics:
@@ -333,7 +337,7 @@ def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Ou
 
 
 def _input_partitions(admin: KafkaAdminClient, group_id: str, timeout_ms: float) -> list[TopicPartition]:
-    """Return the partitions of the topology's source topics that have a committed offset."""
+    """Return the partitions of source topics for which the group has a committed offset."""
     group = admin.describe_streams_groups([group_id], timeout_ms)[group_id]
     sources = {topic for s in group.subtopologies for topic in s.source_topics}
     committed = admin.list_streams_group_offsets(group_id, None, timeout_ms)
@@ -341,7 +345,9 @@ def _input_partitions(admin: KafkaAdminClient, group_id: str, timeout_ms: float)
 
 
 def reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Print new offsets, and set them with --execute; the exit code is 0 even if a group is rejected."""
+    """Print the new offsets and, with --execute, commit them. The exit code is 0 even if a group is rejected, as with
+    Kafka's tool.
+    """
     request = _request(args)
     plan: Plan = {}
     rejected: dict[str, str] = {}
@@ -378,7 +384,9 @@ def _not_resettable(admin: KafkaAdminClient, group: str, request: resets.ResetRe
 
 
 def _scoped(admin: KafkaAdminClient, group: str, request: resets.ResetRequest) -> resets.ResetRequest | None:
-    """Return the request for the partitions of one group; None if it has no offsets of one of them."""
+    """Return the request with the partitions of one group. Return None if the group has no committed offset for one of
+    them.
+    """
     args = request.args
     if args.from_file is not None:
         return request
@@ -405,7 +413,7 @@ def _execute(
     *,
     internal: bool,
 ) -> None:
-    """Commit the offsets of one group, and delete its internal topics if that is requested."""
+    """Commit the new offsets of one group, and delete its internal topics if requested."""
     if offsets:
         admin.alter_streams_group_offsets(group, offsets, args.timeout)
     topics = list(args.delete_internal_topic)
@@ -423,7 +431,7 @@ def _execute(
 
 
 def _table(plan: Plan) -> str:
-    """Return the new offsets as the table of Kafka's tool, whose columns have fixed widths."""
+    """Return the new offsets as a table, like that of Kafka's tool, whose columns have fixed widths."""
     rows = [(group, tp.topic, tp.partition, plan[group][tp]) for group in plan for tp in sorted(plan[group])]
     header = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if plan else []
     return "".join(f"\n{g:<30} {t:<30} {p:<10} {o:<15}" for g, t, p, o in [*header, *rows])
@@ -439,7 +447,7 @@ COMMAND = AdminCommand(
     check=_check,
     actions=(
         Action("list", "list streams groups", list_),
-        Action("describe", "print lag, members with their tasks, or the state of groups", describe),
+        Action("describe", "print the lag of groups, their members with tasks, or their state", describe),
         Action(_DELETE, "delete groups without members", delete),
         Action(_RESET, "change the offsets of groups without members", reset_offsets, check=_check_reset),
         Action("delete-offsets", "delete the offsets of input topics", delete_offsets, check=_check_delete_offsets),
@@ -475,7 +483,7 @@ COMMAND = AdminCommand(
             const="",
         ),
         Flag("--members", "with --describe: print members with their tasks"),
-        Flag("--offsets", "with --describe: print lag (the default)"),
+        Flag("--offsets", "with --describe: print the lag (the default)"),
         Flag("--verbose", "with --describe: print epochs, offsets and target assignments, too"),
         Option("--timeout MS", "timeout of a request in milliseconds", int, default=30_000),
         JSON,

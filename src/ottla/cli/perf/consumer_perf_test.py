@@ -1,4 +1,4 @@
-"""Read records as fast as possible and print the throughput: kafka-consumer-perf-test.sh."""
+"""Read records as fast as possible, and print the throughput, as kafka-consumer-perf-test.sh does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OLD_NAMES: Final = (("--messages", "--num-records"), ("--consumer.config", "--co
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test; prints a warning if there were fewer records than requested, as Kafka's tool does."""
+    """Run the test. If fewer records than requested arrive, a warning is printed, as by Kafka's tool."""
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new) and not args.json:
             print(f"Warning: {old} is deprecated. Use {new} instead.")
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for numbers that make no sense and for invalid expressions."""
+    """Raise ConfigurationError for numbers that are not positive and for an invalid expression."""
     check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
     try:
         re.compile(args.include or "")
@@ -71,7 +71,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the consumer's configs: those of the command line, of the file, and the tool's defaults."""
+    """Return the consumer's configs: those of the command line and the file, and the tool's defaults for others."""
     options = without_serialization(client_options(args, args.command_property))  # bytes are counted
     for name, value, default in (
         ("client.id", None, CLIENT_ID),
@@ -87,7 +87,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(consumer: KafkaConsumer, args: argparse.Namespace, dates: DateFormat) -> Span:
-    """Read until there are enough records, or none arrive any more."""
+    """Read until there are enough records, or none has arrived for --timeout. Return the progress from begin to end."""
     rebalances = RebalanceTimer(now_ms)
     begin = reported = latest = Progress(now_ms())
     _subscribe(consumer, args, rebalances)
@@ -131,7 +131,7 @@ def _warn(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
 
 
 def _size(records: Iterable[ConsumerRecord]) -> int:
-    """Return the bytes of keys and values."""
+    """Return the total size of keys and values in bytes."""
     return sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
 
@@ -155,7 +155,7 @@ COMMAND = Command(
         Option("--socket-buffer-size BYTES", f"receive.buffer.bytes (default: {SOCKET_BYTES})", int),
         Option(
             "--timeout MS",
-            "stop if no record arrives for so many milliseconds",
+            "stop if no record arrives for this time in milliseconds",
             int,
             nargs="?",
             default=TIMEOUT_MS,

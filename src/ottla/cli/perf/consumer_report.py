@@ -1,4 +1,4 @@
-"""The report of kafka-consumer-perf-test.sh. Times are milliseconds since 1970."""
+"""The output of kafka-consumer-perf-test.sh. Times are in milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ FETCHING: Final = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.se
 HEADER: Final = f"start.time, end.time, {RATES}, {FETCHING}"
 DETAILED_HEADER: Final = f"time, threadId, {RATES}, {FETCHING}"
 THREAD: Final = 0
-"""The id of the only thread."""
+"""The id of the only thread, which the output contains."""
 
 
 class Progress(NamedTuple):
-    """The totals of a consumer at one time."""
+    """The totals of a consumer at a point in time (`at`)."""
 
     at: int
     records: int = 0
     size: int = 0
-    """Bytes of keys and values."""
+    """The total size of keys and values in bytes."""
     rebalance_ms: int = 0
-    """Milliseconds without partitions."""
+    """The time in milliseconds in which the consumer had no partitions."""
 
 
 class RebalanceTimer(ConsumerRebalanceListener):
-    """Measures how long the consumer is without partitions."""
+    """Measures the time in which the consumer has no partitions."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.ms = 0
@@ -40,27 +40,27 @@ class RebalanceTimer(ConsumerRebalanceListener):
         self._partitions: set[TopicPartition] = set()
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Start measuring when the last partition is revoked."""
+        """Start the time measurement if this was the last partition."""
         self._partitions -= revoked
         if not self._partitions:
             self._since = self._now()
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Stop measuring when the first partition is assigned."""
+        """Stop the time measurement if this is the first partition."""
         if not self._partitions:
             self.ms += self._now() - self._since
         self._partitions |= assigned
 
 
 class Span(NamedTuple):
-    """The progress between two times."""
+    """The progress between two points in time."""
 
     begin: Progress
     end: Progress
 
     @property
     def size(self) -> float:
-        """The size in MiB."""
+        """The size of the records in MiB."""
         return (self.end.size - self.begin.size) / MIB
 
     @property
@@ -70,28 +70,28 @@ class Span(NamedTuple):
 
     @property
     def rebalance_ms(self) -> int:
-        """Milliseconds without partitions."""
+        """The time in milliseconds without partitions."""
         return self.end.rebalance_ms - self.begin.rebalance_ms
 
     @property
     def elapsed(self) -> int:
-        """The time between begin and end, in milliseconds."""
+        """The time from begin to end, in milliseconds."""
         return self.end.at - self.begin.at
 
     @property
     def fetching(self) -> int:
-        """Milliseconds with partitions."""
+        """The time in milliseconds with partitions."""
         return self.elapsed - self.rebalance_ms
 
     def line(self, dates: DateFormat) -> str:
-        """Return the line of a whole run."""
+        """Return the output line for a whole run."""
         seconds, fetching = self.elapsed / 1000, self.fetching / 1000
         times = f"{dates.text(self.begin.at)}, {dates.text(self.end.at)}"
         fetched = self._fetched(ratio(self.size, fetching), ratio(self.records, fetching))
         return f"{times}, {self._line(self, seconds)}, {fetched}"
 
     def detail(self, dates: DateFormat) -> str:
-        """Return the line of an interval: the total up to its end, and the rates within it."""
+        """Return the output line for an interval: the totals up to its end, and the rates within it."""
         whole = Span(Progress(0), self.end)
         seconds = self.elapsed / 1000
         rates = (
@@ -107,7 +107,7 @@ class Span(NamedTuple):
         return f"{self.rebalance_ms}, {self.fetching}, {decimal(size, 4)}, {decimal(records, 4)}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the span for `--json`; None for rates that are not defined."""
+        """Return the progress in the form that `--json` prints. Rates over no time are None."""
         return {
             "start_time_ms": self.begin.at,
             "end_time_ms": self.end.at,

@@ -21,12 +21,12 @@ from ottla.model import TopicPartition
 POLL_MS: Final = 60_000
 REPORT_EVERY: Final = 1000
 SHARES: Final = {"50": 0.5, "99": 0.99, "99.9": 0.999}
-"""The percentiles that are printed."""
+"""The percentiles to print, and the share of records that each stands for."""
 Headers = list[tuple[str, bytes | None]]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send one record after the other, and wait for each at the consumer."""
+    """Send records one by one, and wait for each to arrive at the consumer. Print the latencies."""
     check_positive(args, "num_records")
     if args.producer_acks not in ("1", "all"):
         raise ConfigurationError(
@@ -56,7 +56,7 @@ def _create(options: dict[str, Any], topic: str) -> None:
 
 
 def _measure(producer: KafkaProducer, consumer: KafkaConsumer, args: argparse.Namespace) -> list[int]:
-    """Return the latencies in nanoseconds."""
+    """Return the latency of each record in nanoseconds."""
     latencies = []
     for number in range(args.num_records):
         key = _random(args.record_key_size) if args.record_key_size else None

@@ -1,4 +1,4 @@
-"""Formats times by patterns of java.text.SimpleDateFormat."""
+"""Formats times with the patterns of java.text.SimpleDateFormat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from ottla.errors import ConfigurationError
 
 _PARTS: Final = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|([^A-Za-z']+)")
-"""Quoted text, a repeated letter, or anything else."""
+"""Matches a quoted text, a repeated letter, or other characters."""
 _QUOTE: Final = "''"
 
 _NUMBERS: Final[Mapping[str, Callable[[datetime], int]]] = {
@@ -25,7 +25,7 @@ _NUMBERS: Final[Mapping[str, Callable[[datetime], int]]] = {
     "S": lambda at: at.microsecond // 1000,
     "u": lambda at: at.isoweekday(),
 }
-"""Letter → number, padded to as many digits as there are letters."""
+"""The number for each pattern letter. It is padded to as many digits as the letter is repeated."""
 
 _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "E": ("%a", "%A"),
@@ -33,18 +33,20 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "z": ("%Z", "%Z"),
     "Z": ("%z", "%z"),
 }
-"""Letter → short form, long form (from four letters on)."""
+"""The strftime codes for each pattern letter: the short form, and the long form for four letters or more."""
 
 
 class DateFormat:
-    """A pattern for times in `zone`, None for local time. Raises ConfigurationError for an invalid pattern."""
+    """A pattern for times in `zone` (None: local time). Raises ConfigurationError, with the name of the option, if it
+    is invalid.
+    """
 
     def __init__(self, pattern: str, option: str, zone: tzinfo | None = None) -> None:
         self._zone = zone
         self._parts = [_part(match, pattern, option) for match in _matches(pattern, option)]
 
     def text(self, ms: int) -> str:
-        """Format a time in milliseconds since 1970."""
+        """Format a time, which is in milliseconds since 1970."""
         at = datetime.fromtimestamp(ms // 1000, self._zone).astimezone(self._zone).replace(microsecond=ms % 1000 * 1000)
         return "".join(part(at) for part in self._parts)
 

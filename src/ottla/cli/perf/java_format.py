@@ -10,27 +10,27 @@ from ottla.metrics.metric import KafkaMetric, MetricName
 
 
 def decimal(value: float, places: int) -> str:
-    """Format as `%.2f` and the like in Java, with its names for infinity and NaN."""
+    """Format a number with a fixed number of decimal places. Infinity and NaN have Java's names."""
     if math.isfinite(value):
         return f"{value:.{places}f}"
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def ratio(amount: float, divisor: float) -> float:
-    """Divide as Java's doubles do: by zero gives infinity or NaN."""
+    """Divide like Java's doubles: a division by zero returns infinity or NaN."""
     if divisor:
         return amount / divisor
     return math.inf if amount else math.nan
 
 
 def metrics_as_json(metrics: Mapping[MetricName, KafkaMetric]) -> dict[str, Any]:
-    """Return values by `group:name:{tags}`; None for infinity and NaN."""
+    """Return the metrics' values by `group:name:{tags}`. Infinity and NaN become None."""
     values = _values(metrics)
     return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
 
 
 def metric_lines(metrics: Mapping[MetricName, KafkaMetric]) -> list[str]:
-    """Return the table of `--print-metrics`, after an empty line."""
+    """Return an empty line and the table that `--print-metrics` prints."""
     values = _values(metrics)
     width = max(map(len, values), default=0)
     rows = (f"{name:<{width}} : {_value(value)}" for name, value in values.items())

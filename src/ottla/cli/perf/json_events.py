@@ -1,4 +1,4 @@
-"""Events as lines of JSON, as Kafka's verifiable producer and consumer print them."""
+"""Events as lines of JSON, like those of Kafka's verifiable producer and consumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Events:
         self._broken_pipe: BrokenPipeError | None = None
 
     def report(self, name: str, **fields: Any) -> None:
-        """Print an event in UTF-8 and flush, because the reader waits for it."""
+        """Print an event in UTF-8, and flush the output, because another program waits for it."""
         with self._lock:
             line = in_one_line({"timestamp": now_ms(), "name": name, **fields})
             try:
@@ -28,6 +28,8 @@ class Events:
                 self._broken_pipe = error
 
     def check(self) -> None:
-        """Raise BrokenPipeError if the reader has ended; callbacks on other threads cannot end the command."""
+        """Raise BrokenPipeError if the reading program has ended. `report` does not raise it, because it may be called
+        in another thread, where it would not end the command.
+        """
         if self._broken_pipe is not None:
             raise self._broken_pipe

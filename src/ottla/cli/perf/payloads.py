@@ -12,15 +12,17 @@ from typing import Final
 from ottla.errors import ConfigurationError
 
 SEED: Final = 0
-"""A fixed seed, so that every run sends the same payloads."""
+"""The seed is fixed, so that each run sends the same payloads."""
 BLOCK_BYTES: Final = 64 * 1024
-"""Random bytes are generated in blocks, so that a record costs only a copy."""
+"""The size in bytes of blocks of random letters. Payloads are slices of a block, which is faster than generating
+each.
+"""
 LETTERS: Final = bytes(ord("A") + i % 26 for i in range(256))
-"""Maps each byte to a letter."""
+"""Translates each byte to a capital letter."""
 
 
 def letters(size: int) -> Iterator[bytes]:
-    """Yield random texts of `size` capital letters."""
+    """Yield random payloads of `size` capital letters."""
     random = Random(SEED)
     length = max(1, BLOCK_BYTES // size) * size
     while True:
@@ -30,20 +32,20 @@ def letters(size: int) -> Iterator[bytes]:
 
 
 def choices(payloads: list[bytes]) -> Iterator[bytes]:
-    """Yield random payloads."""
+    """Yield payloads that are randomly chosen from a list."""
     random = Random(SEED)
     while True:
         yield from random.choices(payloads, k=1000)
 
 
 def numbers() -> Iterator[bytes]:
-    """Yield 0, 1, 2…"""
+    """Yield the payloads 0, 1, 2…"""
     return (b"%d" % number for number in count())
 
 
 def read(file: str, delimiter: str) -> list[bytes]:
-    """Read the payloads of a text file. Raises ConfigurationError if there are none, or `delimiter` is not an
-    expression.
+    """Read the payloads from a text file. Raises ConfigurationError if there are none, the file cannot be read, or
+    `delimiter` is no regular expression.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -60,7 +62,7 @@ def read(file: str, delimiter: str) -> list[bytes]:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """Split as Java's Scanner, which ignores a delimiter at the beginning or at the end."""
+    """Split like Java's Scanner, which ignores a delimiter at the beginning and at the end."""
     pattern = re.compile(delimiter)
     leading = pattern.match(text)
     parts = pattern.split(text[leading.end() :] if leading else text)

@@ -1,7 +1,7 @@
-"""The load of producer-perf-test: sends records and measures their latencies with little work per record.
+"""The load of producer-perf-test: sends records and measures their latencies, with little work per record.
 
-Records of a batch are acknowledged together, so one callback per batch takes the time. The sending thread does the
-counting, so that no lock is needed and neither thread waits for the other.
+The records of a batch are acknowledged together, so one callback per batch records the time. The sending thread adds up
+the latencies, so that no lock is needed and neither thread waits for the other.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ _size: Final = itemgetter(4)
 
 
 class _Group:
-    """Consecutive records of one batch."""
+    """Consecutive records in the same batch."""
 
     __slots__ = ("done", "ended", "futures", "reports")
 
     def __init__(self, outcome: ProduceRequestResult, reports: tuple[Report, ...], done: SimpleQueue[_Group]) -> None:
         self.futures: list[RecordFuture] = []
-        """Only for the sending thread, which counts completed groups after it has added the last record to this one."""
+        """Used only by the sending thread. It counts completed groups only after it has added the last record of this
+        one.
+        """
         self.reports = reports
         self.done = done
         self.ended = 0
         outcome.when_done(self._end)
 
     def _end(self) -> None:
-        """Report the end. Runs in the I/O thread."""
+        """Record the time of the acknowledgement. Called in the I/O thread."""
         self.ended = now_ms()
         self.done.put(self)
 
 
 class Load:
-    """Sends records to a topic, `rate` per second; a negative rate is unlimited."""
+    """Sends records to a topic, `rate` per second. A negative rate means no limit."""
 
     def __init__(
         self, producer: KafkaProducer, topic: str, payloads: Iterator[bytes], rate: float, transaction_ms: int | None
@@ -52,19 +54,19 @@ class Load:
         self.producer = producer
         self.topic = topic
         self.failed = 0
-        """Number of records that failed."""
+        """The number of records that have failed."""
         self._payloads = payloads
         self._throttler = ThroughputThrottler(rate)
         self._sent = 0
         self._transaction_ms = transaction_ms
         self._transaction_start: int | None = None
         self._groups = 0
-        """Number of groups that have not been counted yet."""
+        """The number of groups that have not been counted yet."""
         self._done: SimpleQueue[_Group] = SimpleQueue()
         self._reported: set[type[BaseException]] = set()
 
     def send(self, count: int, *reports: Report) -> None:
-        """Send `count` records, which are counted in these reports."""
+        """Send `count` records. They are counted in all of these reports."""
         throttled, transactional = self._throttler.is_limited, self._transaction_ms is not None
         topic, payloads, send = self.topic, self._payloads, self.producer.send
         outcome = None
@@ -85,7 +87,9 @@ class Load:
         self._sent += count
 
     def finish(self, interval: int) -> None:
-        """Wait for all records; acknowledged ones are counted every `interval` ms meanwhile."""
+        """Wait until all records are acknowledged or have failed. Meanwhile count acknowledged records every `interval`
+        ms.
+        """
         if self._transaction_start is not None:
             self.producer.commit_transaction()
         while not self._flushed(interval / 1000):
@@ -94,7 +98,7 @@ class Load:
             self._count(self._done.get())
 
     def count_acknowledged(self) -> None:
-        """Count the groups that have been acknowledged."""
+        """Count the groups that have been acknowledged since the last call."""
         while not self._done.empty():
             self._count(self._done.get())
 
@@ -115,7 +119,9 @@ class Load:
             report.add(latencies, size, group.ended)
 
     def _successful(self, futures: list[RecordFuture]) -> list[RecordFuture]:
-        """Return the records that succeeded: a split batch may fail in part. Each kind of error is printed once."""
+        """Return the records that were acknowledged; if a batch was split, that may be some of them. Each type of error
+        is printed once.
+        """
         successful = []
         for future in futures:
             error = future.exception()

@@ -1,4 +1,5 @@
-"""Send records as fast as possible or at a limited rate, and print throughput and latency: kafka-producer-perf-test.sh.
+"""Send records as fast as possible or at a limited rate, and print throughput and latency, as
+kafka-producer-perf-test.sh does.
 
 Transactions are used with --transactional-id or --transaction-duration-ms.
 """
@@ -34,7 +35,7 @@ OLD_NAMES: Final = (("--producer-props", "--command-property"), ("--producer.con
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test, and return 1 if records failed."""
+    """Run the test. Return 1 if a record failed."""
     _check(args)
     printer = _ignore if args.json else _print
     source = _payloads(args, printer)
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 def _send(
     producer: KafkaProducer, args: argparse.Namespace, source: Iterator[bytes], printer: Printer, *, transactional: bool
 ) -> int:
-    """Send all records and print the report, and return the number of failed records."""
+    """Send all records and print the report. Return the number of failed records."""
     if transactional:
         producer.init_transactions()
     transaction_ms = (args.transaction_duration_ms or TRANSACTION_MS) if transactional else None
@@ -85,7 +86,7 @@ def _print_summary(producer: KafkaProducer, args: argparse.Namespace, reports: l
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for numbers that make no sense."""
+    """Raise ConfigurationError for numbers that are out of range."""
     check_positive(args, "num_records", "record_size", "transaction_duration_ms", "reporting_interval")
     if math.isnan(args.throughput) or args.throughput == 0:
         raise ConfigurationError(f"--throughput {args.throughput:g}: nothing would be sent; use -1 for no limit")
@@ -96,7 +97,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace, printer: Printer) -> dict[str, Any]:
-    """Return the producer's configs."""
+    """Return the producer's configs, with the tool's defaults."""
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new):
             printer(deprecation(old, new))
@@ -126,7 +127,7 @@ def _print(line: str) -> None:
 
 
 def _ignore(line: str) -> None:
-    """Print nothing: with --json there is only a summary at the end."""
+    """Print nothing. Used with --json, where only the summary is printed."""
     del line
 
 
@@ -147,7 +148,7 @@ COMMAND = Command(
         Option("--throughput N", "approximate limit of records per second; -1: none", float, required=True),
         OneOf(
             Option("--record-size BYTES", "send random letters, this many in each record", int),
-            Option("--payload-file FILE", "send random parts of this text file (UTF-8)"),
+            Option("--payload-file FILE", "send randomly chosen parts of this text file (UTF-8)"),
             Flag("--payload-monotonic", "send 0, 1, 2…"),
         ),
         Option("--payload-delimiter REGEX", "separator of the parts of --payload-file", default="\\n"),

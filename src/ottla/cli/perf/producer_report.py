@@ -1,6 +1,7 @@
-"""The report of kafka-producer-perf-test.sh, while records are sent and at the end.
+"""The output of kafka-producer-perf-test.sh, at intervals and at the end.
 
-Times are milliseconds since 1970. Latencies are counted, not sampled: there are fewer distinct values than records.
+Times are milliseconds since 1970. All latencies are counted by value instead of sampled, because there are far fewer
+values than records.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ PERCENTILES: Final = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 
 
 
 class Tally:
-    """The size and latencies of records."""
+    """The size and latencies of records, from the time `start` on."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.size = 0
-        """The size of the records in bytes."""
+        """The total size of the records in bytes."""
         self.latencies: Counter[int] = Counter()
-        """Latency in milliseconds → number of records."""
+        """The number of records by latency in milliseconds."""
 
     def add(self, latencies: Mapping[int, int], size: int) -> None:
-        """Add acknowledged records."""
+        """Add acknowledged records: their number by latency, and their total size."""
         self.latencies.update(latencies)
         self.size += size
 
@@ -40,21 +41,21 @@ class Tally:
 
     @property
     def average(self) -> float:
-        """The average latency; NaN without records."""
+        """The average latency in milliseconds; NaN without records."""
         return ratio(float(sum(ms * count for ms, count in self.latencies.items())), self.count)
 
     @property
     def longest(self) -> int:
-        """The longest latency; 0 without records."""
+        """The longest latency in milliseconds; 0 without records."""
         return max(self.latencies, default=0)
 
     def rates(self, now: int) -> tuple[float, float]:
-        """Return records and MiB per second."""
+        """Return the records per second and the MiB per second until `now`."""
         seconds = (now - self.start) / 1000
         return ratio(self.count, seconds), ratio(self.size / MIB, seconds)
 
     def percentiles(self, shares: Sequence[float]) -> list[int]:
-        """Return the latency percentiles of rising shares between 0 and 1."""
+        """Return the percentiles of the latency. `shares` are rising numbers between 0 and 1."""
         latencies: list[int] = []
         ranks = [int(share * self.count) for share in shares]
         seen = 0
@@ -66,7 +67,9 @@ class Tally:
 
 
 class Report:
-    """The report of a run, with a line every `interval` ms. `steady`: the records after a warm-up."""
+    """The report of a run, which prints a line every `interval` ms. `steady`: it covers only the records after the
+    warm-up.
+    """
 
     def __init__(self, start: int, interval: int, printer: Printer, *, steady: bool = False) -> None:
         self.total = Tally(start)
@@ -77,7 +80,7 @@ class Report:
         self._started = False
 
     def add(self, latencies: Mapping[int, int], size: int, now: int) -> None:
-        """Add records that were acknowledged at the time `now`, and print a line if it is due."""
+        """Add records that were acknowledged at the time `now`. Print a line if the interval is over."""
         self.total.add(latencies, size)
         self._window.add(latencies, size)
         if now - self._window.start >= self._interval:
@@ -86,7 +89,7 @@ class Report:
             self._window = Tally(now)
 
     def mute(self) -> None:
-        """Print no more lines; another report does it from now on."""
+        """Print no further lines, because another report prints them from now on."""
         self._printer = None
 
     def _print_window(self, printer: Printer, now: int) -> None:
@@ -96,7 +99,7 @@ class Report:
         printer(_window_line(self._window, now))
 
     def line(self, now: int) -> str:
-        """Return the line at the end."""
+        """Return the summary as a line."""
         total = self.total
         records, mib = total.rates(now)
         latencies = total.percentiles([share for _, share in PERCENTILES])
@@ -108,7 +111,7 @@ class Report:
         )
 
     def as_json(self, now: int) -> dict[str, Any]:
-        """Return the report for `--json`; None for values that are not defined."""
+        """Return the summary in the form that `--json` prints. Values that are not defined are None."""
         total = self.total
         records, mib = total.rates(now)
         latencies = total.percentiles([share for _, share in PERCENTILES])

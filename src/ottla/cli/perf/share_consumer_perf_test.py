@@ -1,4 +1,6 @@
-"""Read as members of a share group as fast as possible and print the throughput: kafka-share-consumer-perf-test.sh."""
+"""Read as members of a share group as fast as possible, and print the throughput, as kafka-share-consumer-perf-test.sh
+does.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ DETAILED_HEADER: Final = f"time, {RATES}"
 
 
 class Totals:
-    """The totals of all share consumers."""
+    """The totals of all share consumers, until `limit` records have been read."""
 
     def __init__(self, limit: int) -> None:
         self.records = self.size = 0
@@ -38,11 +40,11 @@ class Totals:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are enough records."""
+        """Whether enough records have been read."""
         return self.records >= self._limit
 
     def add(self, records: int, size: int) -> None:
-        """Add the records of a poll."""
+        """Add the records of a poll: their number, and their size in bytes."""
         with self._lock:
             self.records += records
             self.size += size
@@ -50,7 +52,7 @@ class Totals:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test; prints a warning if there were fewer records than requested."""
+    """Run the test. If fewer records than requested arrive, a warning is printed."""
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new) and not args.json:
             print(f"Warning: {old} is deprecated. Use {new} instead.")
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace, totals: Totals) -> dict[Any, Any]:
-    """Read until there are enough records, or none arrive any more, and return the metrics."""
+    """Read until there are enough records, or none has arrived for --timeout. Return the consumer's metrics."""
     with KafkaShareConsumer(args.topic, _options(args)) as consumer:
         while not totals.is_complete and now_ms() - totals.last <= args.timeout:
             for batch in consumer.poll(POLL_MS).values():
@@ -91,7 +93,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _report_intervals(members: list[Any], totals: Totals, args: argparse.Namespace, dates: DateFormat) -> None:
-    """Print a line for each interval, until all members have ended."""
+    """Print a line at each interval, until all members have ended."""
     done = threading.Event()
 
     def ended(_: object) -> None:
@@ -146,7 +148,7 @@ COMMAND = Command(
         Option("--socket-buffer-size BYTES", "receive.buffer.bytes", int, default=SOCKET_BYTES),
         Option(
             "--timeout MS",
-            "stop if no record arrives for so many milliseconds",
+            "stop if no record arrives for this time in milliseconds",
             int,
             nargs="?",
             default=IDLE_MS,

@@ -1,4 +1,4 @@
-"""Limits the rate of records, as the ThroughputThrottler of Kafka's tools."""
+"""Limits the rate of records, like the ThroughputThrottler of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from typing import Final
 
 SHORTEST_SLEEP: Final = 0.002
-"""The shortest sleep in seconds. Sleeping takes longer than requested, so shorter sleeps are skipped until they add
-up.
+"""The shortest sleep in seconds. A sleep takes longer than requested, so shorter waits are postponed until they add up
+to this.
 """
 
 
 class ThroughputThrottler:
-    """Allows `rate` records per second: negative is unlimited, zero only the first. The event `ended` ends waiting."""
+    """Allows `rate` records per second. A negative rate means no limit; with zero only the first record is allowed.
+    Waits end when the event `ended` is set.
+    """
 
     def __init__(self, rate: float, ended: threading.Event | None = None) -> None:
         self.is_limited = rate >= 0
@@ -22,7 +24,7 @@ class ThroughputThrottler:
         self._start = time.monotonic()
 
     def wait(self, number: int) -> None:
-        """Wait until record `number` is due; the first is 0."""
+        """Wait until the record with this number may be sent. Numbers start at 0."""
         if self._rate > 0:
             early = self._start + number / self._rate - time.monotonic()
             if early >= SHORTEST_SLEEP:

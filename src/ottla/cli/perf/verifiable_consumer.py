@@ -1,4 +1,4 @@
-"""Read a topic as a group member and report all events as JSON: kafka-verifiable-consumer.sh."""
+"""Read a topic as a group member, and report all events as JSON, as kafka-verifiable-consumer.sh does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read until there are enough records or a signal arrives. An error is raised after the report of the shutdown."""
+    """Read until there are enough records or a signal arrives. An error is raised only after the shutdown has been
+    reported.
+    """
     if use_new_name(args, "--consumer.config", "--command-config"):
         print(deprecation("--consumer.config", "--command-config"), flush=True)
     events = Events()
@@ -90,7 +92,7 @@ class _Reader(ConsumerRebalanceListener):
 
     def read(self) -> None:
         """Read until there are enough records or a signal arrives. Raises BrokerNotAvailableError if no broker
-        answers.
+        responds.
         """
         self._events.report("startup_complete")
         self._consumer.subscribe([self._args.topic], listener=self)
@@ -107,7 +109,7 @@ class _Reader(ConsumerRebalanceListener):
                 self._check_timeout(time.monotonic() - start)
 
     def _remaining(self) -> int | None:
-        """Return how many more records to read; None for all."""
+        """Return how many records remain to be read; None if there is no limit."""
         count: int = self._args.max_messages
         return None if count < 0 else count - self._count
 
@@ -117,7 +119,9 @@ class _Reader(ConsumerRebalanceListener):
             raise unreachable(self._args, limit)
 
     def _process(self, polled: Records) -> None:
-        """Report the records of a poll. Records beyond the limit are skipped and left to the group."""
+        """Report the records of a poll, and commit their offsets unless auto commit is enabled. Records beyond the
+        limit are not reported and not committed.
+        """
         summaries: list[dict[str, Any]] = []
         offsets: Offsets = {}
         for tp, records in polled.items():
@@ -157,7 +161,7 @@ def _rows(offsets: Offsets) -> Iterable[dict[str, Any]]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Decode as Java's StringDeserializer, which replaces invalid UTF-8."""
+    """Decode UTF-8 like Java's StringDeserializer: invalid bytes are replaced."""
     return None if data is None else data.decode(errors="replace")
 
 
@@ -177,13 +181,13 @@ COMMAND = Command(
         ),
         Option("--group-remote-assignor NAME", "with --group-protocol consumer: assignor of the broker"),
         Option("--group-instance-id ID", "id of a static member"),
-        Option("--max-messages N", "number of records; -1: until it is stopped", int, default=-1),
+        Option("--max-messages N", "number of records to read; -1: read until the command is stopped", int, default=-1),
         Option("--session-timeout MS", "with --group-protocol classic: session.timeout.ms (default: 45000)", int),
         Flag("--verbose", "report each record"),
         Flag("--enable-autocommit", "commit offsets periodically, not after each poll"),
         Option(
             "--reset-policy WHERE",
-            "where to start without a committed offset: earliest, latest, none",
+            "auto.offset.reset: where to start if the group has no committed offset (earliest, latest, none)",
             default="earliest",
         ),
         Option(

@@ -1,4 +1,4 @@
-"""Send rising numbers and report the result of each as JSON: kafka-verifiable-producer.sh."""
+"""Send increasing numbers, and report the result of each as JSON, as kafka-verifiable-producer.sh does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ NOT_SET: Final = -1
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until all are sent or a signal arrives. Failed records are reported, too: the exit code stays 0."""
+    """Send until all records are sent or a signal arrives. Failed records are only reported: the exit code is 0 even
+    then.
+    """
     if use_new_name(args, "--producer.config", "--command-config"):
         print(deprecation("--producer.config", "--command-config"), flush=True)
     events = Events()
@@ -42,7 +44,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Load:
-    """Sends rising numbers."""
+    """Sends increasing numbers, and reports the results."""
 
     def __init__(self, producer: KafkaProducer, args: argparse.Namespace, events: Events) -> None:
         self._producer = producer
@@ -56,10 +58,11 @@ class _Load:
         self._closing = threading.Thread(target=self._close, daemon=True)
 
     def stop(self) -> None:
-        """Send no more. Called by a signal handler.
+        """Stop sending. Called by the signal handler.
 
-        A send() that waits for a broker ends when the producer is closed. It is not interrupted, because a record might
-        then be in flight without a report. A thread closes it, because the main thread may hold the locks it needs.
+        Closing the producer ends a send() that is waiting for a broker. Interrupting the send() could leave a record in
+        flight without a report. The producer is closed in a thread, because the main thread may be holding a lock that
+        close() needs.
         """
         self._closing.start()
 
@@ -110,7 +113,7 @@ class _Load:
     def _report(
         self, key: str | None, value: str, metadata: RecordMetadata | None, error: BaseException | None
     ) -> None:
-        """Report the result of a record. Called by the I/O thread; by the main thread if it was not sent."""
+        """Report the result of a record. Called in the I/O thread; in the main thread if send() raised an error."""
         if metadata is not None:
             self._acked += 1
             position = {"offset": metadata.offset, "topic": metadata.topic, "partition": metadata.partition}
@@ -124,7 +127,9 @@ class _Load:
         return str(number) if prefix is None else f"{prefix}.{number}"
 
     def _key(self, number: int) -> str | None:
-        """Return the key of a record. With zero or fewer keys no key repeats, as with Kafka's tool."""
+        """Return the key of a record; None without --repeating-keys. If --repeating-keys is not positive, each record
+        has another key, as with Kafka's tool.
+        """
         count = self._args.repeating_keys
         if count is None:
             return None
@@ -143,9 +148,9 @@ COMMAND = Command(
         *connection(),
         Option("--producer.config FILE", "same as --command-config"),
         Option("--topic", "topic to send to", required=True),
-        Option("--max-messages N", "number of records; -1: until it is stopped", int, default=-1),
+        Option("--max-messages N", "number of records to send; -1: send until the command is stopped", int, default=-1),
         Option("--throughput N", "approximate limit of records per second; -1: none", int, default=-1),
-        Option("--acks", "acks; -1: all replicas in sync", int, choices=(0, 1, -1), default=-1),
+        Option("--acks", "acks; -1: all in-sync replicas", int, choices=(0, 1, -1), default=-1),
         Option(
             "--message-create-time MS",
             "timestamp of the first record, in milliseconds since 1970; later ones advance with the clock",

@@ -1,4 +1,4 @@
-"""The actions of `ottla reassign-partitions`; texts are those of kafka-reassign-partitions.sh."""
+"""The actions of `ottla reassign-partitions`. The texts are those of kafka-reassign-partitions.sh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 
 TIMEOUT_MS: Final = 10_000
 NO_THROTTLE: Final = -1
-"""The default rate, as in Kafka: throttles stay as they are."""
+"""The default of --throttle, as in Kafka: existing throttles are not changed."""
 
 OTHERS_MOVE: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create "
@@ -34,7 +34,7 @@ MUST_VERIFY: Final = (
 
 
 def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Propose an assignment of the partitions of topics to brokers, without changing anything."""
+    """Propose an assignment of topics to a list of brokers. Nothing is changed."""
     brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     nodes = admin.describe_cluster().nodes
     racks = racks_of(nodes, brokers, aware=not args.disable_rack_aware)
@@ -50,7 +50,7 @@ def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Start reassignments, and return when all have started."""
+    """Start the reassignments in the file. Returns when they have started."""
     moves = files.read_moves(args.reassignment_json_file)
     targets, log_dirs = {move.partition: move.replicas for move in moves}, files.target_log_dirs(moves)
     moving = admin.list_partition_reassignments()
@@ -79,7 +79,9 @@ def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -
 
 
 def verify(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Print how far reassignments are. Throttles are removed once nothing moves, whether it is in the file or not."""
+    """Print the progress of the reassignments in the file. If no partition of the cluster is being reassigned, remove
+    the throttles.
+    """
     moves = files.read_moves(args.reassignment_json_file)
     moving, brokers = admin.list_partition_reassignments(), _brokers(admin)
     topics = described(admin, (move.partition.topic for move in moves))
@@ -96,7 +98,7 @@ def verify(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def cancel(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Cancel the reassignments of the partitions in the file; they return to their original replicas."""
+    """Cancel the reassignments in the file. The partitions return to their original replicas."""
     moves = files.read_moves(args.reassignment_json_file)
     brokers, topics = _brokers(admin), described(admin, (move.partition.topic for move in moves))
     _check_exist(moves, topics)
@@ -139,7 +141,9 @@ def _brokers(admin: KafkaAdminClient) -> set[int]:
 def _current(
     admin: KafkaAdminClient, moves: Iterable[Move], brokers: Collection[int]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the current replicas of partitions. Raises ConfigurationError for unknown partitions and brokers."""
+    """Return the current replicas of partitions. Raises ConfigurationError for partitions and brokers that do not
+    exist.
+    """
     for move in moves:
         for broker in move.replicas:
             if broker not in brokers:
@@ -186,7 +190,9 @@ def _throttle(
 def _clear(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output, brokers: Collection[int], topics: Collection[str]
 ) -> None:
-    """Remove throttles from all brokers: it is unknown which of them took part in completed reassignments."""
+    """Remove the throttles from all brokers. It is unknown which of them took part in reassignments that are
+    complete.
+    """
     if args.preserve_throttles:
         return
     output.report(
@@ -205,7 +211,7 @@ def _clear(
 def _move_log_dirs(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output, log_dirs: Mapping[TopicPartitionReplica, str]
 ) -> None:
-    """Start moves to log directories, after waiting for replicas that are still being created on their brokers."""
+    """Start moving replicas to other log directories. Wait for replicas that their brokers have not created yet."""
     errors: dict[Any, KafkaError] = {}
     timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     admin.alter_replica_log_dirs(log_dirs, timeout_ms, errors=errors)

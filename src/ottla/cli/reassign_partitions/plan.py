@@ -12,9 +12,9 @@ from ottla.model import Node, TopicPartition
 
 
 def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Place the replicas of partitions on these brokers, as the creation of a topic would.
+    """Assign the partitions of topics to these brokers in the same way as for new topics.
 
-    Preferred leaders rotate from topic to topic. Raises InvalidReplicationFactorError for too few brokers.
+    Each topic starts with another broker. Raises InvalidReplicationFactorError if there are too few brokers.
     """
     assignment: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
@@ -29,9 +29,9 @@ def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> di
 
 
 def racks_of(nodes: Iterable[Node], brokers: Sequence[int], *, aware: bool) -> dict[int, str | None]:
-    """Return the racks of brokers; None for all unless the placement is rack-`aware`.
+    """Return the racks of brokers. If `aware` is not set, all racks are None.
 
-    Raises ConfigurationError for an unknown broker, and if only some of the brokers have a rack.
+    Raises ConfigurationError if a broker is unknown, or if only some of the brokers have a rack.
     """
     all_racks = {node.id: node.rack for node in nodes}
     for broker in brokers:

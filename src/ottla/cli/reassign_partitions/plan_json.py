@@ -1,4 +1,4 @@
-"""The JSON files of kafka-reassign-partitions.sh: reading, with errors that name the place, and writing."""
+"""The JSON files of kafka-reassign-partitions.sh. Errors in them are reported with the position in the file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ PARTITIONS_FORM: Final = '{"version":1,"partitions":[{"topic":"t","partition":0,
 TOPICS_FORM: Final = '{"version":1,"topics":[{"topic":"t"}]}'
 
 Assignment = Mapping[TopicPartition, Sequence[int]]
-"""Brokers by partition, the preferred leader first."""
+"""The broker ids of each partition's replicas, the preferred leader first."""
 LogDirs = Mapping[TopicPartitionReplica, str]
-"""Log directories by replica."""
+"""The path of the log directory of each replica."""
 NO_LOG_DIRS: Final[LogDirs] = {}
 
 
 class Move(NamedTuple):
-    """The target of a partition: its brokers and their log directories, `any` if brokers choose.
+    """The target of a partition: broker ids and log directories of its replicas. The log directory `any` leaves the
+    choice to the broker.
 
-    `place` is its place in the file, for error messages.
+    `place` is the position in the file, for error messages.
     """
 
     partition: TopicPartition
@@ -35,17 +36,17 @@ class Move(NamedTuple):
 
 
 class TopicToMove(NamedTuple):
-    """A topic to move, and its place in the file."""
+    """A topic in the file, and its position there."""
 
     name: str
     place: str
 
 
 def read_moves(file: str) -> list[Move]:
-    """Read the partitions of a --reassignment-json-file, in its order.
+    """Read the partitions in a --reassignment-json-file, in the order of the file.
 
-    Raises ConfigurationError for a file that cannot be read, is no JSON, has a version other than 1, no partitions,
-    or duplicate partitions or brokers.
+    Raises ConfigurationError if the file cannot be read, is no JSON, has another version than 1, contains no
+    partitions, or duplicate partitions or brokers.
     """
     moves = [_move(item) for item in read_list(file, "partitions", PARTITIONS_FORM).items()]
     if not moves:
@@ -59,7 +60,7 @@ def read_moves(file: str) -> list[Move]:
 
 
 def read_topics(file: str) -> list[TopicToMove]:
-    """Read the topics of a --topics-to-move-json-file; ConfigurationError as for `read_moves`."""
+    """Read the topics in a --topics-to-move-json-file. Raises ConfigurationError as `read_moves` does."""
     fields = [item.field("topic") for item in read_list(file, "topics", TOPICS_FORM).items()]
     topics = [TopicToMove(field.text(), str(field)) for field in fields]
     if not topics:
@@ -73,7 +74,7 @@ def read_topics(file: str) -> list[TopicToMove]:
 
 
 def read_brokers(text: str) -> list[int]:
-    """Parse a --broker-list. Raises ConfigurationError for invalid or duplicate broker ids."""
+    """Parse the value of --broker-list. Raises ConfigurationError for invalid or duplicate broker ids."""
     brokers = broker_ids(text.split(","))
     duplicates = duplicates_in(brokers)
     if duplicates:
@@ -82,7 +83,7 @@ def read_brokers(text: str) -> list[int]:
 
 
 def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str, Any]:
-    """Return an assignment in the form of --reassignment-json-file, sorted by partition."""
+    """Return an assignment in the format of --reassignment-json-file, sorted by partition."""
     partitions = [
         {
             "topic": tp.topic,
@@ -96,7 +97,7 @@ def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str
 
 
 def target_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:
-    """Return the log directories that the file names, by replica."""
+    """Return the target log directory of each replica for which the file contains one."""
     return {
         TopicPartitionReplica(*move.partition, broker): path
         for move in moves

@@ -14,7 +14,7 @@ from ottla.errors import ConfigurationError
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for a malformed file or number."""
+    """Raise ConfigurationError if a file is malformed or a number is out of range."""
     for option in ("throttle", "replica_alter_log_dirs_throttle"):
         rate = getattr(args, option)
         if rate is not None and rate < 1 and rate != NO_THROTTLE:
@@ -35,7 +35,7 @@ COMMAND = AdminCommand(
     actions=(
         Action(
             "generate",
-            "propose where the partitions of topics could be, on a list of brokers",
+            "propose an assignment of topics to a list of brokers",
             generate,
             requires=("topics_to_move_json_file", "broker_list"),
             check=_check,
@@ -43,7 +43,7 @@ COMMAND = AdminCommand(
         Action("execute", "start reassignments", execute, requires=("reassignment_json_file",), check=_check),
         Action(
             "verify",
-            "print whether reassignments are complete; if all are, remove throttles",
+            "print whether reassignments are complete; if no partition is being reassigned, remove the throttles",
             verify,
             requires=("reassignment_json_file",),
             check=_check,
@@ -62,24 +62,29 @@ COMMAND = AdminCommand(
         Option("--broker-list B,B,…", "ids of the brokers to use", actions="generate"),
         Flag("--disable-rack-aware", "ignore the racks of brokers", actions="generate"),
         Flag(
-            "--additional", "start although other reassignments are active; also changes throttles", actions="execute"
+            "--additional", "start even if other reassignments are active, and change the throttle", actions="execute"
         ),
         Flag(
             "--disallow-replication-factor-change",
-            "refuse to move partitions to more or fewer replicas",
+            "reject reassignments that change the number of replicas",
             actions="execute",
         ),
-        Option("--throttle BYTES", "most bytes per second that move between brokers", int, actions="execute"),
         Option(
-            "--replica-alter-log-dirs-throttle BYTES",
-            "most bytes per second that move between log directories of a broker",
+            "--throttle BYTES",
+            "maximum rate of reassignments between brokers in bytes per second",
             int,
             actions="execute",
         ),
-        Flag("--preserve-throttles", "leave throttles as they are", actions="verify cancel"),
+        Option(
+            "--replica-alter-log-dirs-throttle BYTES",
+            "maximum rate of moves between the log directories of a broker in bytes per second",
+            int,
+            actions="execute",
+        ),
+        Flag("--preserve-throttles", "do not remove throttles", actions="verify cancel"),
         Option(
             "--timeout MS",
-            f"how long moves to log directories may take to start, in milliseconds (default: {TIMEOUT_MS})",
+            f"maximum time in milliseconds until moves to log directories have started (default: {TIMEOUT_MS})",
             int,
             actions="execute cancel",
         ),

@@ -1,4 +1,4 @@
-"""The progress of reassignments: of partitions to other brokers, of replicas to other log directories."""
+"""The progress of reassignments to other brokers, and of moves to other log directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Moving = Mapping[TopicPartition, PartitionReassignment]
 
 
 class PartitionState(NamedTuple):
-    """A partition: its replicas (none if it does not exist) and its target."""
+    """A partition, its current replicas (empty if it does not exist) and its target replicas."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -27,7 +27,7 @@ class PartitionState(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The status: `in progress`, `completed` or `not reassigned`."""
+        """ "in progress", "completed" or "not reassigned"."""
         if self.is_moving:
             return "in progress"
         return "completed" if self.replicas == self.target_replicas else "not reassigned"
@@ -42,15 +42,14 @@ class PartitionState(NamedTuple):
         return f"Reassignment of partition {self.partition} is {done}."
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state for `--json`."""
+        """Return the state in the form that `--json` prints."""
         replicas = {"replicas": self.replicas, "target_replicas": self.target_replicas}
         return {**self.partition._asdict(), "status": self.status, **replicas}
 
 
 class ReplicaState(NamedTuple):
-    """A replica: its current, future and target log directory.
-
-    `log_dirs` is None if its broker is not live.
+    """A replica with its target log directory. `log_dirs` contains its current and future directories; None if its
+    broker is not alive.
     """
 
     replica: TopicPartitionReplica
@@ -59,7 +58,7 @@ class ReplicaState(NamedTuple):
 
     @property
     def is_moving(self) -> bool:
-        """Whether it is being moved, to any directory."""
+        """Whether the replica is being moved to another log directory, even if that is not the target."""
         return self.log_dirs is not None and None not in (self.log_dirs.current_log_dir, self.log_dirs.future_log_dir)
 
     def __str__(self) -> str:
@@ -87,7 +86,7 @@ class ReplicaState(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state for `--json`; directories that are not known are null."""
+        """Return the state in the form that `--json` prints. Unknown directories are None."""
         log_dirs = self.log_dirs or ReplicaLogDirInfo()
         return {
             **self.replica._asdict(),
@@ -98,7 +97,7 @@ class ReplicaState(NamedTuple):
 
 
 def partition_states(moves: Iterable[Move], moving: Moving, topics: Mapping[str, TopicInfo]) -> list[PartitionState]:
-    """Return the states of partitions in their order; `moving` are all active reassignments."""
+    """Return the states of partitions, sorted by partition. `moving` contains all active reassignments."""
     return [
         PartitionState(
             move.partition,
@@ -113,7 +112,7 @@ def partition_states(moves: Iterable[Move], moving: Moving, topics: Mapping[str,
 def replica_states(
     admin: KafkaAdminClient, targets: Mapping[TopicPartitionReplica, str], brokers: Collection[int]
 ) -> list[ReplicaState]:
-    """Return the states of replicas with a target log directory, sorted by broker."""
+    """Return the states of the replicas that have a target log directory, sorted by broker."""
     reachable = [replica for replica in targets if replica.broker_id in brokers]
     log_dirs = admin.describe_replica_log_dirs(reachable) if reachable else {}
     ordered = sorted(targets, key=lambda replica: (replica.broker_id, *replica))
@@ -123,7 +122,9 @@ def replica_states(
 def log_dirs_of(
     admin: KafkaAdminClient, assignment: Assignment, brokers: Collection[int]
 ) -> dict[TopicPartitionReplica, str]:
-    """Return the log directories of replicas, except on brokers that are not live or reject the request."""
+    """Return the current log directories of replicas. Replicas on brokers that are not alive, or reject the request,
+    are left out.
+    """
     replicas = [TopicPartitionReplica(*tp, broker) for tp, own in assignment.items() for broker in own]
     reachable = [replica for replica in replicas if replica.broker_id in brokers]
     errors: dict[Any, KafkaError] = {}
@@ -132,7 +133,9 @@ def log_dirs_of(
 
 
 def described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
-    """Describe topics, without those that do not exist; raises other errors."""
+    """Return the descriptions of those of the topics that exist. Errors other than UnknownTopicOrPartitionError are
+    raised.
+    """
     errors: dict[Any, KafkaError] = {}
     topics = admin.describe_topics(sorted(set(names)), errors=errors)
     for error in errors.values():
@@ -142,7 +145,7 @@ def described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, TopicI
 
 
 def replicas_of(tp: TopicPartition, topics: Mapping[str, TopicInfo]) -> tuple[int, ...] | None:
-    """Return the replicas of a partition, or None if it does not exist."""
+    """Return the replicas of a partition; None if it does not exist."""
     topic = topics.get(tp.topic)
     partition = next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
     return None if partition is None else partition.replicas

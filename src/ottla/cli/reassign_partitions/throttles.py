@@ -1,7 +1,7 @@
-"""Throttles of reassignments (KIP-73): rates of brokers, and the replicas of topics to which the rates apply.
+"""Throttles of reassignments (KIP-73): rate limits of brokers, and the replicas of topics to which they apply.
 
-They are set before partitions move and removed when all reassignments are complete. Brokers that are not live are left
-out: each broker alters its own configs, and one that is down neither sends nor fetches.
+They are set before reassignments start, and removed when all are complete. Brokers that are not alive are left out:
+each broker changes its own configs, and a broker that is down transfers nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ottla.client.admin.configs import BROKER, TOPIC, Change, ConfigResource
 from ottla.model import TopicPartition
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""Bytes per second that a broker sends of throttled replicas, and that it fetches of them."""
+"""The limits in bytes per second for sending throttled replicas (leader) and for fetching them (follower)."""
 LOG_DIR_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
 class Route(NamedTuple):
-    """The brokers that have a partition, and those that it moves to."""
+    """The brokers that a partition is copied from and those that it is copied to."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -33,7 +33,9 @@ Routes = Mapping[TopicPartition, Route]
 
 
 def routes(moving: Moving, targets: Assignment, current: Assignment) -> dict[TopicPartition, Route]:
-    """Return the routes of all partitions that move or will move; the sources are those of the first reassignment."""
+    """Return the routes of all partitions that are or will be reassigned. If a partition is already being reassigned,
+    its sources stay the same.
+    """
     by_partition = {
         tp: Route(frozenset(move.replicas) - frozenset(move.adding_replicas), frozenset(move.adding_replicas))
         for tp, move in moving.items()
@@ -45,12 +47,14 @@ def routes(moving: Moving, targets: Assignment, current: Assignment) -> dict[Top
 
 
 def brokers_of(routes: Routes) -> set[int]:
-    """Return all brokers that send or fetch."""
+    """Return all sources and destinations."""
     return {broker for route in routes.values() for broker in route.sources | route.destinations}
 
 
 def topic_configs(routes: Routes) -> dict[str, dict[str, str | None]]:
-    """Return configs by topic: leaders are throttled on all sources, followers on destinations (None removes)."""
+    """Return the configs of topics: leaders are throttled on the sources, followers on the destinations. None removes a
+    config.
+    """
     configs: dict[str, dict[str, str | None]] = {}
     for topic in {tp.topic for tp in routes}:
         own = sorted((tp.partition, route) for tp, route in routes.items() if tp.topic == topic)

@@ -1,1 +1,1 @@
-"""Jobs on a Spark cluster."""
+"""Commands for jobs on a Spark cluster."""

@@ -1,9 +1,9 @@
-"""Write an archive of Ottla and its packages for the executors of a Spark cluster: spark-submit's --archives.
+"""Write an archive with Ottla and the packages that it needs, for the executors of a Spark cluster.
 
   ottla spark-archive ottla.zip
   spark-submit --archives ottla.zip#ottla-env --conf spark.executorEnv.PYTHONPATH=./ottla-env ...
 
-`ottla spark-submit` does both. docs/clusters.md has the commands for each kind of cluster.
+`ottla spark-submit` does both steps. The commands for each kind of cluster are in docs/clusters.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.cli.framework.options import Option, Repeatable
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the archive and print its content; fails if it cannot be written."""
+    """Write the archive, and print its content and the options of spark-submit. Return 1 if it cannot be written."""
     from ottla.spark.environment.archive import UNPACKED_AS, python_name, write_archive
 
     try:

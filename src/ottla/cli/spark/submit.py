@@ -1,10 +1,10 @@
-"""Submit a job to a Spark cluster together with Ottla: spark-submit with the settings that Ottla needs.
+"""Submit a job to a Spark cluster: run spark-submit with the settings that Ottla needs.
 
-  ottla spark-submit --master spark://host:7077 job.py arguments
+ottla spark-submit --master spark://host:7077 job.py arguments
 
-All arguments are passed to spark-submit unchanged. Ottla and its packages are packed (see `ottla spark-archive`) and
-shipped, so executors only need the same Python, as python3.X or as PYSPARK_PYTHON names it. OTTLA_SPARK_ARCHIVE names
-an existing archive.
+All arguments are passed to spark-submit unchanged. An archive with Ottla and its packages is sent along (see `ottla
+spark-archive`). Executors therefore need only the same version of Python, as python3.X or under the name in
+PYSPARK_PYTHON. OTTLA_SPARK_ARCHIVE can name an existing archive.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def archive(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the existing archive, or a new one that is removed at the end."""
+    """Context manager: return the archive in OTTLA_SPARK_ARCHIVE, or create one that is removed at the end."""
     from ottla.spark.environment.archive import write_archive
 
     if environ.get(ARCHIVE):
@@ -65,7 +65,9 @@ def archive(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def shipping(packed: str) -> list[str]:
-    """Return the configs that ship the archive. They come before the user's, which override them."""
+    """Return the options of spark-submit that distribute the archive. They precede the user's options, which override
+    them.
+    """
     from ottla.spark.environment.archive import UNPACKED_AS
 
     return [
@@ -77,7 +79,9 @@ def shipping(packed: str) -> list[str]:
 
 
 def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[str, str]:
-    """Return the environment: a Java, this Python for the driver, the same version by name for executors."""
+    """Return the environment for spark-submit: Java's home, this Python for the driver, and a Python of the same
+    version for executors.
+    """
     from ottla.java import java_home
     from ottla.spark.environment.archive import import_paths, python_name
 
@@ -91,7 +95,7 @@ def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[st
 
 
 def _runs_in_the_cluster(arguments: Sequence[str]) -> bool:
-    """Return whether the driver runs on the cluster, where the local path to Python has no meaning."""
+    """Return whether the driver runs in the cluster, where the path of the local Python is not valid."""
     pairs = itertools.pairwise(arguments)
     return ("--deploy-mode", "cluster") in pairs or any(
         argument in ("--deploy-mode=cluster", "spark.submit.deployMode=cluster") for argument in arguments
@@ -101,5 +105,5 @@ def _runs_in_the_cluster(arguments: Sequence[str]) -> bool:
 COMMAND = Command(
     run=run,
     configure=_pass_all_arguments,
-    options=(Option("arguments", "options of spark-submit, the job and its arguments", nargs="*"),),
+    options=(Option("arguments", "options of spark-submit, the job file and its arguments", nargs="*"),),
 )

@@ -1,6 +1,7 @@
-"""Make Spark sessions on this machine start faster: cache Spark's classes for Java 25 (190 MB in ~/.cache/ottla).
+"""Make Spark sessions on this machine start faster: create a cache of Spark's loaded classes for Java 25 (190 MB in
+~/.cache/ottla).
 
-Run it once, and again after an upgrade of Spark or Java.
+Run it once, and after each upgrade of Spark or Java.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ottla.cli.framework.command import Command
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create the cache and print its path."""
+    """Create the cache, and print its path."""
     from ottla.spark.optional_dependencies import optional_dependency
     from ottla.spark.warm_up import warm_up
 

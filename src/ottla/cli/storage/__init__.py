@@ -1,1 +1,1 @@
-"""Logs, offsets, data directories and metadata."""
+"""Commands for logs, offsets, log directories and metadata."""

@@ -1,4 +1,4 @@
-"""Delete the oldest records of partitions, up to an offset, as kafka-delete-records.sh does."""
+"""Delete the records of partitions before an offset, as kafka-delete-records.sh does."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ottla.model import TopicPartition
 
 FORM: Final = '{"partitions":[{"topic":"t","partition":0,"offset":7}]}'
 ALL: Final = -1
-"""The special offset that deletes all records up to the high watermark."""
+"""The offset that stands for the high watermark."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete records; the exit code is 0 even if a partition fails, as with Kafka's tool."""
+    """Delete records. The exit code is 0 even if a partition fails, as with Kafka's tool."""
     offsets = _read(args.offset_json_file)
     errors: dict[Any, KafkaError] = {}
     admin.describe_cluster()  # an unreachable cluster is one error, not one for each partition
@@ -57,7 +57,7 @@ COMMAND = AdminCommand(
 
 
 def _read(file: str) -> dict[TopicPartition, int]:
-    """Parse the offsets by partition. Raises ConfigurationError for a malformed file."""
+    """Return the offsets in the file by partition. Raises ConfigurationError if the file is malformed."""
     offsets = [_offset(item) for item in read_list(file, "partitions", FORM).items()]
     duplicates = ",".join(map(str, duplicates_in(tp for tp, _ in offsets)))
     if duplicates:

@@ -23,13 +23,13 @@ from ottla.storage.txn_index import VERSION, TransactionIndex
 
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
-"""Suffix of snapshots of Kafka's metadata log."""
+"""The suffix of snapshots of Kafka's metadata log (KRaft)."""
 DECODERS = ("offsets_decoder", "transaction_log_decoder", "share_group_state_decoder", "cluster_metadata_decoder")
 NO_REMOTE_LOG = "there is no topic __remote_log_metadata: Ottla has no tiered storage yet"
 TIME_NAMES = ("CreateTime", "LogAppendTime")
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
-"""Returns key and value of a record as text; None for a part that is not printed."""
+"""Returns the key and value of a record as text; None for a part that is not printed."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +97,7 @@ def _first_line(path: Path) -> str:
 
 
 def _is_old(file: LogFile, position: int, size: int) -> bool:
-    """Return whether the file has a message of magic 0 or 1 at this position."""
+    """Return whether there is a message of magic 0 or 1 at this position."""
     head = file.read(position, min(17, size - position))
     return len(head) == 17 and head[16] < 2
 
@@ -170,7 +170,7 @@ def _contents(record: Record, decode: Decoder | None) -> str:
 def _show_old(
     file: LogFile, position: int, size: int, decode: Decoder | None, *, deep: bool, args: argparse.Namespace
 ) -> int:
-    """Print messages of magic 0 and 1 up to the first incomplete one, and return the position after them."""
+    """Print messages of magic 0 and 1 up to the first incomplete one. Return the position after them."""
     data = file.read(position, size - position)
     for outer in legacy_message_set.messages(data):
         print(
@@ -271,7 +271,7 @@ def _show_time_index(path: Path, args: argparse.Namespace) -> None:
 
 
 def _opened(index: Index, args: argparse.Namespace) -> Index | None:
-    """Return the index, mapped for reading; None if only a sanity check was requested."""
+    """Open the index for reading. If --index-sanity-check is set, check it and return None."""
     if args.index_sanity_check:
         index.open(writable=False)
         index.sanity_check()
@@ -338,7 +338,7 @@ SHOW: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     SNAPSHOT_SUFFIX: _show_snapshot,
     TXN_INDEX_SUFFIX: _show_txn_index,
 }
-"""Suffix of a file → the function that prints it."""
+"""The function that prints a file, by the file's suffix."""
 
 
 def _base_offset(path: Path) -> int:
@@ -373,8 +373,10 @@ COMMAND = Command(
         Flag("--remote-log-metadata-decoder", "not supported: Ottla has no tiered storage yet"),
         Flag("--index-sanity-check", "only check indexes, as a broker does when it starts"),
         Flag("--verify-index-only", "only print differences between indexes and their log"),
-        Option("--max-bytes N", "bytes of batches to read of each log", int, default=(1 << 31) - 1),
-        Option("--max-message-size N", "accepted for Kafka's scripts", int, default=MAX_MESSAGE_BYTES),
+        Option("--max-bytes N", "maximum number of bytes to read from each log", int, default=(1 << 31) - 1),
+        Option(
+            "--max-message-size N", "no effect; accepted because Kafka's tool has it", int, default=MAX_MESSAGE_BYTES
+        ),
         Option("--key-decoder-class CLASS", "decoder of keys: only Kafka's StringDecoder"),
         Option("--value-decoder-class CLASS", "decoder of values: only Kafka's StringDecoder"),
     ),

@@ -1,4 +1,4 @@
-"""Print the earliest or latest offsets of partitions, or those of a time, as kafka-get-offsets.sh does."""
+"""Print the earliest or latest offsets of partitions, or the offsets for a time, as kafka-get-offsets.sh does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.errors import ConfigurationError, InvalidTopicError, KafkaError
 from ottla.model import TopicPartition
 
 CLIENT_ID: Final = "GetOffsetShell"
-"""The client id; not configurable, as in Kafka, so that quotas can be set for the tool."""
+"""The client id. As in Kafka it cannot be configured, so that quotas can be set for the tool."""
 
 SPECS: Final[Mapping[str, OffsetSpec]] = {
     "latest": OffsetSpec.latest(),
@@ -29,25 +29,27 @@ SPECS: Final[Mapping[str, OffsetSpec]] = {
     "latest-tiered": OffsetSpec.latest_tiered(),
     "earliest-pending-upload": OffsetSpec.earliest_pending_upload(),
 }
-"""Offset specifications by name."""
+"""Offset specs by their names on the command line."""
 NAMES: Final = " / ".join(f"{spec.timestamp} or {name}" for name, spec in SPECS.items())
 UNKNOWN: Final = -1
-"""The offset if there is no such record."""
+"""The offset of a partition without a matching record."""
 ERROR: Final = "Error occurred: {}"
 
 RULES: Final = "REGEX, REGEX:3, REGEX:1-3, REGEX:5- or REGEX:-3"
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|(?:([0-9]{0,10})-([0-9]{0,10}))))?")
-"""A rule of --topic-partitions as in Kafka: a topic, then a partition, or the first one and the end of a range."""
+"""Matches a rule of --topic-partitions: a topic, then a partition, or the first partition of a range and its (excluded)
+end.
+"""
 
 
 class Rule(NamedTuple):
-    """A filter of partitions: some partitions of the topics that match."""
+    """Selects partitions by topic name and number."""
 
     topics: re.Pattern[str]
     partitions: Container[int]
 
     def allows(self, tp: TopicPartition) -> bool:
-        """Return whether the partition matches."""
+        """Return whether the rule selects a partition."""
         return tp.partition in self.partitions and self.topics.fullmatch(tp.topic) is not None
 
 
@@ -76,12 +78,12 @@ COMMAND = AdminCommand(
     usage_error=ERROR,
     options=(
         *connection(),
-        Option("--topic REGEX", "topics whose whole name matches (default: all)"),
+        Option("--topic REGEX", "topics whose whole names match (default: all)"),
         Option("--partitions N,N,…", "numbers of partitions (default: all)"),
         Option(
             "--topic-partitions T:P,…",
-            f"in place of --topic and --partitions, separated by commas: {RULES}. The end of a range is excluded; "
-            "without a topic the rule applies to all",
+            f"rules that replace --topic and --partitions, separated by commas: {RULES}. The end of a range is "
+            "excluded; a rule without a topic applies to all topics",
         ),
         Option(
             "--time MS", f"first offset at or after this time (milliseconds since 1970), or {NAMES}", default="latest"

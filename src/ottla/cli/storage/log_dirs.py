@@ -19,11 +19,11 @@ from ottla.model import TopicPartition
 CLIENT_ID: Final = "log-dirs-tool"
 
 LogDirs = Mapping[str, LogDirDescription]
-"""Log directories of a broker by their paths."""
+"""The log directories of a broker by path."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Describe the log directories of brokers."""
+    """Print the log directories of brokers."""
     brokers, topics = {*broker_ids(_parts(args.broker_list))}, frozenset(_parts(args.topic_list))
     live = {node.id for node in admin.describe_cluster().nodes}
     if brokers - live:
@@ -49,9 +49,9 @@ COMMAND = AdminCommand(
     configs={"client.id": CLIENT_ID},
     options=(
         *connection(),
-        Flag("--describe", "describe log directories; the only action there is", required=True),
-        Option("--broker-list B,B,…", "ids of brokers (default: all)", default=""),
-        Option("--topic-list T,T,…", "topics (default: all)", default=""),
+        Flag("--describe", "print the log directories (the only action)", required=True),
+        Option("--broker-list B,B,…", "broker ids, separated by commas (default: all brokers)", default=""),
+        Option("--topic-list T,T,…", "topics, separated by commas (default: all topics)", default=""),
         Flag("--json", "print nothing but JSON, with the total and usable bytes of the log directories"),
     ),
 )
@@ -62,12 +62,12 @@ def _parts(text: str) -> list[str]:
 
 
 def _replicas(log_dir: LogDirDescription, topics: frozenset[str]) -> Iterator[tuple[TopicPartition, ReplicaInfo]]:
-    """Return the replicas of these topics, or of all if there are none, sorted by partition."""
+    """Yield the replicas of these topics (all if `topics` is empty), sorted by partition."""
     return ((tp, replica) for tp, replica in sorted(log_dir.replicas.items()) if not topics or tp.topic in topics)
 
 
 def _as_kafkas_json(broker: int, log_dirs: LogDirs, topics: frozenset[str]) -> dict[str, Any]:
-    """Return the JSON of Kafka's tool, which leaves out the bytes of the directories."""
+    """Return the JSON document of Kafka's tool, which does not contain the total and usable bytes."""
     return {
         "broker": broker,
         "logDirs": [_kafkas_dir(path, log_dir, topics) for path, log_dir in sorted(log_dirs.items())],

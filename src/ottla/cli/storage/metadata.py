@@ -1,9 +1,9 @@
-"""The embedded metadata store: print it, export it to ZooKeeper, or import it from there.
+"""Print the embedded metadata store, export it to ZooKeeper, or import it from there.
 
-A standalone broker must not be running; several brokers that share a store may, while it is printed.
+A standalone broker must not be running. Brokers that share a store may be running while it is printed.
 
-After `export`, an Apache Kafka 3.x with the same log.dirs, broker.id and zookeeper.connect continues with all topics,
-configs and offsets. `import` is the way back, into an empty log directory or one that Apache Kafka wrote.
+After `export`, Apache Kafka 3.x with the same log.dirs, broker.id and zookeeper.connect continues with all topics,
+configs and offsets. `import` does the reverse; the log directory must be empty or written by Apache Kafka.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from ottla.errors import ConfigurationError
 from ottla.storage.log_dir import LogDir, owner_of
 
 NOT_EXPORTED = ("/controller", "/controller_epoch")
-"""Znodes of the running cluster, not of its data: each side has its own controller epochs."""
+"""Znodes that are not exported: they belong to the running cluster, and the other cluster has controller epochs of its
+own.
+"""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action; fails without a change if the log directory is in use."""
+    """Run the action. Raises an error, without changing anything, if the log directory is in use."""
     if args.action != "dump" and not args.zookeeper:
         raise ConfigurationError(f"{args.action} needs --zookeeper")
     data = Path(args.data)
@@ -87,8 +89,10 @@ COMMAND = Command(
             choices=("dump", "export", "import"),
         ),
         Option(
-            "--data DIR", "directory with registry.sqlite: log directory, or ottla.metadata.dir", default="./ottla-data"
+            "--data DIR",
+            "directory that contains registry.sqlite: the log directory, or ottla.metadata.dir",
+            default="./ottla-data",
         ),
-        Option("--zookeeper HOST:PORT[/CHROOT]", "ZooKeeper for export and import"),
+        Option("--zookeeper HOST:PORT[/CHROOT]", "address of ZooKeeper, for export and import"),
     ),
 )

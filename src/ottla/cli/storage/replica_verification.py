@@ -1,7 +1,7 @@
 """Compare the replicas of partitions, as kafka-replica-verification.sh of Kafka 0.8 to 3 does.
 
-It fetches the same offsets from all replicas of each partition, compares offsets and checksums of the batches up to the
-high watermark, and goes on until it is stopped. It follows replicas that are away when they are back.
+It fetches the same offsets from all replicas of each partition, and compares offsets and checksums of the batches up to
+the high watermark, until it is stopped. If a replica is not available, its partition is compared once it is back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.records import any_magic
 
 EVERY_TOPIC: Final = ".*"
 NO_PARTITION: Final = "null"
-"""Printed if no replica could be fetched, as in Kafka's tool."""
+"""Printed instead of a partition if no replica could be fetched, as by Kafka's tool."""
 FETCH_BYTES: Final = 1_048_576
 MAX_WAIT_MS: Final = 1000
 REPORT_INTERVAL_MS: Final = 30_000
@@ -34,7 +34,9 @@ Fetched = Mapping[TopicPartitionReplica, ReplicaRecords]
 
 
 class Lag(NamedTuple):
-    """The distance of a partition's verified offset from the largest high watermark of its replicas."""
+    """The number of offsets by which a partition's verified offset is behind the largest high watermark of its
+    replicas.
+    """
 
     records: int
     partition: TopicPartition | None
@@ -45,30 +47,30 @@ class Lag(NamedTuple):
 
 
 class ReplicaVerifier:
-    """The offsets up to which the replicas of partitions are known to be equal."""
+    """Compares the replicas of partitions. Contains the offset up to which each partition has been verified."""
 
     def __init__(self, replicas: Iterable[TopicPartitionReplica], offsets: Mapping[TopicPartition, int]) -> None:
-        """`offsets`: where each partition's verification begins."""
+        """Create a verifier. `offsets`: the offset at which the verification of each partition starts."""
         self._offsets = dict(offsets)
         self._replicas: dict[TopicPartition, list[TopicPartitionReplica]] = {}
         for replica in sorted(replicas):
             self._replicas.setdefault(TopicPartition(replica.topic, replica.partition), []).append(replica)
 
     def next_offsets(self) -> dict[TopicPartitionReplica, int]:
-        """Return the offset to fetch from each replica next."""
+        """Return the next offset to fetch from each replica."""
         return {replica: self._offsets[tp] for tp, replicas in self._replicas.items() for replica in replicas}
 
     def verify(self, fetched: Fetched) -> Iterator[str]:
-        """Compare what was fetched, and yield what differs.
+        """Compare fetched batches, and yield a line for each difference in checksums.
 
-        Raises CommandFailedError if offsets differ, as nothing that follows can be compared.
+        Raises CommandFailedError if offsets differ, because later batches cannot be compared then.
         """
         for tp, replicas in self._replicas.items():
             if all(replica in fetched for replica in replicas):
                 yield from self._verify_partition(tp, {r.broker_id: fetched[r] for r in replicas})
 
     def lag(self, fetched: Fetched) -> Lag:
-        """Return the largest lag of a partition."""
+        """Return the largest lag of all partitions."""
         largest = Lag(-1, None, -1)
         for tp, replicas in self._replicas.items():
             offset = self._offsets[tp]
@@ -98,7 +100,7 @@ class ReplicaVerifier:
 
 
 def _replicated_batches(records: ReplicaRecords) -> Iterator[Any]:
-    """Yield the headers of the batches below the replica's high watermark."""
+    """Yield the headers of the batches before the replica's high watermark."""
     for header, _, _ in any_magic.split(records.batches):
         if header.last_offset >= records.high_watermark:
             return
@@ -106,7 +108,7 @@ def _replicated_batches(records: ReplicaRecords) -> Iterator[Any]:
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Verify until the command is stopped."""
+    """Verify replicas until the command is stopped."""
     verifier = _verifier(admin, args)
     output.text(f"{_now()}: verification process is started")
     reported_at, failures = time.monotonic(), ""
@@ -128,7 +130,7 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> No
 
 
 def _report_failures(errors: Mapping[Any, KafkaError], before: str, output: Output) -> str:
-    """Print failures of fetches unless they are the same as before, and return them."""
+    """Print the errors of fetches, unless they are the same as last time. Return them as text."""
     failures = "; ".join(f"replica {replica}: {error}" for replica, error in sorted(errors.items()))
     if failures and failures != before:
         output.warn(f"{_now()}: waiting for replicas: {failures}")
@@ -169,17 +171,29 @@ COMMAND = AdminCommand(
     check=_check,
     options=(
         *connection("--broker-list"),
-        Option("--fetch-size BYTES", "bytes to fetch of each replica in one request", int, default=FETCH_BYTES),
-        Option("--max-wait-ms MS", "maximum time that a broker waits for records", int, default=MAX_WAIT_MS),
+        Option("--fetch-size BYTES", "maximum bytes to fetch from each replica in a request", int, default=FETCH_BYTES),
         Option(
-            "--topics-include REGEX,…", "topics to verify, as regular expressions of whole names", default=EVERY_TOPIC
+            "--max-wait-ms MS",
+            "maximum time in milliseconds for which a broker waits for records",
+            int,
+            default=MAX_WAIT_MS,
+        ),
+        Option(
+            "--topics-include REGEX,…",
+            "topics to verify, as regular expressions that match whole names",
+            default=EVERY_TOPIC,
         ),
         Option(
             "--time MS",
-            "where to begin: a timestamp, -1: the end, -2: the beginning",
+            "where to start: a timestamp in milliseconds since 1970, -1 for the latest offset, -2 for the earliest",
             int,
             default=LATEST_TIMESTAMP,
         ),
-        Option("--report-interval-ms MS", "interval between reports of the lag", int, default=REPORT_INTERVAL_MS),
+        Option(
+            "--report-interval-ms MS",
+            "interval in milliseconds between reports of the lag",
+            int,
+            default=REPORT_INTERVAL_MS,
+        ),
     ),
 )

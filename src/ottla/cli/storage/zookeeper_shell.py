@@ -1,4 +1,5 @@
-"""Read and change znodes, as zookeeper-shell.sh does: one command, or those of standard input.
+"""Read and change znodes, as zookeeper-shell.sh does. The command is an argument, or commands are read from standard
+input.
 
     ottla zookeeper-shell localhost:2181 ls /brokers/ids
     ottla zookeeper-shell localhost:2181 get /controller
@@ -25,7 +26,7 @@ USAGE: Final = "ls PATH, get PATH, create PATH [DATA], set PATH DATA, delete PAT
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the commands, and return 1 if one of them failed."""
+    """Run the commands. Return 1 if one of them failed."""
     try:
         zookeeper_address(args.connect)
     except ValueError as error:
@@ -50,7 +51,7 @@ def _interactive(zk: ZkClient) -> int:
 
 
 def _run(zk: ZkClient, words: list[str]) -> bool:
-    """Run one command, and return whether it succeeded."""
+    """Run one command. Return whether it succeeded."""
     name, *arguments = words
     action = ACTIONS.get(name)
     if action is None or not arguments or not arguments[0].startswith("/"):
@@ -126,7 +127,9 @@ ACTIONS: Final[dict[str, Callable[[ZkClient, str, str], bool]]] = {
 COMMAND = Command(
     run=run,
     options=(
-        Option("connect HOST:PORT[,…][/CHROOT]", "ZooKeeper to connect to"),
-        Option("command COMMAND", f"one command: {USAGE}; without one they come from standard input", nargs="*"),
+        Option("connect HOST:PORT[,…][/CHROOT]", "address of ZooKeeper"),
+        Option(
+            "command COMMAND", f"command to run: {USAGE}; without it, commands are read from standard input", nargs="*"
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Create a topic with the flags of Kafka 0.8's kafka-create-topic.sh."""
+"""Create a topic, with the options of Kafka 0.8's kafka-create-topic.sh."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMAND = AdminCommand(
         Option("--partition", "number of partitions", int, default=1),
         Option(
             "--replica-assignment-list B:B,…",
-            "broker ids of each partition's replicas, in place of both numbers: colons between replicas, commas "
+            "broker ids of each partition's replicas, instead of both numbers: colons between replicas, commas "
             "between partitions",
         ),
     ),

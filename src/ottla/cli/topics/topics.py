@@ -26,12 +26,12 @@ from ottla.model import TopicPartition
 Reassignments = Mapping[TopicPartition, PartitionReassignment]
 MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS_MS = 2_000
-"""Timeout of the request for the list of reassignments."""
+"""Timeout in milliseconds of the request for active reassignments."""
 
 HEALTH = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
-"""Flags that select partitions; one of them is enough."""
+"""Flags that select unhealthy partitions. A partition is printed if any of them applies."""
 SET_ON_TOPIC = 1
-"""The source of a config that is set on the topic itself."""
+"""The source of configs that are set on the topic itself."""
 
 
 def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
@@ -67,7 +67,7 @@ def list_topics(admin: KafkaAdminClient, args: argparse.Namespace, output: Outpu
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the partitions, leaders, replicas and configs of topics."""
+    """Print topics with their configs, partitions, leaders and replicas."""
     topics = _matching(admin, args, must_exist=bool(args.topic))
     configs = _configs(admin, topics)
     reassignments = reassignments_of(admin, [partition for topic in topics for partition in topic.partitions])
@@ -91,7 +91,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Add partitions to topics. Kafka's tool prints nothing."""
+    """Add partitions to topics. Like Kafka's tool, it prints nothing."""
     topics = _matching(admin, args, must_exist=True)
     replicas = list(parse_assignment(args.replica_assignment).values()) if args.replica_assignment else None
     for topic in topics:
@@ -101,7 +101,7 @@ def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Delete topics. Kafka's tool prints nothing."""
+    """Delete topics. Like Kafka's tool, it prints nothing."""
     names = [topic.name for topic in _matching(admin, args, must_exist=True)]
     admin.delete_topics(names)
     return names
@@ -137,7 +137,7 @@ COMMAND = AdminCommand(
     ),
     options=(
         *connection(zookeeper=True),
-        Option("--topic", "topic to create; for other actions a regular expression that matches whole names"),
+        Option("--topic", "topic to create; for other actions, a regular expression that matches whole names"),
         Option("--partitions", "number of partitions", int, actions="create alter"),
         Option("--replication-factor", "number of replicas of each partition", int, actions="create"),
         Option(
@@ -151,22 +151,30 @@ COMMAND = AdminCommand(
             actions="create",
             hint={"alter": "configs of topics are changed with ottla configs --alter --topic"},
         ),
-        Flag("--if-not-exists", "succeed if the topic exists", actions="create"),
-        Flag("--if-exists", "succeed if the topic does not exist", actions="describe alter delete"),
+        Flag("--if-not-exists", "do nothing if the topic exists", actions="create"),
+        Flag("--if-exists", "do nothing if the topic does not exist", actions="describe alter delete"),
         Flag("--exclude-internal", "leave out internal topics", actions="list describe"),
-        Flag("--topics-with-overrides", "only topics with configs of their own", actions="describe"),
-        Flag("--under-replicated-partitions", "only partitions with replicas out of sync", actions="describe"),
-        Flag("--unavailable-partitions", "only partitions without a leader", actions="describe"),
+        Flag("--topics-with-overrides", "print only topics on which configs are set", actions="describe"),
         Flag(
-            "--under-min-isr-partitions",
-            "only partitions with too few replicas in sync",
+            "--under-replicated-partitions",
+            "print only partitions with replicas that are not in sync",
             actions="describe",
         ),
-        Flag("--at-min-isr-partitions", "only partitions with just as many replicas in sync", actions="describe"),
-        Option("--topic-id ID", "topic to describe by its id", actions="describe"),
+        Flag("--unavailable-partitions", "print only partitions without a leader", actions="describe"),
+        Flag(
+            "--under-min-isr-partitions",
+            "print only partitions with fewer in-sync replicas than min.insync.replicas",
+            actions="describe",
+        ),
+        Flag(
+            "--at-min-isr-partitions",
+            "print only partitions with exactly min.insync.replicas in-sync replicas",
+            actions="describe",
+        ),
+        Option("--topic-id ID", "id of the topic to describe", actions="describe"),
         Option(
             "--partition-size-limit-per-response N",
-            "accepted and not needed: metadata of all partitions comes in one response",
+            "no effect: all partitions are read in a single request",
             int,
             actions="describe",
         ),
@@ -177,7 +185,7 @@ COMMAND = AdminCommand(
 
 
 def _matching(admin: KafkaAdminClient, args: argparse.Namespace, *, must_exist: bool = False) -> list[TopicInfo]:
-    """Return the topics whose whole name matches one of the expressions in --topic, sorted by name."""
+    """Return the topics that --topic (whole names) and --topic-id select, sorted by name."""
     pattern = topic_filter("--topic", args.topic) if args.topic else None
     topics = sorted(
         (
@@ -207,7 +215,7 @@ def _configs(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
 
 
 def _least_isr(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, int]:
-    """Return min.insync.replicas by topic."""
+    """Return the value of min.insync.replicas for each topic."""
     resources = [ConfigResource(TOPIC, topic.name, [MIN_ISR]) for topic in topics]
     if not resources:
         return {}
@@ -215,10 +223,11 @@ def _least_isr(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str
 
 
 def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo]) -> Reassignments:
-    """Return the reassignments of partitions with replicas out of sync; others cannot be under reassignment.
+    """Return the active reassignments of partitions. Only those with replicas out of sync are looked up, because others
+    have none.
 
-    Returns none if the cluster does not report them: before Kafka 2.4, without authorization, or without an active
-    controller.
+    Returns an empty dictionary if the cluster does not report them: before Kafka 2.4, without authorization, or without
+    an active controller.
     """
     short = [TopicPartition(p.topic, p.partition) for p in partitions if len(p.isr) < len(p.replicas)]
     try:
@@ -228,7 +237,7 @@ def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
-    """Return brokers by partition, of `0:1,1:2`."""
+    """Parse broker ids such as `0:1,1:2`, and return them by partition number."""
     try:
         return {i: [int(b) for b in part.split(":")] for i, part in enumerate(text.split(","))}
     except ValueError:
@@ -251,7 +260,7 @@ def _is_unhealthy(
 
 
 def is_under_replicated(partition: PartitionInfo, reassignments: Reassignments) -> bool:
-    """Return whether replicas are out of sync, not counting those that a reassignment adds."""
+    """Return whether replicas are out of sync. Replicas that a reassignment is adding do not count."""
     reassignment = reassignments.get(TopicPartition(partition.topic, partition.partition))
     return len(partition.isr) < len(partition.replicas) - (len(reassignment.adding_replicas) if reassignment else 0)
 

@@ -1,7 +1,8 @@
-"""Transactions that stay open in a partition although no coordinator will end them: `ottla transactions find-hanging`.
+"""`ottla transactions find-hanging`: finds transactions that stay open in a partition because no coordinator will end
+them.
 
-A candidate has been open for longer than any transaction may be. It hangs if its producer has no transactional id any
-more, or if its coordinator does not list the partition among those of the open transaction.
+A candidate is a transaction that has been open for longer than the maximum timeout. It is hanging if its producer no
+longer has a transactional id, or if the coordinator's transaction does not contain the partition.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from ottla.errors import KafkaError, TransactionalIdNotFoundError
 from ottla.model import TopicPartition
 
 MAX_BATCH: Final = 500
-"""The maximum number of topics or partitions in a request, so that no broker is overwhelmed."""
+"""Maximum number of topics or partitions in a request, so that brokers are not overloaded."""
 
 T = TypeVar("T")
 
 
 class OpenTransaction(NamedTuple):
-    """A partition, and the state of a producer with an open transaction there."""
+    """A partition, and the state of a producer that has an open transaction there."""
 
     tp: TopicPartition
     producer: ProducerState
@@ -31,7 +32,9 @@ class OpenTransaction(NamedTuple):
 def find(
     admin: KafkaAdminClient, topic: str | None, partition: int | None, broker_id: int | None, longest_ms: int
 ) -> list[OpenTransaction]:
-    """Return hanging transactions of a topic, a partition or a broker that have been open for over `longest_ms`."""
+    """Return the hanging transactions in a topic, in a partition or on a broker that have been open for more than
+    `longest_ms`.
+    """
     partitions = _partitions(admin, topic, partition, broker_id)
     candidates = list(_long_open(admin, partitions, broker_id, longest_ms))
     if not candidates:
@@ -43,7 +46,9 @@ def find(
 def hanging(
     candidates: Iterable[OpenTransaction], ids: Mapping[int, str], descriptions: Mapping[str, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Return the candidates whose partition no coordinator lists, as it does until all markers are written."""
+    """Return the candidates whose partition is in no coordinator's transaction. It would be there until all markers are
+    written.
+    """
 
     def is_listed(transaction: OpenTransaction) -> bool:
         description = descriptions.get(ids.get(transaction.producer.producer_id, ""))
@@ -86,7 +91,7 @@ def _transactional_ids(admin: KafkaAdminClient, producer_ids: set[int]) -> dict[
 
 
 def _descriptions(admin: KafkaAdminClient, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    """Describe transactional ids, without those that have expired since they were listed."""
+    """Return the descriptions of transactional ids. Those that have expired meanwhile are left out."""
     errors: dict[Any, KafkaError] = {}
     descriptions = admin.describe_transactions(set(ids), errors=errors)
     for error in errors.values():

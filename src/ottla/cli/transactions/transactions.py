@@ -1,4 +1,4 @@
-"""List and describe transactions and producers, find hanging transactions and abort them: kafka-transactions.sh."""
+"""List and describe transactions and producers, find and abort hanging transactions, as kafka-transactions.sh does."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ottla.errors import ConfigurationError, InvalidTxnStateError
 from ottla.model import TopicPartition
 
 MAX_TIMEOUT_MINUTES: Final = 15
-"""The maximum timeout of a transaction by the default of the broker config transaction.max.timeout.ms."""
+"""The default of --max-transaction-timeout, which is the default of the broker config transaction.max.timeout.ms."""
 NO_COORDINATOR: Final = 0
-"""The coordinator epoch of a partition without markers: not above that of any coordinator."""
+"""The coordinator epoch for a partition without markers. No coordinator has a lower one."""
 
 Row = Mapping[str, Any]
-"""Cells by the column's name in JSON; None if there is no value."""
+"""The cells of a row by JSON name; None for an empty cell."""
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Return transactional ids, broker by broker."""
+    """Yield a row for each transactional id, broker by broker."""
     for broker in sorted(node.id for node in admin.describe_cluster().nodes):
         for listing in admin.list_transactions(
             [broker], duration_filter_ms=args.duration_filter, transactional_id_pattern=args.transactional_id_pattern
@@ -42,7 +42,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Itera
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Return the transaction of one transactional id."""
+    """Yield a row with the transaction of a transactional id."""
     description = admin.describe_transactions([args.transactional_id])[args.transactional_id]
     start = description.start_time_ms
     yield {
@@ -59,7 +59,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> It
 
 
 def describe_producers(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Return the producer states of a partition."""
+    """Yield a row for each producer of a partition."""
     tp = _partition(args)
     for state in admin.describe_producers([tp], args.broker_id)[tp]:
         yield {
@@ -73,7 +73,7 @@ def describe_producers(admin: KafkaAdminClient, args: argparse.Namespace, _: Out
 
 
 def abort(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
-    """Abort a transaction in a partition."""
+    """Abort a hanging transaction in a partition."""
     tp = _partition(args)
     if args.start_offset is None:
         coordinator_epoch = max(args.coordinator_epoch, NO_COORDINATOR)
@@ -93,7 +93,7 @@ def _open_at(admin: KafkaAdminClient, tp: TopicPartition, offset: int) -> Produc
 
 
 def find_hanging(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Return transactions that no coordinator will end."""
+    """Yield a row for each hanging transaction."""
     longest_ms = args.max_transaction_timeout * 60_000
     if args.topic is not None and args.partition is not None:
         _partition(args)
@@ -111,7 +111,7 @@ def find_hanging(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -
 
 
 def terminate(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
-    """Abort the open transaction of a transactional id and fence its producer (KIP-939)."""
+    """Abort the open transaction of a transactional id, and fence its producer (KIP-939)."""
     admin.force_terminate_transaction(args.transactional_id)
 
 
@@ -160,7 +160,9 @@ COMMAND = AdminCommand(
             list_,
             options=(
                 Option(
-                    "--duration-filter MS", "only transactions that have been open for longer; all if negative", int
+                    "--duration-filter MS",
+                    "only transactions that have been open for longer than this time in milliseconds; negative: all",
+                    int,
                 ),
                 Option("--transactional-id-pattern REGEX", "only transactional ids that match"),
                 JSON,
@@ -182,7 +184,7 @@ COMMAND = AdminCommand(
             "describe the producer states of a partition",
             describe_producers,
             options=(
-                Option("--broker-id ID", "ask this replica (default: the leader)", int),
+                Option("--broker-id ID", "broker whose replica is described (default: the leader)", int),
                 _TOPIC,
                 _PARTITION,
                 JSON,
@@ -200,9 +202,9 @@ COMMAND = AdminCommand(
                 _TOPIC,
                 _PARTITION,
                 Option("--start-offset N", "first offset of the transaction", int),
-                Option("--producer-id ID", "in place of --start-offset, for brokers before 3.0", int),
-                Option("--producer-epoch N", "epoch of the producer, with --producer-id", int),
-                Option("--coordinator-epoch N", "epoch of the coordinator, with --producer-id", int),
+                Option("--producer-id ID", "id of the producer; replaces --start-offset for brokers before 3.0", int),
+                Option("--producer-epoch N", "with --producer-id: epoch of the producer", int),
+                Option("--coordinator-epoch N", "with --producer-id: epoch of the coordinator", int),
             ),
             check=_check_abort,
         ),
@@ -216,7 +218,7 @@ COMMAND = AdminCommand(
                 Option("--partition N", "search one partition of --topic", int),
                 Option(
                     "--max-transaction-timeout MINUTES",
-                    "only transactions that have been open for longer",
+                    "only transactions that have been open for longer than this time in minutes",
                     int,
                     default=MAX_TIMEOUT_MINUTES,
                 ),
